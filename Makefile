@@ -1,0 +1,48 @@
+# Thin on purpose: each target is one or two plain commands, and README shows them.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+VENDOR := book/node_modules/.ready
+
+.PHONY: book serve test lab execute record lint repository check clean
+
+book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _build/html
+	$(BIN)/jupyter-book build . -W -n --keep-going
+	@echo "Open _build/html/index.html, or run 'make serve' and open http://127.0.0.1:8000"
+
+serve: book                         ## the site on loopback
+	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
+
+test: book                          ## the packages, every notebook, the notebook rules, the site in a browser
+	$(BIN)/python -m pytest --nbval -n 2 --dist loadscope $(ARGS)
+
+lab: $(READY)                       ## JupyterLab on the notebooks
+	$(BIN)/jupyter lab notebooks
+
+execute: $(READY)                   ## run notebooks on this environment and store their outputs; ONLY=01_graph_breaks for one
+	$(BIN)/python book/tools/execute.py $(ONLY)
+
+record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
+	$(BIN)/python -m compile_lab.record $(NAMES)
+
+lint: $(READY)                      ## ruff, notebooks included
+	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+
+repository: $(READY)                ## make repository URL=https://github.com/OWNER/NAME
+	$(BIN)/python book/tools/repository.py $(URL)
+
+check:                              ## is there a Python and a C++ compiler to work with?
+	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
+	  { echo "Needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is not one: name yours with 'make PYTHON=python3.12'."; exit 1; }
+	@command -v $${CXX:-g++} >/dev/null || command -v clang++ >/dev/null || \
+	  { echo "Needs a C++ compiler (torch.compile calls one): install g++ (Debian: 'apt install g++'; macOS: 'xcode-select --install')."; exit 1; }
+
+$(READY): requirements.txt pyproject.toml | check
+	$(PYTHON) -m venv .venv && $(BIN)/pip install -q -r requirements.txt
+	$(BIN)/pip install -q --no-deps --no-build-isolation -e . && touch $@
+
+$(VENDOR): book/package-lock.json $(READY)
+	$(BIN)/npm ci --prefix book --ignore-scripts --no-audit --no-fund --loglevel=error && touch $@
+
+clean:                              ## forget what was built; the environment stays
+	rm -rf _build book/node_modules
