@@ -1,0 +1,65 @@
+"""Where a line of code is, said as a reader would say it: ``cell 3, line 5``, or ``json/encoder.py, line 12``."""
+
+import sys
+import sysconfig
+from dataclasses import dataclass
+from pathlib import Path
+
+_LIBRARIES = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")]
+_STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of source: the file that Python names, the line (from 1), the function, and the text."""
+
+    file: str
+    line: int
+    function: str = ""
+    text: str = ""
+
+    def __str__(self) -> str:
+        return place(self.file, self.line)
+
+    @property
+    def is_users(self) -> bool:
+        """False for lines of Python itself and of torch: they carry a break out, the line that called them made it."""
+        path = Path(self.file)
+        library = any(part in ("site-packages", "dist-packages") for part in path.parts)
+        if library:
+            return not _inside_torch(path)
+        return not (self.file.startswith("<frozen") or path.is_relative_to(_STDLIB))
+
+
+def place(file: str, line: int) -> str:
+    """Say where a line is without naming a folder of this machine.
+
+    A notebook's cell is named by its execution count; a library's file by its path inside the library; any other
+    file by its bare name.
+    """
+    if (cell := _cell_number(file)) is not None:
+        return f"cell {cell}, line {line}"
+    path = Path(file)
+    for root in _LIBRARIES:
+        if path.is_relative_to(root):
+            return f"{path.relative_to(root).as_posix()}, line {line}"
+    return f"{path.name}, line {line}"
+
+
+def _inside_torch(path: Path) -> bool:
+    folders = path.parts
+    at = max(i for i, part in enumerate(folders) if part in ("site-packages", "dist-packages"))
+    return folders[at + 1 : at + 2] == ("torch",)
+
+
+def _cell_number(file: str) -> int | None:
+    """The execution count of the cell that IPython compiled under this file name, if it did."""
+    if "IPython" not in sys.modules:
+        return None
+    shell = sys.modules["IPython"].get_ipython()
+    # IPython 7 (older Colab) has no such method; its file names hold the number themselves: <ipython-input-3-…>.
+    if shell is not None and hasattr(shell.compile, "format_code_name"):
+        named = shell.compile.format_code_name(file)
+        return int(named[1].removeprefix("In[").removesuffix("]")) if named else None
+    head, _, rest = file.partition("<ipython-input-")
+    return int(rest.split("-")[0]) if not head and rest else None

@@ -1,0 +1,108 @@
+"""One test for each private name of torch: a torch that moved one is told here, by name, before a chapter is."""
+
+import ast
+import contextlib
+import logging
+from pathlib import Path
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compile_lab import _torch
+
+PACKAGE = Path(_torch.__file__).parent
+PRIVATE = ("torch._", "torch.testing._internal")
+
+
+def test_the_version_is_a_pair_of_numbers():
+    assert _torch.TORCH >= (2, 10)
+
+
+def test_trace_log_is_the_logger_that_structured_records_go_to():
+    assert isinstance(_torch.trace_log, logging.Logger)
+
+
+def test_reset_dynamo_forgets_compiled_code():
+    made = []
+    fn = torch.compile(lambda x: x + 1, backend=lambda module, _: made.append(1) or module.forward)
+    for _ in range(2):
+        fn(torch.ones(2))
+        _torch.reset_dynamo()
+    assert len(made) == 2
+
+
+def test_the_bytecode_hook_sees_old_and_new_code():
+    seen = []
+    handle = _torch.register_bytecode_hook(lambda old, new: seen.append((old.co_name, new)))
+    with contextlib.closing(contextlib.ExitStack()) as stack:
+        stack.callback(handle.remove)
+        torch.compile(lambda x: x * 3, backend="eager")(torch.ones(2))
+    assert [name for name, _ in seen] == ["<lambda>"]
+
+
+def test_the_bytecode_calls_the_region_counter_each_time(monkeypatch):
+    entered = getattr(_torch.dynamo_utils, _torch.REGION_ENTERED)
+    calls = []
+    monkeypatch.setattr(_torch.dynamo_utils, _torch.REGION_ENTERED, lambda: calls.append(1) or entered())
+    fn = torch.compile(lambda x: x * 5, backend="eager")
+    fn(torch.ones(2)), fn(torch.ones(2))
+    assert len(calls) == 2
+
+
+def test_a_backend_knows_the_frame_it_compiles():
+    frames = []
+
+    def backend(module, _):
+        frames.append(str(_torch.CompileContext.current_compile_id()))
+        return module.forward
+
+    _torch.reset_dynamo()
+    torch.compile(lambda x: x * 7, backend=backend)(torch.ones(2))
+    assert frames == ["0/0"]
+
+
+def test_an_active_dispatch_mode_is_seen():
+    class Mode(TorchDispatchMode):
+        pass
+
+    assert not _torch.dispatch_mode_is_active()
+    with Mode():
+        assert _torch.dispatch_mode_is_active()
+
+
+def test_unsupported_is_a_dynamo_exception():
+    def prints(x):
+        print(x.shape)
+        return x + 1
+
+    with pytest.raises(_torch.TorchDynamoException):
+        torch.compile(prints, backend="eager", fullgraph=True)(torch.ones(2))
+
+
+@pytest.mark.parametrize("config", ["dynamo_config", "inductor_config"])
+def test_configs_can_be_patched(config):
+    name = {"dynamo_config": "recompile_limit", "inductor_config": "force_disable_caches"}[config]
+    module = getattr(_torch, config)
+    before = getattr(module, name)
+    with module.patch(**{name: 3}):
+        assert getattr(module, name) == 3
+    assert getattr(module, name) == before
+
+
+def test_every_name_has_its_test():
+    source = Path(__file__).read_text()
+    missing = [name for name in _torch.__all__ if name not in source]
+    assert not missing, f"no test asks for {missing}"
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
+def test_private_torch_is_imported_in_one_module_only(file):
+    if file.name == "_torch.py":
+        return
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
+        private = [name for name in names if name.startswith(PRIVATE)]
+        assert not private, f"{file.name} uses {private}: private names of torch belong in _torch.py"
