@@ -1,0 +1,15 @@
+"""The book's own Sphinx extension: everything the site needs that Jupyter Book does not give.
+
+- ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
+- ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
+- ``pages``: cell numbers, the Spanish abstract's language, inline scripts once, a start page
+- ``status``: the table of what was run when and with which versions
+"""
+
+from . import assets, icons, pages, status
+
+
+def setup(app):
+    for part in (assets, pages, status, icons):  # icons last: it reads the finished pages
+        part.setup(app)
+    return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

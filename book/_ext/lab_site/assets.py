@@ -1,0 +1,61 @@
+"""Third-party files of the site: copied, pinned, from ``book/node_modules`` into ``_static/vendor``."""
+
+import shutil
+from pathlib import Path
+
+from sphinx.errors import ExtensionError
+
+MODULES = Path("book/node_modules")
+FONTS = MODULES / "@fontsource-variable"
+MATHJAX = MODULES / "mathjax/es5"
+
+# what the site needs -> its name below _static/vendor
+FILES = {
+    MODULES / "plotly.js-basic-dist-min/plotly-basic.min.js": "plotly-basic.min.js",
+    MODULES / "plotly.js-basic-dist-min/LICENSE": "plotly-LICENSE.txt",
+    FONTS / "source-sans-3/files/source-sans-3-latin-wght-normal.woff2": "source-sans-3.woff2",
+    FONTS / "source-sans-3/files/source-sans-3-latin-wght-italic.woff2": "source-sans-3-italic.woff2",
+    FONTS / "source-sans-3/LICENSE": "source-sans-3-LICENSE.txt",
+    FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2",
+    FONTS / "jetbrains-mono/LICENSE": "jetbrains-mono-LICENSE.txt",
+    MATHJAX / "tex-chtml.js": "mathjax/tex-chtml.js",
+    MODULES / "mathjax/LICENSE": "mathjax/LICENSE.txt",
+}
+FOLDERS = {
+    MATHJAX / "output/chtml/fonts/woff-v2": "mathjax/output/chtml/fonts/woff-v2",
+    MATHJAX / "input/tex/extensions": "mathjax/input/tex/extensions",
+}
+
+
+def sources(root: Path) -> dict[Path, str]:
+    """Every file to copy, with its name below ``_static/vendor``."""
+    found = {root / source: name for source, name in FILES.items()}
+    for folder, name in FOLDERS.items():
+        for source in sorted((root / folder).rglob("*.*")):
+            found[source] = f"{name}/{source.relative_to(root / folder).as_posix()}"
+    return found
+
+
+def require(app):
+    missing = [path for path in (*FILES, *FOLDERS) if not (Path(app.srcdir) / path).exists()]
+    if missing:
+        raise ExtensionError(
+            f"{missing[0]} is not there: the site's scripts and fonts are not installed. "
+            "Run 'make book', which fetches them (pinned in book/package-lock.json) and builds the site."
+        )
+
+
+def copy(app, error):
+    if error or app.builder.format != "html":
+        return
+    vendor = Path(app.outdir) / "_static/vendor"
+    for source, name in sources(Path(app.srcdir)).items():
+        target = vendor / name
+        if not target.exists() or target.stat().st_mtime != source.stat().st_mtime:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(source, target)
+
+
+def setup(app):
+    app.connect("builder-inited", require)
+    app.connect("build-finished", copy)

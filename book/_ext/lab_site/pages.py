@@ -1,0 +1,85 @@
+"""What the pages get beyond Jupyter Book: cell numbers, the Spanish abstract's language, no script twice, a start page,
+and a rebuild when the site's own styles, script or templates change."""
+
+from html import escape
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.transforms.post_transforms import SphinxPostTransform
+
+SHAPES = ("book/site_static", "book/_templates", "book/_ext", "book/images")
+START = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title>
+<meta http-equiv="refresh" content="0; url={page}">
+</head>
+<body><main><h1>{title}</h1><p><a href="{page}">Open the book</a></p></main></body>
+</html>
+"""
+
+
+def html(text: str) -> nodes.raw:
+    return nodes.raw(text=text, format="html")
+
+
+class CellNumbers(SphinxPostTransform):
+    """Number each code cell as its outputs do ("cell 3, line 5"): by the execution count of a fresh run."""
+
+    default_priority = 300  # after myst-nb has folded the hidden inputs, which expects the input to be the first child
+    formats = ("html",)
+
+    def run(self, **kwargs):
+        cells = (box for box in self.document.findall(nodes.container) if box.get("nb_element") == "cell_code")
+        for position, cell in enumerate(list(cells), start=1):
+            number = cell.get("exec_count") or position
+            cell.insert(0, html(f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>'))
+
+
+class SpanishAbstract(SphinxPostTransform):
+    """A paragraph that opens with the Spanish flag is in Spanish: screen readers and hyphenation need to know."""
+
+    default_priority = 301
+    formats = ("html",)
+
+    def run(self, **kwargs):
+        for paragraph in list(self.document.findall(nodes.paragraph)):
+            if paragraph.astext().startswith("🇪🇸"):
+                paragraph.replace_self([html('<div class="lab-abstract" lang="es">'), paragraph, html("</div>")])
+
+
+def no_script_twice(app, pagename, templatename, context, doctree):
+    """Sphinx can emit one inline script several times, and the second ``const`` is an error in the browser."""
+    seen, kept = set(), []
+    for script in context.get("script_files", []):
+        body = getattr(script, "attributes", {}).get("body")
+        if body is None or body not in seen:
+            kept.append(script)
+        seen.add(body)
+    context["script_files"] = kept
+
+
+def outdated(app, env, added, changed, removed):
+    """All pages, if something that shapes them all is newer than the last build; Sphinx itself watches only the texts."""
+    last = Path(app.outdir) / "index.html"
+    shapes = [path for folder in SHAPES for path in (Path(app.srcdir) / folder).rglob("*.*")]
+    if last.exists() and max(path.stat().st_mtime for path in shapes) < last.stat().st_mtime:
+        return []
+    return sorted(env.found_docs)
+
+
+def start_page(app, error):
+    """``index.html`` leads to the landing page. (Jupyter Book writes one too if there is none: without title or language.)"""
+    if not error and app.builder.format == "html":
+        text = START.format(title=escape(app.config.html_title), page=f"{app.config.root_doc}.html")
+        (Path(app.outdir) / "index.html").write_text(text, "utf-8")
+
+
+def setup(app):
+    app.add_post_transform(CellNumbers)
+    app.add_post_transform(SpanishAbstract)
+    app.connect("env-get-outdated", outdated)
+    app.connect("html-page-context", no_script_twice, priority=900)
+    app.connect("build-finished", start_page)

@@ -1,0 +1,57 @@
+"""The status page: what was run when, for how long, and with which versions.
+
+``make execute`` writes these facts into a notebook's metadata under ``compile_lab``; this part only shows them.
+"""
+
+import json
+from pathlib import Path
+
+import sphinx_external_toc.parsing
+from sphinx.util.docutils import SphinxDirective
+
+COLUMNS = {
+    "executed": "Date",
+    "seconds": "Seconds",
+    "python": "Python",
+    "torch": "torch",
+    "triton": "triton",
+    "numpy": "numpy",
+    "device": "Machine",
+}
+
+
+def notebooks(root: Path) -> list[Path]:
+    """The notebooks of the table of contents, in reading order."""
+    contents = sphinx_external_toc.parsing.parse_toc_yaml(root / "_toc.yml")
+    names = [name if name.endswith(".ipynb") else f"{name}.ipynb" for name in map(str, contents)]
+    return [root / name for name in names if (root / name).is_file()]
+
+
+def facts(path: Path) -> dict | None:
+    """What the execution tool stored in this notebook; None if it never ran it."""
+    return json.loads(path.read_text("utf-8"))["metadata"].get("compile_lab")
+
+
+def row(path: Path, link: str) -> str:
+    known = facts(path)
+    if known is None:
+        return f"| {link} | not executed yet |" + " |" * (len(COLUMNS) - 1)
+    cells = [known.get(key, "not recorded") for key in COLUMNS]
+    return f"| {link} | " + " | ".join(f"{cell:.0f}" if isinstance(cell, float) else str(cell) for cell in cells) + " |"
+
+
+class Status(SphinxDirective):
+    """``{lab-status}``: one row a notebook."""
+
+    def run(self):
+        root = Path(self.env.srcdir)
+        self.env.note_dependency(str(root / "_toc.yml"))
+        lines = ["| Notebook | " + " | ".join(COLUMNS.values()) + " |", "|---|" + "---|" * len(COLUMNS)]
+        for path in notebooks(root):
+            self.env.note_dependency(str(path))
+            lines.append(row(path, f"[](/{path.relative_to(root).as_posix()})"))
+        return self.parse_text_to_nodes("\n".join(lines))
+
+
+def setup(app):
+    app.add_directive("lab-status", Status)

@@ -1,0 +1,193 @@
+/* The site's one script. Explorers: the reader chooses, the stored panel of that choice is shown.
+   Figures: drawn by Plotly, which is loaded once a page and only when a figure comes near the screen. */
+(() => {
+  "use strict";
+
+  const PLOTLY = new URL("vendor/plotly-basic.min.js", document.currentScript.src).href;
+  const RADIOS_UP_TO = 6;
+  const root = document.documentElement;
+
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+
+  const message = (text) => element("p", { class: "lab-message", role: "status" }, text);
+
+  /* ---- figures -------------------------------------------------------------------------------------------------- */
+
+  let plotly;
+
+  function loadPlotly() {
+    plotly ??= new Promise((loaded, failed) => {
+      const script = element("script", { src: PLOTLY });
+      script.onload = () => loaded(window.Plotly);
+      script.onerror = () => failed(new Error("the plot library did not load"));
+      document.head.append(script);
+    });
+    return plotly;
+  }
+
+  /* The page's colours, as Plotly wants them: one entry for each axis that the figure has. */
+  function theme(layout) {
+    const style = getComputedStyle(root);
+    const colour = (name) => style.getPropertyValue(`--lab-${name}`).trim();
+    const themed = {
+      paper_bgcolor: "rgba(0,0,0,0)",
+      plot_bgcolor: "rgba(0,0,0,0)",
+      "font.color": colour("ink"),
+      "font.family": style.getPropertyValue("--lab-text-face").trim(),
+      "hoverlabel.bgcolor": colour("surface"),
+      "hoverlabel.bordercolor": colour("line"),
+      "hoverlabel.font.color": colour("ink"),
+      "legend.bgcolor": "rgba(0,0,0,0)",
+    };
+    const axes = Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
+    for (const axis of axes) {
+      themed[`${axis}.gridcolor`] = colour("line");
+      themed[`${axis}.linecolor`] = colour("line");
+      themed[`${axis}.zerolinecolor`] = colour("soft");
+    }
+    return themed;
+  }
+
+  const drawn = () => document.querySelectorAll(".lab-plot.lab-drawn");
+  const recolour = () => drawn().forEach((plot) => window.Plotly.relayout(plot, theme(plot._fullLayout)));
+
+  const resized = new ResizeObserver((entries) => {
+    for (const { target } of entries) if (target.isConnected && target.offsetParent) window.Plotly.Plots.resize(target);
+  });
+
+  function cannotDraw(plot, why) {
+    const table = plot.closest(".lab-figure")?.querySelector("details");
+    if (table) table.open = true;
+    plot.classList.add("lab-failed");
+    plot.removeAttribute("role");
+    plot.replaceChildren(message(`This figure cannot be drawn: ${why}. The table below it holds the same numbers.`));
+  }
+
+  async function draw(plot) {
+    if (plot.dataset.begun) return;
+    plot.dataset.begun = "yes";
+    const source = plot.querySelector("script");
+    let figure;
+    try {
+      figure = JSON.parse(source.textContent);
+      if (!Array.isArray(figure?.data)) throw new SyntaxError("no data");
+    } catch {
+      return cannotDraw(plot, "its data is damaged");
+    }
+    try {
+      const library = await loadPlotly();
+      const layout = { height: plot.clientHeight, dragmode: false, ...figure.layout, autosize: true };
+      await library.newPlot(plot, figure.data, layout, { displayModeBar: false, ...figure.config });
+      await library.relayout(plot, theme(plot._fullLayout));
+      plot.classList.add("lab-drawn");
+      resized.observe(plot);
+    } catch (error) {
+      cannotDraw(plot, error.message);
+    }
+  }
+
+  const near = new IntersectionObserver(
+    (entries) => {
+      for (const { isIntersecting, target } of entries) {
+        if (!isIntersecting) continue;
+        near.unobserve(target);
+        draw(target);
+      }
+    },
+    { rootMargin: "400px" },
+  );
+
+  function prepareFigures(place) {
+    place.querySelectorAll(".lab-plot").forEach((plot) => near.observe(plot));
+  }
+
+  function discardFigures(place) {
+    for (const plot of place.querySelectorAll(".lab-plot")) {
+      near.unobserve(plot);
+      resized.unobserve(plot);
+      if (plot.classList.contains("lab-drawn")) window.Plotly.purge(plot);
+    }
+  }
+
+  /* ---- explorers ------------------------------------------------------------------------------------------------ */
+
+  let groups = 0;
+
+  function radios(axis, choose) {
+    const group = `lab-axis-${(groups += 1)}`;
+    const box = element("fieldset", { class: "lab-axis" }, element("legend", {}, axis.name));
+    axis.options.forEach((option, index) => {
+      const input = element("input", { type: "radio", name: group, value: index, autocomplete: "off" });
+      input.checked = index === 0;
+      input.addEventListener("change", () => choose(index));
+      box.append(element("label", {}, input, element("span", {}, option)));
+    });
+    return box;
+  }
+
+  function dropdown(axis, choose) {
+    const select = element("select", { autocomplete: "off" });
+    axis.options.forEach((option, index) => select.append(element("option", { value: index }, option)));
+    select.addEventListener("change", () => choose(Number(select.value)));
+    return element("label", { class: "lab-axis" }, element("span", { class: "lab-axis-name" }, axis.name), select);
+  }
+
+  function startExplorer(explorer) {
+    const controls = explorer.querySelector(".lab-controls");
+    const panel = explorer.querySelector(".lab-panel");
+    let axes, panels;
+    try {
+      ({ axes, panels } = JSON.parse(explorer.querySelector(".lab-choices").textContent));
+      if (panels.length !== axes.reduce((product, { options }) => product * options.length, 1)) throw new SyntaxError();
+    } catch {
+      controls.append(message("The choices cannot be read, so only the first one is shown."));
+      return;
+    }
+    const chosen = axes.map(() => 0);
+    axes.forEach((axis, position) => {
+      const choose = (index) => {
+        chosen[position] = index;
+        discardFigures(panel);
+        panel.innerHTML = panels[axes.reduce((row, { options }, at) => row * options.length + chosen[at], 0)];
+        prepareFigures(panel);
+        reachable();
+      };
+      controls.append((axis.options.length > RADIOS_UP_TO ? dropdown : radios)(axis, choose));
+    });
+  }
+
+  /* ---- the page ------------------------------------------------------------------------------------------------- */
+
+  /* What scrolls sideways must be reachable with the keyboard. */
+  function reachable() {
+    for (const box of document.querySelectorAll("article pre, .cell_output .text_html, .lab-panel, .lab-figure details")) {
+      if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
+      else box.removeAttribute("tabindex");
+    }
+  }
+
+  /* Paper is white: print in the light theme, with every figure drawn or, where it is too late for that, its table. */
+  let screenTheme;
+  addEventListener("beforeprint", () => {
+    screenTheme = root.dataset.theme;
+    root.dataset.theme = "light";
+    if (window.Plotly) recolour();
+    for (const plot of document.querySelectorAll(".lab-plot:not(.lab-drawn)")) {
+      draw(plot);
+      plot.closest(".lab-figure").querySelector("details").open = true;
+    }
+  });
+  addEventListener("afterprint", () => (root.dataset.theme = screenTheme));
+
+  document.querySelectorAll(".lab-explorer").forEach(startExplorer);
+  prepareFigures(document);
+  reachable();
+  addEventListener("load", reachable);
+  addEventListener("resize", reachable);
+  new MutationObserver(recolour).observe(root, { attributes: true, attributeFilter: ["data-theme"] });
+})();
