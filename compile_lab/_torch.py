@@ -8,6 +8,7 @@ told at once and by name. Written for torch 2.13, run on 2.11, meant for 2.10 an
 import torch
 import torch._dynamo
 import torch._inductor.config
+from torch._dynamo import graph_break
 from torch._dynamo import reset as reset_dynamo
 from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.convert_frame import register_bytecode_hook
@@ -39,6 +40,7 @@ __all__ = [
     "dispatch_mode_is_active",
     "dynamo_config",
     "dynamo_utils",
+    "graph_break",
     "inductor_config",
     "register_bytecode_hook",
     "reset_dynamo",

@@ -8,6 +8,7 @@ here are pure functions from such a record to a frozen dataclass; a record that 
 import json
 import logging
 import re
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -41,8 +42,8 @@ class BreakReported(Event):
     explanation: str
     hints: tuple[str, ...]
     stack: tuple[Line, ...]
-    skipped: bool
-    """True when Dynamo could not even split the function here, and left all of it to Python."""
+    skipped_for: str
+    """Why Dynamo could not even split the function here and left all of it to Python; empty if it could."""
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,11 @@ def compilation(*, use_caches: bool = False) -> Iterator[Log]:
     trace_log.addHandler(handler)
     try:
         with (
+            warnings.catch_warnings(),
             inductor_config.patch(force_disable_caches=not use_caches),
             mock.patch.object(dynamo_utils, REGION_ENTERED, counted),
         ):
+            warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")  # our own doing
             yield log
     finally:
         trace_log.removeHandler(handler)
@@ -192,14 +195,15 @@ def _break(frame: str, _: dict[str, Any], payload: str) -> BreakReported:
     # Both preambles say how Dynamo came to the break; the break's own text follows after a blank line.
     if said.lstrip().startswith(("Encountered graph break", "Failed to handle graph break")):
         said = said.partition("\n\n")[2]
-    said = said.partition("*** While handling this graph break")[0]
+    said, _, then = said.partition("*** While handling this graph break, another graph break occurred: ***")
     said = said.partition("Developer debug context:")[0].strip()
     body, *hints = re.split(r"\n\s*Hint: ", said)
     reason, _, explanation = body.partition("\n")
     explanation = explanation.strip().removeprefix("Explanation:")
     traceback = rest.partition("Traceback (most recent call last)")[0]
+    skipped_for = (then.strip().partition("\n")[0] or reason.strip()) if skipped else ""
     return BreakReported(
-        frame, reason.strip(), _unfold(explanation), tuple(map(_unfold, hints)), _stack(traceback), skipped
+        frame, reason.strip(), _unfold(explanation), tuple(map(_unfold, hints)), _stack(traceback), skipped_for
     )
 
 

@@ -39,10 +39,10 @@ class GraphBreak:
     line: int
     source: str
     function: str
-    skipped: bool
-    """True when the whole function is left to Python: no graph before the break, none after it."""
+    skipped_for: str
+    """Why the whole function is left to Python, no graph before the break and none after; empty if it was split."""
     via: tuple[Line, ...]
-    """The calls that led here from the traced function, outermost first."""
+    """The user's calls that led here from the traced function, outermost first."""
 
     @property
     def hint(self) -> str:
@@ -55,7 +55,7 @@ class GraphBreak:
         return place(self.file, self.line)
 
     def __str__(self) -> str:
-        split = "the whole function runs in Python" if self.skipped else "the graph ends here"
+        split = f"function left to Python: {self.skipped_for}" if self.skipped_for else "the graph ends here"
         return f"{self.place}: {self.source}\n    {self.reason} ({split})"
 
 
@@ -249,7 +249,7 @@ def _breaks(events: list[BreakReported]) -> tuple[GraphBreak, ...]:
         stack = event.stack[(ours or [-1])[-1] + 1 : users[-1] + 1] or event.stack[-1:]
         at = stack[-1]
         earlier = found.get((at.file, at.line))
-        if earlier is None or event.skipped > earlier.skipped:
+        if earlier is None or event.skipped_for and not earlier.skipped_for:
             said = earlier or event
             found[at.file, at.line] = GraphBreak(
                 said.reason,
@@ -259,8 +259,8 @@ def _breaks(events: list[BreakReported]) -> tuple[GraphBreak, ...]:
                 at.line,
                 at.text,
                 at.function,
-                event.skipped,
-                stack[:-1],
+                event.skipped_for,
+                tuple(line for line in stack[:-1] if line.is_users),
             )
     return tuple(found.values())
 

@@ -25,7 +25,7 @@ def test_events_come_typed_and_in_order(capsys):
     with compilation() as log:
         torch.compile(prints, backend="eager")(torch.ones(3))
     (stopped,) = log.of(capture.BreakReported)
-    assert stopped.stack[-1].text == 'print("between")' and not stopped.skipped
+    assert stopped.stack[-1].text == 'print("between")' and not stopped.skipped_for
     assert "print" in stopped.explanation and stopped.hints
     assert log.of(capture.FrameStarted)[0].function == "prints"
     graphs = log.of(capture.GraphMade)

@@ -1,5 +1,6 @@
 """trace: breaks, graphs, guards and recompiles of functions that nobody prepared."""
 
+import contextlib
 import json
 import logging
 
@@ -70,8 +71,6 @@ def test_the_rewritten_function_runs_graph_python_resume():
 
 
 def test_a_function_that_cannot_be_split_is_said_to_be_skipped():
-    import contextlib
-
     @contextlib.contextmanager
     def quiet():
         yield
@@ -82,7 +81,19 @@ def test_a_function_that_cannot_be_split_is_said_to_be_skipped():
             return x.cos()
 
     (stop,) = trace(inside_with, torch.ones(4)).breaks
-    assert stop.skipped and "whole function" in str(stop) and stop.reason == "Failed to trace builtin operator"
+    assert stop.skipped_for == "Graph break under GenericContextWrappingVariable"
+    assert "left to Python" in str(stop) and stop.reason == "Failed to trace builtin operator"
+
+
+def test_a_break_in_a_loop_leaves_the_whole_function_to_python():
+    def looped(x):
+        for step in range(3):
+            x = x.sin()
+            print(step)
+        return x
+
+    found = trace(looped, torch.ones(4))
+    assert found.breaks[0].skipped_for == "graph break in loop" and not found.graphs
 
 
 def test_the_users_line_is_named_when_the_break_lies_in_the_standard_library():

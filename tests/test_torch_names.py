@@ -71,6 +71,18 @@ def test_an_active_dispatch_mode_is_seen():
         assert _torch.dispatch_mode_is_active()
 
 
+def test_graph_break_breaks():
+    made = []
+
+    def broken(x):
+        x = x + 1
+        _torch.graph_break()
+        return x + 2
+
+    torch.compile(broken, backend=lambda module, _: made.append(1) or module.forward)(torch.ones(2))
+    assert len(made) == 2
+
+
 def test_unsupported_is_a_dynamo_exception():
     def prints(x):
         print(x.shape)

@@ -1,0 +1,98 @@
+"""What does a graph break cost in time? The same chain of pointwise ops, cut into more and more pieces.
+
+A pointwise chain is the case in which a break hurts most: whole, it is one kernel that reads and writes memory
+once; each cut adds a kernel, a pass over memory, a resume function and its guards.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from compile_lab._torch import graph_break, reset_dynamo
+
+OPS = 24
+BREAKS = (0, 1, 3, 7)
+"""Numbers of breaks that cut eight pieces of three ops into equal graphs."""
+
+
+def _piece(x: torch.Tensor) -> torch.Tensor:
+    return torch.relu(x * 1.01 + 0.01)
+
+
+def chain(breaks: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """A function of 24 pointwise ops on a tensor of any shape, with ``breaks`` graph breaks evenly between them.
+
+    Written out line by line: a break inside a loop would leave the whole function to Python.
+    Raises ValueError for a number of breaks that does not cut the chain evenly.
+    """
+    if breaks not in BREAKS:
+        raise ValueError(f"chain is cut evenly by {BREAKS} breaks, not by {breaks!r}")
+    often, now_and_then, once = breaks >= 7, breaks >= 3, breaks >= 1
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        x = _piece(x)
+        if often:
+            graph_break()
+        x = _piece(x)
+        if now_and_then:
+            graph_break()
+        x = _piece(x)
+        if often:
+            graph_break()
+        x = _piece(x)
+        if once:
+            graph_break()
+        x = _piece(x)
+        if often:
+            graph_break()
+        x = _piece(x)
+        if now_and_then:
+            graph_break()
+        x = _piece(x)
+        if often:
+            graph_break()
+        return _piece(x)
+
+    return run
+
+
+def break_cost(device: str = "cpu") -> dict[str, Any]:
+    """Time per call of the chain, eager and compiled with 0 to 7 breaks, for a small and a large tensor.
+
+    Returns ``{"ops", "rows": [{"numel", "breaks" (None: eager), "median_us", "low_us", "high_us"}]}``: microseconds
+    a call, median and quartiles of 25 samples. Takes half a minute on a GPU, and on a CPU with a warm cache.
+    """
+    sizes = (1 << 12, 1 << 27) if device == "cuda" else (1 << 12, 1 << 22)
+    rows = []
+    for numel, breaks in tqdm([(n, b) for n in sizes for b in (None, *BREAKS)], desc="graph breaks", leave=False):
+        reset_dynamo()
+        fn = chain(0) if breaks is None else torch.compile(chain(breaks))
+        x = torch.rand(numel, device=device, generator=torch.Generator(device).manual_seed(0))
+        low, median, high = _quartiles_us(lambda fn=fn, x=x: fn(x), device)
+        rows.append({"numel": numel, "breaks": breaks, "median_us": median, "low_us": low, "high_us": high})
+    reset_dynamo()
+    return {"ops": OPS, "rows": rows}
+
+
+def _quartiles_us(call: Callable[[], Any], device: str, samples: int = 25) -> list[float]:
+    """Lower quartile, median and upper quartile of the time of one call, in microseconds."""
+    synchronise = torch.cuda.synchronize if device == "cuda" else lambda: None
+
+    def microseconds(repeats: int) -> float:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        synchronise()
+        return (time.perf_counter() - start) / repeats * 1e6
+
+    with torch.no_grad():
+        for _ in range(3):  # compiles, then warms up
+            call()
+        synchronise()
+        repeats = max(1, min(200, int(10_000 / microseconds(1))))
+        taken = [microseconds(repeats) for _ in range(samples)]
+    return [round(value, 2) for value in statistics.quantiles(taken, n=4)]
