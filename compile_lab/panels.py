@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from typing import Any
 
 MARK = "▶"
 
@@ -60,6 +61,8 @@ class Code:
         count = len(self.lines)
         if outside := sorted(line for line in self.mark if not 1 <= line <= count):
             raise ValueError(f"mark={outside} is outside the {count} lines of this code; lines count from 1")
+        if self.language != "python":
+            _lexer(self.language)  # an unknown name is told here, where the reader wrote it
 
     @property
     def lines(self) -> list[str]:
@@ -80,17 +83,12 @@ class Code:
         return f'{title}<div class="highlight"><pre>{body}\n</pre></div>'
 
     def _highlighted(self) -> list[str]:
-        try:
-            from pygments import highlight
-            from pygments.formatters import HtmlFormatter
-            from pygments.lexers import get_lexer_by_name
-            from pygments.util import ClassNotFound
-        except ImportError:
+        lexer = _lexer(self.language)
+        if lexer is None:
             return [html.escape(line) for line in self.lines]
-        try:
-            lexer = get_lexer_by_name(self.language, stripnl=False)
-        except ClassNotFound:
-            raise ValueError(f"no highlighting for the language {self.language!r}; try 'text'") from None
+        from pygments import highlight
+        from pygments.formatters import HtmlFormatter
+
         return highlight("\n".join(self.lines), lexer, HtmlFormatter(nowrap=True)).rstrip("\n").split("\n")
 
     def _margin(self, line_number: int, line: str) -> str:
@@ -101,6 +99,18 @@ class Code:
         # The margin is not part of the code: copying the listing should leave it behind.
         sign = f'<span class="lab-mark" style="user-select: none">{MARK} </span>'
         return f'<span class="hll">{sign}{line}</span>'
+
+
+def _lexer(language: str) -> Any:
+    try:
+        from pygments.lexers import get_lexer_by_name
+        from pygments.util import ClassNotFound
+    except ImportError:  # it comes with IPython; in plain Python a listing is plain too
+        return None
+    try:
+        return get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        raise ValueError(f"no highlighting for the language {language!r}; try 'text'") from None
 
 
 Cell = str | int | float | bool | Code | None

@@ -1,0 +1,156 @@
+"""What can this machine run? One line at the top of each chapter."""
+
+import importlib
+import importlib.util
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Literal
+
+from compile_lab.recordings import triton_version
+
+OLDEST_TORCH = (2, 10)
+TESTED_TORCH = "2.13"
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What a chapter runs on; prints as one line, with what is missing and what that costs.
+
+    `device` is the GPU's name or "CPU"; `bf16` says whether it computes in bf16 (a GPU: in hardware); `compiler` is
+    the C++ compiler that torch.compile calls, name and version; `memory_nbytes` is the GPU's memory or else the
+    machine's, None where it cannot be told; `cores` are those this process may use; `missing` holds full sentences.
+    """
+
+    device: str
+    kind: Literal["cpu", "cuda"]
+    capability: tuple[int, int] | None
+    bf16: bool
+    torch: str
+    triton: str | None
+    cuda: str | None
+    python: str
+    compiler: str | None
+    memory_nbytes: int | None
+    cores: int
+    missing: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        memory = f", {self.memory_nbytes / 1e9:.0f} GB" if self.memory_nbytes else ""
+        if self.kind == "cuda":
+            capability = ".".join(map(str, self.capability or ()))
+            device = f"{self.device}{memory}, compute capability {capability}{'' if self.bf16 else ', no bf16'}"
+        else:
+            device = f"{self.device}, {self.cores} core{'s' * (self.cores != 1)}{memory}"
+        versions = [f"torch {self.torch}"]
+        versions += [f"{name} {value}" for name, value in (("CUDA", self.cuda), ("triton", self.triton)) if value]
+        versions += [self.compiler] if self.compiler else []
+        return " · ".join([device, *versions, f"Python {self.python}", *self.missing])
+
+    def _repr_html_(self) -> str:
+        return f'<p class="lab-machine">{escape(repr(self))}</p>'
+
+
+def preflight() -> Machine:
+    """What this machine can run.
+
+    Raises ModuleNotFoundError without torch, RuntimeError for a torch that is too old, each with the way out.
+    """
+    torch = _torch_module()
+    compiler = _compiler()
+    gpu = torch.cuda.is_available()
+    capability = torch.cuda.get_device_capability() if gpu else None
+    return Machine(
+        device=torch.cuda.get_device_name() if gpu else "CPU",
+        kind="cuda" if gpu else "cpu",
+        capability=capability,
+        bf16=capability is None or capability >= (8, 0),
+        torch=str(torch.__version__),
+        triton=triton_version(),
+        cuda=torch.version.cuda if gpu else None,
+        python=f"{sys.version_info.major}.{sys.version_info.minor}",
+        compiler=compiler,
+        memory_nbytes=torch.cuda.get_device_properties(0).total_memory if gpu else _memory_nbytes(),
+        cores=_cores(),
+        missing=_missing(compiler),
+    )
+
+
+def _torch_module():
+    try:
+        torch = importlib.import_module("torch")
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            f"torch is not installed, and every chapter needs it: pip install torch (tested with {TESTED_TORCH}; "
+            "https://pytorch.org/get-started has the choice of builds)"
+        ) from None
+    version = str(torch.__version__)
+    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_TORCH:
+        oldest = ".".join(map(str, OLDEST_TORCH))
+        raise RuntimeError(
+            f"torch {version} is too old for this book: it needs {oldest} or newer and is tested with {TESTED_TORCH}. "
+            "pip install --upgrade torch, then restart the kernel"
+        )
+    return torch
+
+
+def _compiler() -> str | None:
+    """The name and version of the C++ compiler: $CXX if set, as torch.compile does, else the usual ones."""
+    usual = ["cl"] if sys.platform == "win32" else ["g++", "clang++"]
+    for command in [os.environ["CXX"]] if os.environ.get("CXX") else usual:
+        found = shutil.which(command)
+        if not found:
+            continue
+        try:
+            asked = [found] if sys.platform == "win32" else [found, "--version"]
+            told = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=sys.platform != "win32")
+        except (OSError, subprocess.SubprocessError):
+            continue  # macOS answers like this until the command-line tools are there
+        text = told.stdout + told.stderr
+        version = re.search(r"\d+\.\d+", text)
+        name = "clang++" if "clang" in text.lower() else Path(command).stem
+        return f"{name} {version.group()}" if version else name
+    return None
+
+
+def _missing(compiler: str | None) -> tuple[str, ...]:
+    notes = []
+    if compiler is None:
+        install = {
+            "darwin": "xcode-select --install",
+            "win32": "Visual Studio Build Tools, then start from its developer prompt",
+        }.get(sys.platform, "apt install g++, or your system's like")
+        notes.append(f"no C++ compiler, so torch.compile cannot build kernels for this CPU: {install}")
+    for package, without in (("plotly", "figures cannot be drawn"), ("ipywidgets", "explorers have no controls")):
+        if importlib.util.find_spec(package) is None:
+            notes.append(f"no {package}, so {without}: pip install {package}")
+    return tuple(notes)
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _memory_nbytes() -> int | None:
+    if platform.system() == "Windows":
+        return _windows_memory_nbytes()
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return None
+
+
+def _windows_memory_nbytes() -> int | None:
+    import ctypes
+
+    kilobytes = ctypes.c_ulonglong()
+    known = ctypes.windll.kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kilobytes))
+    return kilobytes.value * 1024 if known else None

@@ -1,0 +1,131 @@
+"""How fast is this machine at the two things a training step is made of: moving bytes, multiplying matrices?
+
+These are what the book's ratios stand on: a kernel is compared with what was measured here, not with a data sheet.
+Needs only torch.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+MIB = 1 << 20
+REPEATS = 30
+WARM_UP_S = 0.3  # until clocks have risen and kernels are loaded
+# On a GPU all are far larger than its cache, so every byte comes from memory; from 4096 on, a product fills the chip.
+COPY_NBYTES = {"cuda": (256 * MIB, 1024 * MIB, 4096 * MIB), "cpu": (16 * MIB, 64 * MIB)}
+MATRIX_SIZES = {"cuda": (4096, 8192), "cpu": (128, 256)}
+
+Progress = Callable[[Iterable[Any]], Iterable[Any]]
+
+
+def machine_rates(device: str | torch.device | None = None, progress: Progress = iter) -> dict[str, Any]:
+    """Copy bandwidth and matrix rates of `device` (the GPU if there is one), as plain JSON values.
+
+    `copy`: per size, `nbytes` copied and `bytes_per_s`, counting each byte twice: read once, written once.
+    `matmul`: per precision and `n`, `tflop_per_s` of an n×n by n×n product (2n³ operations), on normal random data.
+    Each rate is a median with `low` and `high`, the 10th and 90th percentile of `repeats`. Also the device's memory,
+    cache and multiprocessors. About 10 s on a GPU. `progress` wraps the list of steps, as tqdm does.
+    Raises RuntimeError where the device is not there.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    steps = [("copy", size) for size in _copy_sizes(device)]
+    steps += [(precision, n) for precision in _precisions(device) for n in MATRIX_SIZES[device.type]]
+    copies, products = [], []
+    for what, size in progress(steps):
+        if what == "copy":
+            copies.append(_copy_rate(size, device))
+        else:
+            products.append(_matrix_rate(what, size, device))
+    return {"copy": copies, "matmul": products, "repeats": REPEATS, **_properties(device)}
+
+
+def _copy_sizes(device: torch.device) -> list[int]:
+    sizes = COPY_NBYTES[device.type]
+    if device.type == "cuda":
+        free, _ = torch.cuda.mem_get_info(device)
+        sizes = [size for size in sizes if 4 * size < free]  # source and target, with as much to spare
+    return list(sizes)
+
+
+def _precisions(device: torch.device) -> list[str]:
+    if device.type == "cpu":
+        return ["fp32"]
+    # bf16 and TF32 came with compute capability 8.0; below it torch emulates bf16, which is another question.
+    recent = torch.cuda.get_device_capability(device) >= (8, 0)
+    return ["fp32", "tf32", "bf16", "fp16"] if recent else ["fp32", "fp16"]
+
+
+def _copy_rate(nbytes: int, device: torch.device) -> dict[str, Any]:
+    source = torch.randn(nbytes // 4, device=device)
+    target = torch.empty_like(source)
+    return {"nbytes": nbytes, "bytes_per_s": _rate(2 * nbytes, lambda: target.copy_(source), device)}
+
+
+def _matrix_rate(precision: str, n: int, device: torch.device) -> dict[str, Any]:
+    dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
+    a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(a)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    try:
+        rate = _rate(2 * n**3 / 1e12, lambda: torch.mm(a, b, out=out), device)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    return {"precision": precision, "n": n, "tflop_per_s": rate}
+
+
+def _rate(work: float, call: Callable[[], Any], device: torch.device) -> dict[str, float]:
+    """The work done in a second by `call`: median, 10th and 90th percentile, to five figures."""
+    rates = [work / (duration_ms / 1e3) for duration_ms in _durations_ms(call, device)]
+    cuts = statistics.quantiles(rates, n=10)
+    low, median, high = cuts[0], statistics.median(rates), cuts[-1]
+    return {"median": _figures(median), "low": _figures(low), "high": _figures(high)}
+
+
+def _figures(value: float) -> float:
+    return float(f"{value:.5g}")
+
+
+def _durations_ms(call: Callable[[], Any], device: torch.device) -> list[float]:
+    end = time.perf_counter() + WARM_UP_S
+    while time.perf_counter() < end:
+        call()
+        _wait(device)
+    if device.type != "cuda":
+        return [_wall_ms(call) for _ in range(REPEATS)]
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(REPEATS + 1)]
+    # Marks between calls that follow one another without a pause: the GPU never waits for Python.
+    call()
+    for mark in marks[:-1]:
+        mark.record()
+        call()
+    marks[-1].record()
+    _wait(device)
+    return [first.elapsed_time(second) for first, second in itertools.pairwise(marks)]
+
+
+def _wall_ms(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    call()
+    return (time.perf_counter() - begin) * 1e3
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def _properties(device: torch.device) -> dict[str, Any]:
+    if device.type != "cuda":
+        return {"memory_nbytes": None, "l2_nbytes": None, "multiprocessors": None, "capability": None}
+    found = torch.cuda.get_device_properties(device)
+    return {
+        "memory_nbytes": found.total_memory,
+        "l2_nbytes": getattr(found, "L2_cache_size", None),
+        "multiprocessors": found.multi_processor_count,
+        "capability": f"{found.major}.{found.minor}",
+    }

@@ -1,0 +1,130 @@
+"""Measure by name: live where there is a GPU, from the recordings where there is none.
+
+python -m compile_lab.record                 what can be measured, and how long it takes
+python -m compile_lab.record machine         measure it on this machine's GPU and keep it
+"""
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from compile_lab import recordings
+from compile_lab.panels import Table
+from compile_lab.recordings import Recording, RecordingError
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A function that measures, what it answers, and about how many seconds it takes on a large GPU.
+
+    `measure` takes `progress` (which wraps a list of steps, as tqdm does) and returns plain JSON values.
+    """
+
+    measure: Callable[..., dict[str, Any]]
+    answers: str
+    takes_s: float
+
+
+def _machine(progress: Any) -> dict[str, Any]:
+    from compile_lab.rates import machine_rates
+
+    return machine_rates(progress=progress)
+
+
+MEASUREMENTS: dict[str, Measurement] = {
+    "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 10),
+}
+
+
+def result(name: str) -> Recording:
+    """The result `name`: measured here and now if there is a GPU (once a process), else as it was recorded.
+
+    Its `provenance.kind` is "live" or "recorded", and a recording is never called live.
+    Raises KeyError for a name that nothing measures, RecordingError where there is neither GPU nor recording.
+    """
+    if name not in MEASUREMENTS:
+        raise KeyError(f"nothing measures {name!r}; there is {', '.join(MEASUREMENTS)}")
+    return _measured_once(name) if _has_gpu() else recordings.load(name)
+
+
+@functools.cache
+def _measured_once(name: str) -> Recording:
+    return _measured(name)
+
+
+def _measured(name: str) -> Recording:
+    progress = functools.partial(tqdm, desc=name, file=sys.stderr, leave=False)
+    measured = MEASUREMENTS[name].measure(progress=progress)
+    return Recording(name, recordings.here(f"python -m compile_lab.record {name}"), measured)
+
+
+def _has_gpu() -> bool:
+    try:
+        import torch
+    except ImportError:
+        return False
+    return torch.cuda.is_available()
+
+
+def listing(root: Path | None = None) -> Table:
+    """What can be measured, how long it takes, and where it is recorded already."""
+    places = recordings.names(root)
+    rows = [
+        [name, one.answers, f"{one.takes_s:g} s", ", ".join(place for place in places if name in places[place]) or None]
+        for name, one in MEASUREMENTS.items()
+    ]
+    return Table(["name", "measures", "takes about", "recorded on"], rows)
+
+
+def record(names: Sequence[str], root: Path) -> None:
+    """Measure each name and write it, one after the other: what is written is whole, whatever happens after it.
+
+    Raises RecordingError, or OSError where `root` cannot be written.
+    """
+    root.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        measured = _measured(name)
+        path = recordings.save(name, measured.provenance, measured.result, root)
+        print(f"{path.parent.name}/{path.name}: {replace(measured.provenance, kind='recorded')}")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m compile_lab.record", description=__doc__.split("\n")[0])
+    parser.add_argument("names", metavar="NAME", nargs="*", help="what to measure; without a name: what there is")
+    parser.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: book/recordings)")
+    parser.add_argument("--allow-cpu", action="store_true", help="try it without a GPU; needs --out")
+    options = parser.parse_args(arguments)
+    root = options.out or recordings.folder()
+    if not options.names:
+        print(listing(root))
+        return 0
+    if unknown := [name for name in options.names if name not in MEASUREMENTS]:
+        parser.error(f"nothing measures {', '.join(unknown)}; there is {', '.join(MEASUREMENTS)}")
+    if options.allow_cpu and not options.out:
+        parser.error("--allow-cpu needs --out DIR: the book's own recordings are of GPUs")
+    if not _has_gpu() and not options.allow_cpu:
+        print(
+            "A recording is of a real GPU, and torch finds none here: run this on a machine with one. Nothing was "
+            "written. (--allow-cpu --out DIR tries the measurement on this CPU.)",
+            file=sys.stderr,
+        )
+        return 1
+    try:
+        record(options.names, root)
+    except KeyboardInterrupt:
+        print("interrupted: what was not finished was not written", file=sys.stderr)
+        return 130
+    except (RecordingError, OSError) as error:
+        print(f"not recorded: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

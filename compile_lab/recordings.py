@@ -1,0 +1,247 @@
+"""Results from real hardware: JSON files under `book/recordings/<device>/<name>.json`.
+
+    {"provenance": {"device", "torch", "triton", "cuda", "date", "command"}, "result": {...}}
+
+A file is checked whenever it is read: a result is shown with where it comes from, or not at all.
+"""
+
+import datetime
+import json
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Literal
+
+# The device that the book's text speaks of; another one is shown when it is asked for.
+REFERENCE = "nvidia-h200"
+_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME_RULE = "a letter, then letters, digits and underscores, all lower-case"
+
+
+class RecordingError(Exception):
+    """A recording that is not there, or is not what the book can show: says which file, which rule, the way out."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a result comes from. Prints as the line that stands under a figure.
+
+    `kind`: "live" was measured in this run, "recorded" was measured on real hardware earlier, "virtual" was computed
+    for hardware that is not here. `date` is a day, as 2026-11-21. `triton` and `cuda` are None where there is none.
+    """
+
+    device: str
+    torch: str
+    triton: str | None
+    cuda: str | None
+    date: str
+    command: str
+    kind: Literal["live", "recorded", "virtual"] = "live"
+
+    def __str__(self) -> str:
+        begin = {"live": "measured live on", "recorded": "recorded on", "virtual": "computed, not measured, for"}
+        parts = [f"{begin[self.kind]} {self.device}", f"torch {self.torch}"]
+        if self.triton:
+            parts.append(f"triton {self.triton}")
+        if self.cuda:
+            parts.append(f"CUDA {self.cuda}")
+        return " · ".join([*parts, self.date])
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A result by name, and its provenance."""
+
+    name: str
+    provenance: Provenance
+    result: Mapping[str, Any]
+
+    def __repr__(self) -> str:
+        return f"{self.name} ({', '.join(self.result)}) · {self.provenance}"
+
+
+def here(command: str) -> Provenance:
+    """The provenance of what this process measures now, on its GPU or else its CPU. Needs torch."""
+    import torch
+
+    if torch.cuda.is_available():
+        device, cuda = torch.cuda.get_device_name(), torch.version.cuda
+    else:
+        device, cuda = f"CPU, {os.cpu_count()} cores", None
+    today = datetime.date.today().isoformat()
+    return Provenance(device, str(torch.__version__), triton_version(), cuda, today, command, "live")
+
+
+def triton_version() -> str | None:
+    """The version of the triton that is installed, under any of the names it is packaged by; None without one."""
+    for package in ("triton", "pytorch-triton", "triton-windows"):
+        try:
+            return metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return None
+
+
+def device_folder(device: str) -> str:
+    """The folder of a device: "NVIDIA H200" is kept in "nvidia-h200"."""
+    return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
+
+
+def folder() -> Path:
+    """Where the recordings are: `book/recordings` in a checkout, `compile_lab/recorded` in an installed copy."""
+    package = Path(__file__).resolve().parent
+    checkout = package.parent / "book" / "recordings"
+    return checkout if (package.parent / "pyproject.toml").is_file() else package / "recorded"
+
+
+def names(root: Path | None = None) -> dict[str, list[str]]:
+    """What exists: the device folders, and the names recorded in each."""
+    found: dict[str, list[str]] = {}
+    for path in sorted((root or folder()).glob("*/*.json")):
+        found.setdefault(path.parent.name, []).append(path.stem)
+    return found
+
+
+def load(name: str, device: str | None = None, root: Path | None = None) -> Recording:
+    """The recording `name`, from `device` (as torch or its folder names it), checked.
+
+    Without a device: from the book's reference device, or from the only one that has it.
+    Raises RecordingError for a recording that is not there, or not as it must be.
+    """
+    root = root or folder()
+    if not _NAME.fullmatch(name):
+        raise RecordingError(
+            f"{name!r} is no name of a recording: lower-case letters, digits and underscores. {_there(root)}"
+        )
+    having = [place for place, recorded in names(root).items() if name in recorded]
+    place = device_folder(device) if device else REFERENCE if REFERENCE in having or not having else having[0]
+    if not device and place != REFERENCE and len(having) > 1:
+        raise RecordingError(f"{name} is recorded on several devices: choose one of {', '.join(having)} with device=")
+    path = root / place / f"{name}.json"
+    shown = _shown(path)
+    if place not in having:
+        raise RecordingError(
+            f"{shown} does not exist. {_there(root)} "
+            f"On a machine with a GPU, python -m compile_lab.record {name} makes one."
+        )
+    return _read(path, shown)
+
+
+def save(name: str, provenance: Provenance, result: Mapping[str, Any], root: Path | None = None) -> Path:
+    """Write a recording, whole or not at all, and return its path.
+
+    Raises RecordingError for what `load` would refuse, and OSError where it cannot be written.
+    """
+    if not _NAME.fullmatch(name):
+        raise RecordingError(f"{name!r} cannot name a recording: {_NAME_RULE}")
+    stored = {field: getattr(provenance, field) for field in _stored_fields()}
+    path = (root or folder()) / device_folder(provenance.device) / f"{name}.json"
+    try:
+        text = (
+            json.dumps({"provenance": stored, "result": result}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+        )
+    except (TypeError, ValueError) as error:
+        raise RecordingError(f"{_shown(path)} was not written: the result is not plain JSON ({error})") from None
+    _parsed(text, path, _shown(path))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{name}-", suffix=".part")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(draft).chmod(0o644)
+        Path(draft).replace(path)
+    except BaseException:
+        Path(draft).unlink(missing_ok=True)
+        raise
+    return path
+
+
+def _read(path: Path, shown: str) -> Recording:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise RecordingError(f"{shown} cannot be read: {reason}") from None
+    return _parsed(text, path, shown)
+
+
+def _parsed(text: str, path: Path, shown: str) -> Recording:
+    def refuse(rule: str) -> RecordingError:
+        remedy = f"restore the file, or record it again: python -m compile_lab.record {path.stem}"
+        return RecordingError(f"{shown}: {rule}; {remedy}")
+
+    def no_constant(word: str) -> None:
+        raise refuse(f"{word} is not a number that JSON knows")
+
+    try:
+        content = json.loads(text, parse_constant=no_constant)
+    except json.JSONDecodeError as error:
+        raise refuse(f"not JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
+    if rule := _broken_rule(content):
+        raise refuse(rule)
+    provenance = replace(Provenance(**content["provenance"]), kind="recorded")
+    place = device_folder(provenance.device)
+    if place != path.parent.name:
+        raise refuse(f"recorded on {provenance.device}, whose folder is {place}, not {path.parent.name}")
+    return Recording(path.stem, provenance, content["result"])
+
+
+def _broken_rule(content: Any) -> str | None:
+    """The first rule of a recording that `content` breaks, in words."""
+    if not isinstance(content, dict):
+        return f"the whole must be an object, and is {_kind(content)}"
+    if rule := _fields_rule("the file", content, ["provenance", "result"]):
+        return rule
+    for part in ("provenance", "result"):
+        if not isinstance(content[part], dict):
+            return f"{part} must be an object, and is {_kind(content[part])}"
+    if rule := _fields_rule("provenance", content["provenance"], _stored_fields()):
+        return rule
+    for field, value in content["provenance"].items():
+        if not (isinstance(value, str) and value.strip()) and not (value is None and field in ("triton", "cuda")):
+            return f"provenance.{field} must be text, and is {_kind(value)}"
+    try:
+        datetime.date.fromisoformat(content["provenance"]["date"])
+    except ValueError:
+        return f"provenance.date must be a day as 2026-11-21, and is {content['provenance']['date']!r}"
+    return None if content["result"] else "result is empty"
+
+
+def _fields_rule(where: str, content: dict[str, Any], expected: list[str]) -> str | None:
+    if missing := [field for field in expected if field not in content]:
+        return f"{where} lacks {', '.join(missing)}"
+    if extra := [field for field in content if field not in expected]:
+        return f"{where} has {', '.join(map(repr, extra))}, which no recording has"
+    return None
+
+
+def _stored_fields() -> list[str]:
+    # The kind is not stored: what is read from a file is recorded, whatever it was when it was measured.
+    return [field.name for field in fields(Provenance) if field.name != "kind"]
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "null"
+    if value == "":
+        return "empty"
+    words = {str: "text", bool: "a truth value", int: "a number", float: "a number", list: "a list", dict: "an object"}
+    return words[type(value)]
+
+
+def _there(root: Path) -> str:
+    found = [f"{name} ({place})" for place, recorded in names(root).items() for name in recorded]
+    return f"There is: {', '.join(found)}." if found else "There are no recordings yet."
+
+
+def _shown(path: Path) -> str:
+    """The file as a message names it: from the recordings' folder on, never from the root of somebody's disk."""
+    prefix = {"recordings": "book/recordings", "recorded": "compile_lab/recorded"}
+    parts = path.parts[-3:]
+    return "/".join([prefix.get(parts[0], parts[0]), *parts[1:]])
