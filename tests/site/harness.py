@@ -9,6 +9,8 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import yaml
+
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build/html"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
@@ -73,10 +75,34 @@ def serve(folder: Path):
         server.server_close()
 
 
+def documents() -> list[str]:
+    """What ``_toc.yml`` lists, in order: ``book/index``, ``notebooks/01_graph_breaks``, …"""
+    contents = yaml.safe_load((ROOT / "_toc.yml").read_text("utf-8"))
+    return [contents["root"], *(chapter["file"] for part in contents["parts"] for chapter in part["chapters"])]
+
+
+def chapters() -> list[str]:
+    return [document for document in documents() if document.startswith("notebooks/")]
+
+
 def pages() -> list[str]:
-    """Every page of the site, as a path below its root."""
-    found = (path.relative_to(SITE) for path in SITE.rglob("*.html"))
-    return sorted(path.as_posix() for path in found if path.parts[0] != "_static" and path.as_posix() != "index.html")
+    """Every page that the site must have."""
+    return [*(f"{document}.html" for document in documents()), "search.html"]
+
+
+def stale() -> str | None:
+    """Why the built site cannot be tested, or None."""
+    start = SITE / "index.html"
+    if not start.exists():
+        return "The site is not built (_build/html/index.html is missing). Run 'make book', then the tests again."
+    sources = [ROOT / "_config.yml", ROOT / "_toc.yml", *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.*")]
+    for folder in ("_ext", "_templates", "site_static", "images"):
+        sources += [path for path in (ROOT / "book" / folder).rglob("*.*") if path.suffix != ".pyc"]
+    newest = max(sources, key=lambda path: path.stat().st_mtime)
+    if newest.stat().st_mtime > start.stat().st_mtime:
+        name = newest.relative_to(ROOT)
+        return f"The built site is older than {name}. Run 'make book', then the tests again."
+    return None
 
 
 class Visit:

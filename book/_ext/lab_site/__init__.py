@@ -2,14 +2,15 @@
 
 - ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
+- ``formulas``: mathematics typeset while building
 - ``pages``: cell numbers, the Spanish abstract's language, inline scripts once, a start page
 - ``status``: the table of what was run when and with which versions
 """
 
-from . import assets, icons, pages, status
+from . import assets, formulas, icons, pages, status
 
 
 def setup(app):
-    for part in (assets, pages, status, icons):  # icons last: it reads the finished pages
+    for part in (assets, formulas, pages, status, icons):  # icons last: it reads the finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

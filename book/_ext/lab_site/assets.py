@@ -7,7 +7,6 @@ from sphinx.errors import ExtensionError
 
 MODULES = Path("book/node_modules")
 FONTS = MODULES / "@fontsource-variable"
-MATHJAX = MODULES / "mathjax/es5"
 
 # what the site needs -> its name below _static/vendor
 FILES = {
@@ -18,26 +17,12 @@ FILES = {
     FONTS / "source-sans-3/LICENSE": "source-sans-3-LICENSE.txt",
     FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2",
     FONTS / "jetbrains-mono/LICENSE": "jetbrains-mono-LICENSE.txt",
-    MATHJAX / "tex-chtml.js": "mathjax/tex-chtml.js",
-    MODULES / "mathjax/LICENSE": "mathjax/LICENSE.txt",
 }
-FOLDERS = {
-    MATHJAX / "output/chtml/fonts/woff-v2": "mathjax/output/chtml/fonts/woff-v2",
-    MATHJAX / "input/tex/extensions": "mathjax/input/tex/extensions",
-}
-
-
-def sources(root: Path) -> dict[Path, str]:
-    """Every file to copy, with its name below ``_static/vendor``."""
-    found = {root / source: name for source, name in FILES.items()}
-    for folder, name in FOLDERS.items():
-        for source in sorted((root / folder).rglob("*.*")):
-            found[source] = f"{name}/{source.relative_to(root / folder).as_posix()}"
-    return found
+BUILD_TOOLS = (MODULES / "mathjax/es5/node-main.js",)  # used while building, not shipped
 
 
 def require(app):
-    missing = [path for path in (*FILES, *FOLDERS) if not (Path(app.srcdir) / path).exists()]
+    missing = [path for path in (*FILES, *BUILD_TOOLS) if not (Path(app.srcdir) / path).exists()]
     if missing:
         raise ExtensionError(
             f"{missing[0]} is not there: the site's scripts and fonts are not installed. "
@@ -49,8 +34,8 @@ def copy(app, error):
     if error or app.builder.format != "html":
         return
     vendor = Path(app.outdir) / "_static/vendor"
-    for source, name in sources(Path(app.srcdir)).items():
-        target = vendor / name
+    for path, name in FILES.items():
+        source, target = Path(app.srcdir) / path, vendor / name
         if not target.exists() or target.stat().st_mtime != source.stat().st_mtime:
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)

@@ -8,6 +8,10 @@ from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
 
 SHAPES = ("book/site_static", "book/_templates", "book/_ext", "book/images")
+REPAIRS = {
+    '<div role="list" class="citation-list">': '<div class="citation-list">',
+    '<summary aria-label="Toggle hidden content">': "<summary>",
+}
 START = """<!doctype html>
 <html lang="en">
 <head>
@@ -35,7 +39,9 @@ class CellNumbers(SphinxPostTransform):
         cells = (box for box in self.document.findall(nodes.container) if box.get("nb_element") == "cell_code")
         for position, cell in enumerate(list(cells), start=1):
             number = cell.get("exec_count") or position
-            cell.insert(0, html(f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>'))
+            cell.insert(
+                0, html(f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>')
+            )
 
 
 class SpanishAbstract(SphinxPostTransform):
@@ -50,8 +56,9 @@ class SpanishAbstract(SphinxPostTransform):
                 paragraph.replace_self([html('<div class="lab-abstract" lang="es">'), paragraph, html("</div>")])
 
 
-def no_script_twice(app, pagename, templatename, context, doctree):
-    """Sphinx can emit one inline script several times, and the second ``const`` is an error in the browser."""
+def tidy(app, pagename, templatename, context, doctree):
+    """Repairs. Sphinx can emit one inline script several times, and the second ``const`` is an error in the browser.
+    For screen readers: a bibliography is no list (its entries are no list items), and a fold is named by its own text."""
     seen, kept = set(), []
     for script in context.get("script_files", []):
         body = getattr(script, "attributes", {}).get("body")
@@ -59,6 +66,8 @@ def no_script_twice(app, pagename, templatename, context, doctree):
             kept.append(script)
         seen.add(body)
     context["script_files"] = kept
+    for found, better in REPAIRS.items():
+        context["body"] = context.get("body", "").replace(found, better)
 
 
 def outdated(app, env, added, changed, removed):
@@ -81,5 +90,5 @@ def setup(app):
     app.add_post_transform(CellNumbers)
     app.add_post_transform(SpanishAbstract)
     app.connect("env-get-outdated", outdated)
-    app.connect("html-page-context", no_script_twice, priority=900)
+    app.connect("html-page-context", tidy, priority=900)
     app.connect("build-finished", start_page)

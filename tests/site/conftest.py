@@ -1,0 +1,59 @@
+"""Fixtures of the site's tests: the built book, served on loopback, and a browser that reaches nothing else."""
+
+import os
+
+import harness
+import pytest
+from playwright.sync_api import sync_playwright
+
+NO_BROWSER = "NO BROWSER: Chromium or Chrome is not on PATH, so the site was not tested in one (apt install chromium)"
+
+
+@pytest.fixture(scope="session")
+def built():
+    """The folder of the built site; a failure if it is missing or older than what it is built from."""
+    if trouble := harness.stale():
+        pytest.fail(trouble, pytrace=False)
+    return harness.SITE
+
+
+@pytest.fixture(scope="session")
+def address(built):
+    with harness.serve(built) as address:
+        yield address
+
+
+@pytest.fixture(scope="session")
+def browser():
+    path = harness.find_browser()
+    if path is None:
+        (pytest.fail if os.environ.get("REQUIRE_BROWSER") == "1" else pytest.skip)(NO_BROWSER)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=harness.ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """``visit("book/index.html", width=390, color_scheme="dark")`` opens a page in a context of its own."""
+    contexts = []
+
+    def open_page(path, width=1280, height=900, before=None, **options):
+        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
+        visited = harness.Visit(contexts[-1])
+        if before:
+            before(visited.page)
+        visited.page.goto(f"{address}/{path}", wait_until="load")
+        return visited
+
+    yield open_page
+    for context in contexts:
+        context.close()
+
+
+def pytest_terminal_summary(terminalreporter):
+    skipped = terminalreporter.stats.get("skipped", [])
+    if any(NO_BROWSER in str(report.longrepr) for report in skipped):
+        terminalreporter.section("the site")
+        terminalreporter.write_line(NO_BROWSER, red=True, bold=True)

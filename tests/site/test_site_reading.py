@@ -1,0 +1,165 @@
+"""What a reader does: choose, look at figures, change the theme, search, read without scripts."""
+
+import re
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.browser
+
+CHAPTERS = [f"{chapter}.html" for chapter in harness.chapters()]
+SHOWN = "panel => panel.innerHTML"
+
+
+def text_of(path):
+    return (harness.SITE / path).read_text("utf-8")
+
+
+def choices(axis):
+    """The number of options of one axis, and a function that takes one by pointer."""
+    select = axis.locator("select")
+    if select.count():
+        return select.locator("option").count(), lambda index: select.select_option(index=index)
+    labels = axis.locator("label")
+    return labels.count(), lambda index: labels.nth(index).click()
+
+
+@pytest.mark.parametrize("path", CHAPTERS)
+def test_every_option_of_every_explorer_changes_what_is_shown(visit, path):
+    page = visit(path).page
+    explorers = page.locator(".lab-explorer")
+    assert explorers.count(), "a chapter has at least one explorer"
+    for explorer in explorers.all():
+        panel = explorer.locator(".lab-panel")
+        axes = explorer.locator(".lab-axis").all()
+        assert axes, "an explorer has at least one choice"
+        for axis in axes:
+            count, choose = choices(axis)
+            seen = []
+            for index in range(count):
+                choose(index)
+                seen.append(panel.evaluate(SHOWN))
+            assert len(set(seen)) == count > 1, f"{axis.inner_text()!r}: {count} options show {len(set(seen))} panels"
+            choose(0)
+
+
+@pytest.mark.parametrize("path", CHAPTERS)
+def test_explorers_work_with_the_keyboard_alone(visit, path):
+    page = visit(path).page
+    for explorer in page.locator(".lab-explorer").all():
+        panel = explorer.locator(".lab-panel")
+        for axis in explorer.locator(".lab-axis").all():
+            control = axis.locator("select, input:checked").first
+            before = panel.evaluate(SHOWN)
+            control.focus()
+            page.keyboard.press("ArrowDown")
+            assert panel.evaluate(SHOWN) != before
+            page.keyboard.press("ArrowUp")
+            assert axis.locator("select, input").first.evaluate("e => e === document.activeElement")
+
+
+@pytest.mark.parametrize("path", CHAPTERS)
+def test_without_scripts_the_first_panel_is_readable_and_no_control_is_dead(visit, path):
+    page = visit(path, java_script_enabled=False).page
+    for explorer in page.locator(".lab-explorer").all():
+        assert explorer.locator(".lab-panel").is_visible()
+        assert explorer.locator(".lab-panel").inner_text().strip()
+        assert explorer.locator("input, select, button").count() == 0
+    for figure in page.locator(".lab-figure").all():
+        assert figure.locator("summary").is_visible()
+
+
+@pytest.mark.parametrize("path", CHAPTERS)
+def test_a_figure_is_drawn_follows_the_theme_and_the_width(visit, path):
+    page = visit(path, color_scheme="light").page
+    plot = page.locator(".lab-plot:visible").first
+    plot.scroll_into_view_if_needed()
+    page.locator(".lab-plot.lab-drawn .main-svg").first.wait_for()
+    assert plot.get_attribute("role") == "img" and len(plot.get_attribute("aria-label")) > 20
+    colour = "p => p._fullLayout.font.color"
+    light = plot.evaluate(colour)
+    page.locator(".theme-switch-button:visible").click()  # system
+    while page.evaluate("document.documentElement.dataset.theme") != "dark":
+        page.locator(".theme-switch-button:visible").click()
+    page.wait_for_function(f"before => ({colour})(document.querySelector('.lab-drawn')) !== before", arg=light)
+    ink = page.evaluate("getComputedStyle(document.documentElement).getPropertyValue('--lab-ink').trim()")
+    assert plot.evaluate(colour) == ink
+    width = plot.evaluate("p => p._fullLayout.width")
+    page.set_viewport_size({"width": 500, "height": 900})
+    page.wait_for_function("before => document.querySelector('.lab-drawn')._fullLayout.width < before", arg=width)
+
+
+@pytest.mark.parametrize("path", CHAPTERS)
+def test_a_figure_answers_to_the_pointer(visit, path):
+    page = visit(path).page
+    page.locator(".lab-plot:visible").first.scroll_into_view_if_needed()
+    page.locator(".lab-plot.lab-drawn .main-svg").first.wait_for()
+    marks = page.locator(".lab-drawn").first.locator(".point path, path.point, .scatterlayer .js-line").all()
+    assert marks
+    for mark in marks:
+        box = mark.bounding_box()
+        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        page.wait_for_timeout(150)
+        if page.locator(".hoverlayer .hovertext").count():
+            return
+    pytest.fail("no mark of the figure shows its value under the pointer")
+
+
+def test_a_damaged_figure_says_so_and_opens_its_table(visit):
+    path = CHAPTERS[0]
+    damaged = re.sub(r'(vnd\.plotly\.v1\+json">)\{', r"\1", text_of(path))
+    assert damaged != text_of(path)
+
+    def send_damaged(page):
+        page.route(f"**/{path}", lambda route: route.fulfill(body=damaged, content_type="text/html"))
+
+    page = visit(path, before=send_damaged).page
+    figure = page.locator(".lab-figure").first
+    figure.scroll_into_view_if_needed()
+    figure.locator(".lab-message").wait_for()
+    assert "damaged" in figure.locator(".lab-message").inner_text()
+    assert figure.locator("table").is_visible()
+
+
+def test_a_damaged_explorer_keeps_its_first_panel(visit):
+    path = CHAPTERS[0]
+    damaged = re.sub(r'(class="lab-choices">)\{', r"\1", text_of(path))
+
+    def send_damaged(page):
+        page.route(f"**/{path}", lambda route: route.fulfill(body=damaged, content_type="text/html"))
+
+    explorer = visit(path, before=send_damaged).page.locator(".lab-explorer").first
+    assert "cannot be read" in explorer.locator(".lab-controls").inner_text()
+    assert explorer.locator(".lab-panel").inner_text().strip()
+
+
+def test_printing_shows_every_figure_on_white(visit):
+    page = visit(CHAPTERS[0], color_scheme="dark").page
+    page.locator(".lab-plot:visible").first.scroll_into_view_if_needed()
+    page.locator(".lab-plot.lab-drawn").first.wait_for()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    for figure in page.locator(".lab-figure").all():
+        assert figure.locator(".lab-drawn").count() or figure.locator("table").is_visible()
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+
+
+def test_search_finds_a_word_of_the_chapter(visit):
+    page = visit("search.html?q=resume").page
+    page.locator("#search-results li").first.wait_for()
+    title = re.search(r"<h1>(.*?)<a", text_of(CHAPTERS[0])).group(1)
+    assert title in page.locator("#search-results").inner_text()
+
+
+@pytest.mark.parametrize("path", ["book/index.html", "search.html"])
+def test_there_is_one_search_box(visit, path):
+    page = visit(path).page
+    assert page.locator("input[type=search]:visible, .search-button-field:visible, .search-button:visible").count() == 1
+
+
+def test_the_site_starts_at_the_landing_page(visit):
+    page = visit("index.html").page
+    page.wait_for_url("**/book/index.html")
+    page.get_by_role("link", name="Start with the first chapter").click()
+    page.wait_for_url(f"**/{CHAPTERS[0]}")
