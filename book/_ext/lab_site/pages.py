@@ -57,8 +57,8 @@ class SpanishAbstract(SphinxPostTransform):
 
 
 def tidy(app, pagename, templatename, context, doctree):
-    """Repairs. Sphinx can emit one inline script several times, and the second ``const`` is an error in the browser.
-    For screen readers: a bibliography is no list (its entries are no list items), and a fold is named by its own text."""
+    """Repairs. Sphinx can emit one inline script several times: the second ``const`` is an error in the browser.
+    For screen readers: a bibliography is no list (its entries are no items), and a fold is named by its own text."""
     seen, kept = set(), []
     for script in context.get("script_files", []):
         body = getattr(script, "attributes", {}).get("body")
@@ -71,7 +71,7 @@ def tidy(app, pagename, templatename, context, doctree):
 
 
 def outdated(app, env, added, changed, removed):
-    """All pages, if something that shapes them all is newer than the last build; Sphinx itself watches only the texts."""
+    """All pages, if something that shapes them all is newer than the last build; Sphinx watches only the texts."""
     last = Path(app.outdir) / "index.html"
     shapes = [path for folder in SHAPES for path in (Path(app.srcdir) / folder).rglob("*.*")]
     if last.exists() and max(path.stat().st_mtime for path in shapes) < last.stat().st_mtime:
@@ -80,7 +80,7 @@ def outdated(app, env, added, changed, removed):
 
 
 def start_page(app, error):
-    """``index.html`` leads to the landing page. (Jupyter Book writes one too if there is none: without title or language.)"""
+    """``index.html`` leads to the landing page. (Jupyter Book's own has neither title nor language.)"""
     if not error and app.builder.format == "html":
         text = START.format(title=escape(app.config.html_title), page=f"{app.config.root_doc}.html")
         (Path(app.outdir) / "index.html").write_text(text, "utf-8")

@@ -1,0 +1,96 @@
+"""The repository's address. It stands in ``_config.yml`` (``repository.url``); everything else that names it follows.
+
+python book/tools/repository.py        print the address
+python book/tools/repository.py URL    move the book: settings, README, CITATION.cff and the notebooks' setup cells
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+TEXTS = ("_config.yml", "README.md", "CITATION.cff")
+ADDRESS = re.compile(
+    r"https://github\.com/(?P<owner>[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38})/(?P<name>[A-Za-z0-9._-]{1,100})"
+)
+
+
+def setup_cell(url: str) -> str:
+    """The first code cell of every notebook: finds the two packages, or on Colab installs them and nothing else."""
+    return f"""\
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+if Path("../compile_lab").is_dir():  # a clone: use its packages
+    sys.path.insert(0, str(Path("..").resolve()))
+elif not find_spec("compile_lab"):  # Colab: install them, keep Colab's own torch and numpy
+    %pip install -q --no-deps git+{url}"""
+
+
+def current(root: Path = ROOT) -> str:
+    """The address in ``_config.yml``."""
+    return yaml.safe_load((root / "_config.yml").read_text("utf-8"))["repository"]["url"]
+
+
+def spellings(url: str) -> tuple[str, str, str]:
+    """The address as it is written for people, for Colab, and for the published pages."""
+    owner, name = ADDRESS.fullmatch(url).group("owner", "name")
+    return url, f"https://colab.research.google.com/github/{owner}/{name}", f"https://{owner.lower()}.github.io/{name}"
+
+
+def check(url: str) -> None:
+    """Raises ValueError, with the remedy, unless this is a GitHub repository's plain address."""
+    if not ADDRESS.fullmatch(url) or url.endswith(".git"):
+        raise ValueError(
+            f"{url!r} is not a repository's address: give it as https://github.com/OWNER/NAME, "
+            "without a trailing slash, '.git' or anything after the name. Nothing was changed."
+        )
+
+
+def moved(root: Path, url: str) -> dict[Path, str]:
+    """The new contents of every file that names the repository."""
+    old, new = spellings(current(root)), spellings(url)
+    contents = {}
+    for name in TEXTS:
+        text = (root / name).read_text("utf-8")
+        for before, after in zip(old, new, strict=True):
+            text = re.sub(re.escape(before) + r"(?![\w-])", after, text)
+        contents[root / name] = text
+    for path in sorted(root.glob("notebooks/*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        for cell in notebook.cells:
+            if "setup" in cell.metadata.get("tags", []):
+                cell.source = setup_cell(url)
+        contents[path] = nbformat.writes(notebook) + "\n"
+    return contents
+
+
+def move(root: Path, url: str) -> list[Path]:
+    """Carries a new address to every place; returns the files that changed. A bad address changes nothing."""
+    check(url)
+    changed = {path: text for path, text in moved(root, url).items() if path.read_text("utf-8") != text}
+    for path, text in changed.items():
+        path.write_text(text, "utf-8")
+    return list(changed)
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments:
+        print(current())
+        return 0
+    try:
+        changed = move(ROOT, arguments[0])
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for path in changed:
+        print(f"changed {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
