@@ -60,12 +60,17 @@
     for (const { target } of entries) if (target.isConnected && target.offsetParent) window.Plotly.Plots.resize(target);
   });
 
-  function cannotDraw(plot, why) {
-    const table = plot.closest(".lab-figure")?.querySelector("details");
+  function openTable(plot) {
+    const table = plot.closest(".lab-figure").querySelector("details");
     if (table) table.open = true;
+    return table;
+  }
+
+  function cannotDraw(plot, why) {
+    const rest = openTable(plot) ? " The table below it holds the same numbers." : "";
     plot.classList.add("lab-failed");
     plot.removeAttribute("role");
-    plot.replaceChildren(message(`This figure cannot be drawn: ${why}. The table below it holds the same numbers.`));
+    plot.replaceChildren(message(`This figure cannot be drawn: ${why}.${rest}`));
   }
 
   async function draw(plot) {
@@ -140,14 +145,16 @@
   function startExplorer(explorer) {
     const controls = explorer.querySelector(".lab-controls");
     const panel = explorer.querySelector(".lab-panel");
+    if (!controls) return; // stored without its choices: what is there already says so
     let axes, panels;
     try {
       ({ axes, panels } = JSON.parse(explorer.querySelector(".lab-choices").textContent));
       if (panels.length !== axes.reduce((product, { options }) => product * options.length, 1)) throw new SyntaxError();
     } catch {
-      controls.append(message("The choices cannot be read, so only the first one is shown."));
+      controls.replaceChildren(message("The choices cannot be read, so only the first one is shown."));
       return;
     }
+    controls.replaceChildren(); // the note for readers without scripts
     const chosen = axes.map(() => 0);
     axes.forEach((axis, position) => {
       const choose = (index) => {
@@ -179,7 +186,7 @@
     if (window.Plotly) recolour();
     for (const plot of document.querySelectorAll(".lab-plot:not(.lab-drawn)")) {
       draw(plot);
-      plot.closest(".lab-figure").querySelector("details").open = true;
+      openTable(plot);
     }
   });
   addEventListener("afterprint", () => (root.dataset.theme = screenTheme));

@@ -1,0 +1,116 @@
+"""The built files without a browser: buttons, cell numbers, icons, the status page, nothing from third parties."""
+
+import json
+import re
+import sys
+from types import SimpleNamespace
+
+import harness
+import nbformat
+import pytest
+import yaml
+from bs4 import BeautifulSoup
+
+sys.path.insert(0, str(harness.ROOT / "book/_ext"))
+from lab_site import assets, icons, status
+
+SETTINGS = yaml.safe_load((harness.ROOT / "_config.yml").read_text("utf-8"))
+REPOSITORY = SETTINGS["repository"]
+
+
+@pytest.fixture(params=harness.chapters())
+def chapter(request, built):
+    """A chapter's notebook and its page."""
+    notebook = nbformat.read(harness.ROOT / f"{request.param}.ipynb", as_version=4)
+    page = BeautifulSoup((built / f"{request.param}.html").read_text("utf-8"), "html.parser")
+    return SimpleNamespace(name=request.param, notebook=notebook, page=page)
+
+
+def addresses(page):
+    return {link["href"] for link in page.select("a[href]")}
+
+
+def test_the_launch_buttons_lead_to_this_notebook_in_this_repository(chapter, built):
+    owner_and_name = REPOSITORY["url"].removeprefix("https://github.com/")
+    path = f"{owner_and_name}/blob/{REPOSITORY['branch']}/{chapter.name}.ipynb"
+    assert f"https://colab.research.google.com/github/{path}" in addresses(chapter.page)
+    assert REPOSITORY["url"] in addresses(chapter.page)
+    download = f"../_sources/{chapter.name}.ipynb"
+    assert download in addresses(chapter.page)
+    assert (built / f"_sources/{chapter.name}.ipynb").read_bytes() == (
+        harness.ROOT / f"{chapter.name}.ipynb"
+    ).read_bytes()
+
+
+def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
+    shown = [tag.get_text() for tag in chapter.page.select("a.lab-cell-number")]
+    code = [cell for cell in chapter.notebook.cells if cell.cell_type == "code" and cell.source.strip()]
+    assert shown == [f"cell {number}" for number in range(1, len(code) + 1)]
+    assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
+
+
+def test_a_spanish_abstract_is_marked_as_spanish(chapter):
+    abstract = chapter.page.select_one(".lab-abstract")
+    assert abstract["lang"] == "es" and abstract.get_text().strip().startswith("🇪🇸")
+
+
+def test_the_landing_page_links_every_chapter_and_no_other(built):
+    page = BeautifulSoup((built / "book/index.html").read_text("utf-8"), "html.parser")
+    linked = {link["href"] for link in page.select("article dt a.reference")}
+    assert linked == {f"../{name}.html" for name in harness.chapters()}
+    assert len(page.select("article section dt")) >= 20
+
+
+def test_the_table_of_contents_lists_every_notebook():
+    there = {f"notebooks/{path.stem}" for path in harness.ROOT.glob("notebooks/*.ipynb")}
+    assert set(harness.chapters()) == there
+
+
+def test_the_status_page_shows_what_the_execution_stored(built):
+    rows = BeautifulSoup((built / "book/status.html").read_text("utf-8"), "html.parser").select("tbody tr")
+    assert len(rows) == len(harness.chapters())
+    for row, name in zip(rows, harness.chapters(), strict=True):
+        known = status.facts(harness.ROOT / f"{name}.ipynb")
+        cells = [cell.get_text() for cell in row.select("td")]
+        assert cells[1:] == [str(round(known[key]) if key == "seconds" else known[key]) for key in status.COLUMNS]
+
+
+def test_a_notebook_that_never_ran_says_so(tmp_path):
+    path = tmp_path / "new.ipynb"
+    path.write_text(json.dumps({"metadata": {}, "cells": [], "nbformat": 4, "nbformat_minor": 5}))
+    assert "not executed yet" in status.row(path, "new")
+
+
+def test_the_icon_fonts_hold_every_icon_that_a_page_names(built):
+    from fontTools.ttLib import TTFont
+
+    vendor = built / "_static/vendor"
+    known = set().union(*(TTFont(path).getBestCmap() for path in vendor.glob("icons-*.woff2")))
+    rules = icons.glyphs((vendor / "icons.css").read_text("utf-8").replace("::before{", ":before{"))
+    for path in harness.pages():
+        names = icons.class_names((built / path).read_text("utf-8"))
+        wanted = {name for name in names if name.startswith("fa-")} - {"fa-solid", "fa-brands", "fa-regular", "fa-lg"}
+        assert wanted, path
+        assert wanted <= set(rules) and {rules[name] for name in wanted} <= known, path
+    assert sum(path.stat().st_size for path in vendor.glob("icons*")) < 10_000
+
+
+def test_no_page_or_style_loads_anything_from_elsewhere(built):
+    """What a browser would fetch: sources, style sheets, imports. (Links that a reader follows are no such thing.)"""
+    loads = re.compile(r"""(?:\ssrc=|url\(|@import\s|<link[^>]+href=|\bimport\()\s*["']?(?:https?:)?//[^"')\s>]+""")
+    for path in [*built.rglob("*.html"), *built.rglob("*.css")]:
+        found = [hit for hit in loads.findall(path.read_text("utf-8")) if 'rel="canonical"' not in hit]
+        assert found == [], path.name
+
+
+def test_missing_packages_stop_the_build_with_the_remedy(tmp_path):
+    with pytest.raises(assets.ExtensionError, match="Run 'make book'"):
+        assets.require(SimpleNamespace(srcdir=tmp_path))
+
+
+def test_site_and_plots_share_one_palette():
+    from compile_lab.figures import PALETTE
+
+    style = (harness.ROOT / "book/site_static/lab.css").read_text("utf-8")
+    declared = dict(re.findall(r"--lab-(\w+): (#[0-9A-F]{6});", style))
+    assert declared == PALETTE

@@ -1,0 +1,104 @@
+"""The repository's address stands in one place, and one command changes it everywhere."""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import nbformat
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+NEW = "https://github.com/some-owner/another.book"
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+
+spec = importlib.util.spec_from_file_location("repository", ROOT / "book/tools/repository.py")
+repository = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(repository)
+
+
+def setup_cells(path):
+    cells = nbformat.read(path, as_version=4).cells
+    return [cell.source for cell in cells if "setup" in cell.metadata.get("tags", [])]
+
+
+@pytest.fixture
+def copy(tmp_path):
+    """The files that name the repository, alone."""
+    for name in repository.TEXTS:
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "notebooks").mkdir()
+    for path in NOTEBOOKS:
+        shutil.copy(path, tmp_path / "notebooks" / path.name)
+    return tmp_path
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_has_the_one_setup_cell(path):
+    assert setup_cells(path) == [repository.setup_cell(repository.current())]
+    first_code = next(cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
+    assert "setup" in first_code.metadata.get("tags", [])
+
+
+@pytest.mark.parametrize("name", ["README.md", "CITATION.cff"])
+def test_a_text_names_this_repository_and_no_other(name):
+    text = (ROOT / name).read_text("utf-8")
+    url, colab, pages = repository.spellings(repository.current())
+    assert url in text
+    named = set(repository.ADDRESS.findall(text)) - {("OWNER", "NAME")}
+    assert named == {tuple(url.split("/")[-2:])}
+    for prefix, whole in (("https://colab.research.google.com/", colab), (".github.io", pages)):
+        assert text.count(prefix) == text.count(whole)
+
+
+def test_moving_reaches_every_place(copy):
+    old = repository.spellings(repository.current(copy))
+    changed = repository.move(copy, NEW)
+    assert {path.name for path in changed} == {*repository.TEXTS, *(path.name for path in NOTEBOOKS)}
+    assert repository.current(copy) == NEW
+    for path in copy.rglob("*.*"):
+        text = path.read_text("utf-8")
+        assert not any(address in text for address in old), path.name
+    for path in copy.glob("notebooks/*.ipynb"):
+        assert setup_cells(path) == [repository.setup_cell(NEW)]
+
+
+def test_moving_there_and_back_changes_nothing(copy):
+    before = {path: path.read_text("utf-8") for path in copy.rglob("*.*") if path.is_file()}
+    old = repository.current(copy)
+    repository.move(copy, NEW)
+    repository.move(copy, old)
+    assert {path: path.read_text("utf-8") for path in before} == before
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "github.com/owner/name",
+        "http://github.com/owner/name",
+        "https://github.com/owner",
+        "https://github.com/owner/name/",
+        "https://github.com/owner/name.git",
+        "https://github.com/owner/name/tree/main",
+        "https://gitlab.com/owner/name",
+        "https://github.com/owner/na me",
+        "https://github.com/-owner/name",
+        "https://github.com/owner/name\n",
+    ],
+)
+def test_a_bad_address_is_refused_with_the_remedy_and_changes_nothing(copy, url):
+    before = {path: path.read_text("utf-8") for path in copy.rglob("*.*") if path.is_file()}
+    with pytest.raises(ValueError, match="OWNER/NAME"):
+        repository.move(copy, url)
+    assert {path: path.read_text("utf-8") for path in before} == before
+
+
+def test_the_setup_cell_is_short_and_takes_a_clone_before_an_installation(monkeypatch, tmp_path):
+    text = repository.setup_cell(NEW)
+    assert len(text.splitlines()) < 12 and f"--no-deps git+{NEW}" in text
+    (tmp_path / "compile_lab").mkdir()
+    (tmp_path / "notebooks").mkdir()
+    monkeypatch.chdir(tmp_path / "notebooks")
+    monkeypatch.setattr("sys.path", before := [])
+    exec(text.replace("%pip", "raise AssertionError  # pip"), {})
+    assert before == [str(tmp_path)]
