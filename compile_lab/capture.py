@@ -55,15 +55,6 @@ class GraphMade(Event):
 
 
 @dataclass(frozen=True)
-class BytecodeMade(Event):
-    """A function's bytecode before (``modified=False``) or after Dynamo rewrote it, as ``dis`` prints it."""
-
-    function: str
-    modified: bool
-    text: str
-
-
-@dataclass(frozen=True)
 class GuardTree(Event):
     """The guards of one compiled frame, as Dynamo prints their tree."""
 
@@ -175,11 +166,8 @@ def kind_of(metadata: dict[str, Any]) -> str:
 
 def parse(metadata: dict[str, Any], payload: str) -> Event | None:
     """One record of the structured trace as a typed event; None for a kind that no parser here knows."""
-    kind = kind_of(metadata)
+    parser = _PARSERS.get(kind_of(metadata))
     frame = f"{metadata.get('frame_id')}/{metadata.get('frame_compile_id')}"
-    if match := re.fullmatch(r"(.+)_(ORIGINAL|MODIFIED)_BYTECODE", kind):
-        return BytecodeMade(frame, match[1], match[2] == "MODIFIED", payload)
-    parser = _PARSERS.get(kind)
     return parser(frame, metadata, payload) if parser else None
 
 

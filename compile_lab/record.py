@@ -37,7 +37,14 @@ def _machine(progress: Any) -> dict[str, Any]:
     return machine_rates(progress=progress)
 
 
+def _graph_breaks(progress: Any) -> dict[str, Any]:
+    from compile_lab.break_cost import break_cost
+
+    return break_cost("cuda" if _has_gpu() else "cpu", progress)
+
+
 MEASUREMENTS: dict[str, Measurement] = {
+    "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 10),
 }
 

@@ -1,0 +1,33 @@
+"""Was the claim true? A verdict that a cell prints from its own result, so that they can be gathered from the book."""
+
+import html
+from dataclasses import dataclass
+
+VERDICTS = ("confirmed", "refined", "refuted")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of a commonly taught claim: ``confirmed``, ``refined`` (true when …) or ``refuted``, and why.
+
+    Raises ValueError for any other word: a claim that was not tested has no verdict.
+    """
+
+    claim_id: str
+    claim: str
+    verdict: str
+    evidence: str
+
+    def __post_init__(self) -> None:
+        if self.verdict not in VERDICTS:
+            raise ValueError(f"claim {self.claim_id}: the verdict is one of {VERDICTS}, not {self.verdict!r}")
+
+    def __repr__(self) -> str:
+        return f"{self.claim_id} {self.verdict}: {self.claim}\n{self.evidence}"
+
+    def _repr_html_(self) -> str:
+        claim, evidence = html.escape(self.claim, quote=False), html.escape(self.evidence, quote=False)
+        return (
+            f'<div class="lab-verdict lab-{self.verdict}"><p><strong>{self.claim_id}, {self.verdict}.</strong> '
+            f"<em>{claim}.</em></p><p>{evidence}</p></div>"
+        )
