@@ -1,6 +1,7 @@
 """The built files without a browser: buttons, cell numbers, icons, the status page, nothing from third parties."""
 
 import json
+import os
 import re
 import sys
 from types import SimpleNamespace
@@ -114,3 +115,13 @@ def test_site_and_plots_share_one_palette():
     style = (harness.ROOT / "book/site_static/lab.css").read_text("utf-8")
     declared = dict(re.findall(r"--lab-(\w+): (#[0-9A-F]{6});", style))
     assert declared == PALETTE
+
+
+def test_a_site_that_is_missing_or_old_is_refused_with_the_remedy(built, monkeypatch, tmp_path):
+    monkeypatch.setattr(harness, "SITE", tmp_path)
+    assert "missing" in harness.stale() and "make book" in harness.stale()
+    start = tmp_path / "index.html"
+    start.touch()
+    assert harness.stale() is None
+    os.utime(start, (0, 0))
+    assert "older" in harness.stale() and "make book" in harness.stale()

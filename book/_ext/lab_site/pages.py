@@ -45,15 +45,18 @@ class CellNumbers(SphinxPostTransform):
 
 
 class SpanishAbstract(SphinxPostTransform):
-    """A paragraph that opens with the Spanish flag is in Spanish: screen readers and hyphenation need to know."""
+    """A paragraph or note that opens with the Spanish flag is in Spanish: screen readers need to know."""
 
     default_priority = 301
     formats = ("html",)
 
     def run(self, **kwargs):
-        for paragraph in list(self.document.findall(nodes.paragraph)):
-            if paragraph.astext().startswith("🇪🇸"):
-                paragraph.replace_self([html('<div class="lab-abstract" lang="es">'), paragraph, html("</div>")])
+        blocks = list(self.document.findall(lambda node: isinstance(node, nodes.paragraph | nodes.Admonition)))
+        for block in blocks:
+            if block.astext().startswith("🇪🇸"):
+                place = block.parent.index(block)
+                block.parent.insert(place + 1, html("</div>"))
+                block.parent.insert(place, html('<div class="lab-abstract" lang="es">'))
 
 
 def tidy(app, pagename, templatename, context, doctree):
