@@ -249,7 +249,7 @@ def _breaks(events: list[BreakReported]) -> tuple[GraphBreak, ...]:
         stack = event.stack[(ours or [-1])[-1] + 1 : users[-1] + 1] or event.stack[-1:]
         at = stack[-1]
         earlier = found.get((at.file, at.line))
-        if earlier is None or event.skipped_for and not earlier.skipped_for:
+        if earlier is None or (event.skipped_for and not earlier.skipped_for):
             said = earlier or event
             found[at.file, at.line] = GraphBreak(
                 said.reason,
@@ -268,8 +268,8 @@ def _breaks(events: list[BreakReported]) -> tuple[GraphBreak, ...]:
 def _guards(tree: GuardTree) -> Iterator[Guard]:
     for line in tree.text.splitlines():
         kind, found, code = line.partition("+- ")[2].partition(": ")
-        # Managers are the tree's branches; the marking guards only repeat that mark_dynamic was not called.
-        if found and not kind.endswith("GuardManager") and "DYNAMIC_MARKING" not in kind:
+        # Managers are the tree's branches; guards on torch's own marks only repeat that mark_dynamic was not called.
+        if found and not kind.endswith("GuardManager") and not re.search(r"'_dynamo_\w+_indices'", code):
             condition, *comments = re.split(r"\s+# ", code)
             yield Guard(tree.frame, kind, _condition(kind, condition), comments[0].strip() if comments else "")
 

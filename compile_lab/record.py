@@ -6,6 +6,7 @@ python -m compile_lab.record machine         measure it on this machine's GPU an
 
 import argparse
 import functools
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from compile_lab import recordings
+from compile_lab.explore import PUBLISH
 from compile_lab.panels import Table
 from compile_lab.recordings import Recording, RecordingError
 
@@ -45,7 +47,7 @@ def _graph_breaks(progress: Any) -> dict[str, Any]:
 
 MEASUREMENTS: dict[str, Measurement] = {
     "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
-    "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 10),
+    "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
 }
 
 
@@ -65,9 +67,14 @@ def _measured_once(name: str) -> Recording:
     return _measured(name)
 
 
+def progress(description: str) -> Callable[..., Any]:
+    """A tqdm that goes away when it is done, and that a published notebook does not show."""
+    silent = os.environ.get(PUBLISH) == "1"
+    return functools.partial(tqdm, desc=description, file=sys.stderr, leave=False, disable=silent)
+
+
 def _measured(name: str) -> Recording:
-    progress = functools.partial(tqdm, desc=name, file=sys.stderr, leave=False)
-    measured = MEASUREMENTS[name].measure(progress=progress)
+    measured = MEASUREMENTS[name].measure(progress=progress(name))
     return Recording(name, recordings.here(f"python -m compile_lab.record {name}"), measured)
 
 

@@ -64,11 +64,11 @@ class Recording:
         return f"{self.name} ({', '.join(self.result)}) · {self.provenance}"
 
 
-def here(command: str) -> Provenance:
-    """The provenance of what this process measures now, on its GPU or else its CPU. Needs torch."""
+def here(command: str, device: Literal["cuda", "cpu"] | None = None) -> Provenance:
+    """The provenance of what this process measures now: on its GPU if there is one, unless `device` is "cpu"."""
     import torch
 
-    if torch.cuda.is_available():
+    if device != "cpu" and torch.cuda.is_available():
         device, cuda = torch.cuda.get_device_name(), torch.version.cuda
     else:
         device, cuda = f"CPU, {os.cpu_count()} cores", None
