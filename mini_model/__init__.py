@@ -1,0 +1,5 @@
+"""The subject of the book: a grammar, a small GPT that learns it, and its training step.
+
+Importing this package imports nothing else: `mini_model.grammar` needs numpy, `mini_model.model` and
+`mini_model.train` need torch.
+"""

@@ -1,0 +1,235 @@
+"""Trains MiniGPT on the grammar: python -m mini_model.train --help
+
+Batches are a pure function of (seed, step) and the model has no dropout, so that a checkpoint needs no state of a
+random generator: a run that was killed and continued has the same losses as one that was not (eager, same machine).
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from tqdm import tqdm
+
+from mini_model import checkpoint
+from mini_model.checkpoint import CheckpointError
+from mini_model.grammar import GRAMMAR
+from mini_model.model import CONFIGS, MiniGPT, check_tokens, config, generate
+
+MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+VALIDATION_TOKENS = 65_536
+SAMPLES = 1_000
+LONGEST_SAMPLE = 64  # tokens; of the grammar's own sentences four in a million are longer
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What decides a run's result, and what a run must share with a checkpoint to continue it."""
+
+    config: str = "mini"
+    steps: int = 1500
+    batch: int = 64  # windows a step
+    lr: float = 6e-3  # the peak of the schedule
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Report:
+    """How close a model comes to the grammar. Losses in nats per token over windows of the model's context."""
+
+    validation_loss: float
+    floor: float
+    parsed: float  # share of SAMPLES sampled sentences
+    example: str
+
+    @property
+    def ratio(self) -> float:
+        return self.validation_loss / self.floor
+
+    def __str__(self) -> str:
+        return (
+            f"validation loss   {self.validation_loss:.4f} nats per token\n"
+            f"grammar's entropy {self.floor:.4f} nats per token, the floor ({self.ratio:.4f} times it)\n"
+            f"sampled sentences {100 * self.parsed:.1f} % of {SAMPLES} parse, for example: {self.example}"
+        )
+
+
+def windows(settings: Settings, n: int, stream: int, step: int = 0) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, int64 [n, context] each; stream 0 is for training, 1 for validation."""
+    shape = config(settings.config)
+    drawn = torch.from_numpy(GRAMMAR.windows(n, shape.context, seed=[settings.seed, stream, step]))
+    check_tokens(drawn, shape)
+    return drawn[:, :-1], drawn[:, 1:]
+
+
+def learning_rate(settings: Settings, step: int) -> float:
+    """Linear warm-up over a tenth of the steps (100 at most), then a cosine down to zero."""
+    warmup = min(100, max(1, settings.steps // 10))
+    cosine = 0.5 * (1 + math.cos(math.pi * step / settings.steps))
+    return settings.lr * min(1, (step + 1) / warmup) * cosine
+
+
+def train(
+    settings: Settings,
+    mode: str = "eager",
+    device: str = "cpu",
+    file: Path | None = None,
+    every: int = 100,
+) -> MiniGPT:
+    """The model after settings.steps steps of AdamW.
+
+    mode: "eager", or a mode of torch.compile. file: a checkpoint is written there every `every` steps, and a run with
+    the same settings continues from it. CheckpointError as in `mini_model.checkpoint`; ValueError for an unknown
+    mode or config; FloatingPointError when the loss is no longer finite, with nothing saved after that.
+    """
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+    torch.manual_seed(settings.seed)
+    model = MiniGPT(config(settings.config)).to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0.05, fused=True)
+    first = _restore(file, settings, model, optimizer, device)
+    loss_of = model if mode == "eager" else torch.compile(model, mode=mode, fullgraph=True)
+
+    bar = tqdm(range(first, settings.steps), initial=first, total=settings.steps, unit="step", desc=mode)
+    for step in bar:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(settings, step)
+        inputs, targets = windows(settings, settings.batch, stream=0, step=step)
+        loss = loss_of(inputs.to(device), targets.to(device))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+        done = step + 1
+        saves = done % every == 0 or done == settings.steps
+        # Reading the loss waits for the device, so not at every step.
+        if saves or done % 10 == 0:
+            bar.set_postfix(loss=f"{_finite(loss, done):.4f}")
+        if file and saves:
+            checkpoint.save(file, asdict(settings), done, model.state_dict(), optimizer.state_dict())
+    return model
+
+
+def _restore(
+    file: Path | None, settings: Settings, model: MiniGPT, optimizer: torch.optim.Optimizer, device: str
+) -> int:
+    """The step to go on with: that of the checkpoint, or 0, and then a first checkpoint is written.
+
+    Writing it at once finds a full disk or a wrong folder before the training, not after it.
+    """
+    if file is None:
+        return 0
+    found = checkpoint.load(file, asdict(settings), device)
+    if found is None:
+        checkpoint.save(file, asdict(settings), 0, model.state_dict(), optimizer.state_dict())
+        return 0
+    model.load_state_dict(found["model"])
+    optimizer.load_state_dict(found["optimizer"])
+    print(f"continuing from {file} at step {found['step']} of {settings.steps}", file=sys.stderr)
+    return found["step"]
+
+
+def _finite(loss: Tensor, step: int) -> float:
+    value = loss.item()
+    if not math.isfinite(value):
+        raise FloatingPointError(f"the loss is {value} at step {step}: lower the learning rate. It was not saved")
+    return value
+
+
+@torch.no_grad()
+def judge(model: MiniGPT, settings: Settings) -> Report:
+    """Validation loss against the grammar's exact entropy, and the share of sampled sentences that parse.
+
+    Runs the model uncompiled, so that the figures of two modes are comparable.
+    """
+    device = model.head.weight.device
+    n = max(1, VALIDATION_TOKENS // model.config.context)
+    pairs = zip(*(part.split(settings.batch) for part in windows(settings, n, stream=1)), strict=True)
+    total = sum(model(x.to(device), y.to(device)).item() * len(x) for x, y in pairs)
+
+    sentences = generate(model, SAMPLES, GRAMMAR.end, seed=settings.seed, limit=LONGEST_SAMPLE)
+    # A model with a larger vocabulary can draw ids that are no words of the grammar.
+    sentences = [tokens for tokens in sentences if max(tokens) < len(GRAMMAR.vocabulary)]
+    parsed = [tokens for tokens in sentences if GRAMMAR.parses(tokens)]
+    example = GRAMMAR.words(parsed[len(parsed) // 2]) if parsed else "none"
+    return Report(total / n, GRAMMAR.window_entropy(model.config.context), len(parsed) / SAMPLES, example)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    settings = Settings(options.config, options.steps, options.batch, options.lr, options.seed)
+    start = time.perf_counter()
+    try:
+        model = train(settings, options.mode, options.device, options.checkpoint, options.every)
+        seconds = time.perf_counter() - start
+        print(judge(model, settings))
+    except (CheckpointError, FloatingPointError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        kept = f"the same command continues from {options.checkpoint}" if options.checkpoint else "nothing was saved"
+        print(f"\nstopped; {kept}", file=sys.stderr)
+        return 130
+    device = torch.cuda.get_device_name(options.device) if "cuda" in options.device else "cpu"
+    threads = f", {torch.get_num_threads()} threads" if device == "cpu" else ""
+    print(f"training time     {seconds:.0f} s on {device}{threads}, mode {options.mode}, torch {torch.__version__}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m mini_model.train", description="Train MiniGPT on the grammar.")
+    default = Settings()
+    parser.add_argument("--config", choices=CONFIGS, default=default.config, help="default: %(default)s")
+    parser.add_argument("--mode", choices=MODES, default="eager", help="eager, or a mode of torch.compile")
+    parser.add_argument("--steps", type=_count, default=default.steps, help="default: %(default)s, tuned for mini")
+    parser.add_argument("--batch", type=_count, default=default.batch, help="windows a step; default: %(default)s")
+    parser.add_argument("--lr", type=_rate, default=default.lr, help="peak learning rate; default: %(default)s")
+    parser.add_argument("--seed", type=_seed, default=default.seed, help="of weights and data; default: %(default)s")
+    parser.add_argument("--device", type=_device, default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--checkpoint", type=Path, help="write it here, and continue from it if it is there")
+    parser.add_argument("--every", type=_count, default=100, help="steps between checkpoints; default: %(default)s")
+    return parser
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2**63 - 1")
+    return int(text)
+
+
+def _rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = math.nan
+    if not 0 < rate < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
+    return rate
+
+
+def _device(text: str) -> str:
+    try:
+        if torch.device(text).type not in ("cpu", "cuda"):
+            raise RuntimeError("cpu and cuda are the devices to train on")
+        torch.empty(0, device=text)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise argparse.ArgumentTypeError(f"{text!r} cannot be used here ({reason}); try cpu") from error
+    return text
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""MiniGPT: its shapes, its arithmetic against a plain reference, and that it is captured as one graph."""
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from mini_model.model import GPT2_124M, MINI, Attention, GPTConfig, MiniGPT, check_tokens, config, generate
+
+TINY = GPTConfig(vocabulary=50, context=16, dim=32, layers=2, heads=4)
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    return MiniGPT(TINY)
+
+
+def batch(n=2, length=16, vocabulary=50):
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(vocabulary, (n, length + 1), generator=generator)
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def test_mini_has_the_shape_the_book_names():
+    model = MiniGPT()
+    assert model.config == MINI == config("mini")
+    assert (MINI.dim, MINI.layers, MINI.heads, MINI.context, MINI.vocabulary) == (64, 4, 4, 64, 600)
+    assert type(model.head) is torch.nn.Linear and tuple(model.head.weight.shape) == (600, 64)
+    inputs, targets = batch(vocabulary=600, length=64)
+    assert model(inputs).shape == (2, 64, 600)
+    assert model(inputs, targets).item() == pytest.approx(math.log(600), rel=0.02)  # knows nothing yet
+
+
+def test_gpt2_124m_has_gpt2s_number_of_parameters():
+    with torch.device("meta"):
+        model = MiniGPT(GPT2_124M)
+    assert sum(parameter.numel() for parameter in model.parameters()) == 124_439_808
+    assert model.head.weight is model.token_embedding.weight
+
+
+def test_initial_deviations_are_gpt2s():
+    torch.manual_seed(0)
+    model = MiniGPT(MINI)
+    block = model.blocks[0]
+    assert block.mlp.up.weight.std().item() == pytest.approx(0.02, rel=0.05)
+    assert block.mlp.down.weight.std().item() == pytest.approx(0.02 / math.sqrt(8), rel=0.05)
+    assert block.attention.out.weight.std().item() == pytest.approx(0.02 / math.sqrt(8), rel=0.05)
+
+
+def test_attention_is_softmax_of_scaled_products_under_a_causal_mask():
+    torch.manual_seed(0)
+    attention, x = Attention(TINY), torch.randn(2, 16, 32)
+    heads = []
+    for q, k, v in zip(*(part.split(8, dim=-1) for part in attention.qkv(x).split(32, dim=-1)), strict=True):
+        scores = q @ k.transpose(1, 2) / math.sqrt(8)
+        scores = scores.masked_fill(torch.ones(16, 16).triu(1).bool(), -math.inf)
+        heads.append(scores.softmax(-1) @ v)
+    torch.testing.assert_close(attention(x), attention.out(torch.cat(heads, dim=-1)))
+
+
+def test_a_logit_sees_no_later_token(model):
+    tokens, _ = batch()
+    altered = tokens.clone()
+    altered[:, 9:] = (altered[:, 9:] + 1) % 50
+    torch.testing.assert_close(model(tokens)[:, :9], model(altered)[:, :9])
+    assert not torch.allclose(model(tokens)[:, 9], model(altered)[:, 9])
+
+
+def test_loss_is_the_mean_cross_entropy_of_the_logits(model):
+    tokens, targets = batch()
+    chosen = model(tokens).log_softmax(-1).gather(-1, targets[..., None])
+    torch.testing.assert_close(model(tokens, targets), -chosen.mean())
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+@pytest.mark.parametrize("shape", [TINY, GPTConfig(50, 16, 32, 2, 4, tied_head=True)], ids=["untied", "tied"])
+def test_compiles_as_one_graph_with_the_same_loss_and_gradients(backend, shape):
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = MiniGPT(shape)
+    inputs, targets = batch()
+    expected = torch.autograd.grad(model(inputs, targets), list(model.parameters()))
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    loss = compiled(inputs, targets)
+    torch.testing.assert_close(loss, model(inputs, targets))
+    torch.testing.assert_close(torch.autograd.grad(loss, list(model.parameters())), expected)
+    torch.testing.assert_close(compiled(inputs), model(inputs))
+
+
+def test_learns_a_batch_by_heart(model):
+    inputs, targets = batch()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        optimizer.zero_grad()
+        model(inputs, targets).backward()
+        optimizer.step()
+    assert model(inputs, targets).item() < 0.2
+
+
+def test_generate_stops_at_the_end_token_or_the_limit(model):
+    sentences = generate(model, n=40, end=0, seed=3)
+    assert len(sentences) == 40 and sentences == generate(model, n=40, end=0, seed=3)
+    assert all(tokens.index(0) == len(tokens) - 1 for tokens in sentences if 0 in tokens)
+    assert {len(tokens) for tokens in sentences if 0 not in tokens} == {TINY.context}
+    assert max(len(tokens) for tokens in generate(model, n=40, end=0, limit=5)) == 5
+
+
+def test_generate_draws_from_the_models_distribution(model):
+    drawn = torch.tensor([tokens[0] for tokens in generate(model, n=4000, end=0, limit=1)])
+    expected = model(torch.tensor([[0]]))[0, 0].softmax(-1)
+    frequency = F.one_hot(drawn, 50).double().mean(0)
+    errors = (expected * (1 - expected) / 4000).sqrt()
+    assert ((frequency - expected).abs() < 5 * errors).all()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: GPTConfig(600, 64, dim=65, layers=4, heads=4), "65 does not divide into 4 heads"),
+        (lambda: GPTConfig(600, 64, dim=64, layers=0, heads=4), "layers is 0"),
+        (lambda: GPTConfig(600, 64.0, dim=64, layers=1, heads=4), "context is 64.0"),
+        (lambda: config("gpt3"), "unknown config 'gpt3'; the configs are mini, gpt2-124m"),
+        (lambda: MiniGPT(TINY)(torch.zeros(1, 17, dtype=torch.int64)), "17 tokens are more than the context of 16"),
+        (lambda: check_tokens(torch.tensor([[1, 2], [3, 50]]), TINY), "token id 50 in row 1, position 1.*0 to 49"),
+        (lambda: check_tokens(torch.tensor([[-1]]), TINY), "token id -1"),
+        (lambda: check_tokens(torch.zeros(1, 2), TINY), "float32"),
+        (lambda: check_tokens(torch.zeros(2, dtype=torch.int64), TINY), "must be int64"),
+        (lambda: generate(MiniGPT(TINY), n=1, end=50), "token id 50"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_good_tokens_pass_through():
+    tokens, _ = batch()
+    assert check_tokens(tokens, TINY) is tokens
