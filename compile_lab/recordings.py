@@ -114,12 +114,15 @@ def load(name: str, device: str | None = None, root: Path | None = None) -> Reco
     """
     root = root or folder()
     if not _NAME.fullmatch(name):
-        raise RecordingError(
-            f"{name!r} is no name of a recording: lower-case letters, digits and underscores. {_there(root)}"
-        )
+        raise RecordingError(f"{name!r} cannot name a recording: {_NAME_RULE}. {_there(root)}")
     having = [place for place, recorded in names(root).items() if name in recorded]
-    place = device_folder(device) if device else REFERENCE if REFERENCE in having or not having else having[0]
-    if not device and place != REFERENCE and len(having) > 1:
+    if device:
+        place = device_folder(device)
+    elif REFERENCE in having or not having:
+        place = REFERENCE
+    elif len(having) == 1:
+        (place,) = having
+    else:
         raise RecordingError(f"{name} is recorded on several devices: choose one of {', '.join(having)} with device=")
     path = root / place / f"{name}.json"
     shown = _shown(path)
@@ -141,9 +144,8 @@ def save(name: str, provenance: Provenance, result: Mapping[str, Any], root: Pat
     stored = {field: getattr(provenance, field) for field in _stored_fields()}
     path = (root or folder()) / device_folder(provenance.device) / f"{name}.json"
     try:
-        text = (
-            json.dumps({"provenance": stored, "result": result}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-        )
+        content = {"provenance": stored, "result": result}
+        text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
     except (TypeError, ValueError) as error:
         raise RecordingError(f"{_shown(path)} was not written: the result is not plain JSON ({error})") from None
     _parsed(text, path, _shown(path))

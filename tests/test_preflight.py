@@ -1,0 +1,175 @@
+"""The preflight line, and the rates: on a CPU here, and as they would be on a GPU."""
+
+import socket
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from compile_lab import preflight as module
+from compile_lab import rates
+from compile_lab.preflight import Machine, preflight
+
+LAPTOP = Machine(
+    device="CPU",
+    kind="cpu",
+    capability=None,
+    bf16=True,
+    torch="2.13.0+cpu",
+    triton="3.7.1",
+    cuda=None,
+    python="3.11",
+    compiler="g++ 12.2",
+    memory_nbytes=24_000_000_000,
+    cores=2,
+)
+ASKED = subprocess.CompletedProcess
+
+
+def test_a_machine_prints_as_one_line():
+    assert repr(LAPTOP) == "CPU, 2 cores, 24 GB · torch 2.13.0+cpu · triton 3.7.1 · g++ 12.2 · Python 3.11"
+    gpu = replace(LAPTOP, device="Tesla T4", kind="cuda", capability=(7, 5), bf16=False, cuda="12.8")
+    assert repr(gpu).startswith("Tesla T4, 24 GB, compute capability 7.5, no bf16 · torch 2.13.0+cpu · CUDA 12.8 · ")
+    assert "1 core," in repr(replace(LAPTOP, cores=1))
+    assert repr(replace(LAPTOP, memory_nbytes=None, triton=None)).startswith("CPU, 2 cores · torch 2.13.0+cpu · g++")
+
+
+def test_the_line_in_a_notebook_is_escaped():
+    page = replace(LAPTOP, missing=("a <b>",))._repr_html_()
+    assert page.startswith('<p class="lab-machine">CPU') and "a &lt;b&gt;" in page
+
+
+def test_this_machine_is_described_and_not_identified():
+    line = repr(preflight())
+    assert f"torch {torch.__version__}" in line
+    assert "\n" not in line
+    for private in (socket.gethostname(), str(Path.home()), sys.prefix):
+        assert private not in line or len(private) < 3
+
+
+def test_without_torch_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ModuleNotFoundError, match="pip install torch"):
+        preflight()
+
+
+@pytest.mark.parametrize("version", ["2.9.1+cu128", "1.13.0"])
+def test_an_old_torch_is_refused_with_the_way_out(monkeypatch, version):
+    monkeypatch.setattr(torch, "__version__", version)
+    with pytest.raises(RuntimeError, match=r"too old for this book: it needs 2\.10 .* pip install --upgrade torch"):
+        preflight()
+
+
+@pytest.mark.parametrize("version", ["2.10.0", "2.14.0a0+git1234", "3.0.0"])
+def test_a_new_torch_is_taken(monkeypatch, version):
+    monkeypatch.setattr(torch, "__version__", version)
+    assert preflight().torch == version
+
+
+def test_what_is_missing_says_what_it_costs_and_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(module.shutil, "which", lambda command: None)
+    monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
+    line = repr(preflight())
+    assert "no C++ compiler, so torch.compile cannot build kernels for this CPU: " in line
+    assert "no plotly, so figures cannot be drawn: pip install plotly" in line
+    assert "no ipywidgets, so explorers have no controls: pip install ipywidgets" in line
+
+
+@pytest.mark.parametrize(
+    ("told", "expected"),
+    [
+        ("g++ (Debian 12.2.0-14) 12.2.0\nCopyright", "g++ 12.2"),
+        ("Apple clang version 17.0.0 (clang-1700.0.13.5)", "clang++ 17.0"),
+        ("no version here", "g++"),
+    ],
+)
+def test_the_compiler_is_named_by_what_it_says_of_itself(monkeypatch, told, expected):
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(module.shutil, "which", lambda command: f"/usr/bin/{command}")
+    monkeypatch.setattr(module.subprocess, "run", lambda *a, **k: ASKED(a, 0, told, ""))
+    assert module._compiler() == expected
+
+
+def test_the_environments_compiler_is_named_without_its_path(monkeypatch):
+    monkeypatch.setenv("CXX", "/home/somebody/bin/g++-14")
+    monkeypatch.setattr(module.shutil, "which", lambda command: command)
+    monkeypatch.setattr(module.subprocess, "run", lambda *a, **k: ASKED(a, 0, "g++-14 (GCC) 14.1.0", ""))
+    assert module._compiler() == "g++-14 14.1"
+
+
+def test_a_compiler_that_only_asks_to_be_installed_is_none(monkeypatch):
+    def fails(*arguments, **options):
+        raise subprocess.CalledProcessError(1, "g++")
+
+    monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(module.shutil, "which", lambda command: "/usr/bin/g++")
+    monkeypatch.setattr(module.subprocess, "run", fails)
+    assert module._compiler() is None
+
+
+def test_a_gpu_is_described(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H200")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda index: SimpleNamespace(total_memory=150_000_000_000)
+    )
+    machine = preflight()
+    assert (machine.kind, machine.bf16, machine.capability) == ("cuda", True, (9, 0))
+    assert repr(machine).startswith("NVIDIA H200, 150 GB, compute capability 9.0 · torch")
+
+
+# Rates
+
+
+@pytest.fixture
+def brief(monkeypatch):
+    for name, value in (("WARM_UP_S", 0.0), ("REST_S", 0.0), ("REPEATS", 5)):
+        monkeypatch.setattr(rates, name, value)
+    monkeypatch.setattr(rates, "COPY_NBYTES", {"cpu": (1 << 20,)})
+    monkeypatch.setattr(rates, "MATRIX_SIZES", {"cpu": (32, 64)})
+
+
+def test_rates_are_medians_within_their_spread(brief):
+    seen = []
+    result = rates.machine_rates("cpu", progress=lambda steps: seen.extend(steps) or steps)
+    assert seen == [("copy", 1 << 20), ("fp32", 32), ("fp32", 64)]
+    found = [one["bytes_per_s"] for one in result["copy"]]
+    found += [one[key] for one in result["matmul"] for key in ("burst_tflop_per_s", "sustained_tflop_per_s")]
+    assert len(found) == 5
+    for rate in found:
+        assert 0 < rate["low"] <= rate["median"] <= rate["high"]
+
+
+def test_a_copy_counts_what_it_reads_and_what_it_writes(brief, monkeypatch):
+    monkeypatch.setattr(rates, "_durations_ms", lambda call, device, repeats: [1.0] * repeats)
+    result = rates.machine_rates("cpu")
+    assert result["copy"][0]["bytes_per_s"]["median"] == pytest.approx(2 * (1 << 20) / 1e-3, rel=1e-4)
+    assert result["matmul"][1]["sustained_tflop_per_s"]["median"] == pytest.approx(2 * 64**3 / 1e-3 / 1e12, rel=1e-4)
+
+
+def test_the_precision_setting_is_put_back(brief):
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        rates.machine_rates("cpu")
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@pytest.mark.parametrize(
+    ("capability", "asked"), [((7, 5), ["fp32", "fp16"]), ((9, 0), ["fp32", "tf32", "bf16", "fp16"])]
+)
+def test_a_chip_is_asked_only_for_precisions_that_it_has(monkeypatch, capability, asked):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert rates._precisions(torch.device("cuda")) == asked
+
+
+def test_copies_fit_into_the_memory_that_is_free(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (15 << 30, 16 << 30))
+    assert rates._copy_sizes(torch.device("cuda")) == [256 << 20, 1 << 30]

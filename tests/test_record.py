@@ -1,0 +1,140 @@
+"""The record command, and a result by name: live with a GPU, recorded without, and never one called the other."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from compile_lab import record, recordings
+from compile_lab.record import MEASUREMENTS, Measurement, main, result
+from compile_lab.recordings import RecordingError
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    """Two measurements that take no time; `calls` says which ran."""
+    calls = []
+
+    def measure(name):
+        def run(progress):
+            calls.append(name)
+            return {"steps": list(progress([1, 2]))}
+
+        return run
+
+    for name in ("first", "second"):
+        monkeypatch.setitem(MEASUREMENTS, name, Measurement(measure(name), f"the {name} thing", 3))
+    record._measured_once.cache_clear()
+    yield calls
+    record._measured_once.cache_clear()
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A GPU, as far as the command can tell."""
+    monkeypatch.setattr(record, "_has_gpu", lambda: True)
+
+
+@pytest.fixture
+def no_gpu(monkeypatch):
+    monkeypatch.setattr(record, "_has_gpu", lambda: False)
+
+
+def test_without_a_name_it_lists_what_there_is(capsys, tmp_path):
+    assert main(["--out", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    for name, one in MEASUREMENTS.items():
+        assert name in told and one.answers in told and f"{one.takes_s:g} s" in told
+
+
+def test_the_listing_says_what_is_recorded_already(toy, tmp_path):
+    main(["first", "--allow-cpu", "--out", str(tmp_path)])
+    (place,) = recordings.names(tmp_path)
+    rows = {row[0]: row[3] for row in record.listing(tmp_path).rows}
+    assert rows["first"] == place and rows["second"] is None
+
+
+def test_an_unknown_name_is_told_before_anything_is_measured(toy, gpu, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["first", "frist", "--out", str(tmp_path)])
+    assert stopped.value.code == 2
+    assert "nothing measures frist; there is " in capsys.readouterr().err
+    assert toy == [] and not list(tmp_path.iterdir())
+
+
+def test_without_a_gpu_nothing_is_measured_or_written(toy, no_gpu, tmp_path, capsys):
+    assert main(["first", "--out", str(tmp_path)]) == 1
+    assert "torch finds none here" in capsys.readouterr().err
+    assert toy == [] and not list(tmp_path.iterdir())
+
+
+def test_a_cpu_is_never_recorded_among_the_books_gpus(toy, no_gpu, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main(["first", "--allow-cpu"])
+    assert stopped.value.code == 2 and toy == []
+    assert "--allow-cpu needs --out" in capsys.readouterr().err
+
+
+def test_what_it_writes_can_be_loaded(toy, tmp_path, capsys):
+    assert main(["first", "second", "--allow-cpu", "--out", str(tmp_path)]) == 0
+    loaded = recordings.load("second", root=tmp_path)
+    assert loaded.result == {"steps": [1, 2]}
+    assert loaded.provenance.command == "python -m compile_lab.record second"
+    streams = capsys.readouterr()
+    assert "second.json: recorded on " in streams.out
+    assert "second: " in streams.err and "| 0/2 [" in streams.err, "progress goes to stderr"
+
+
+def test_an_interrupt_keeps_what_was_finished_and_writes_nothing_half(toy, tmp_path, monkeypatch, capsys):
+    def interrupted(progress):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(MEASUREMENTS, "second", Measurement(interrupted, "", 1))
+    assert main(["first", "second", "--allow-cpu", "--out", str(tmp_path)]) == 130
+    assert "interrupted" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["first.json"]
+
+
+def test_a_place_that_cannot_be_written_is_told_before_measuring(toy, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["first", "--allow-cpu", "--out", str(tmp_path / "file")]) == 1
+    assert "not recorded: " in capsys.readouterr().err
+    assert toy == []
+
+
+def test_with_a_gpu_a_result_is_measured_live_and_once(toy, gpu):
+    one = result("first")
+    assert one.provenance.kind == "live" and str(one.provenance).startswith("measured live on ")
+    assert result("first") is one and toy == ["first"]
+
+
+def test_without_a_gpu_the_recording_is_shown_and_says_so(no_gpu):
+    one = result("machine")
+    assert one.provenance.kind == "recorded" and str(one.provenance).startswith("recorded on NVIDIA H200")
+
+
+def test_with_neither_gpu_nor_recording_the_error_says_how_to_make_one(toy, no_gpu):
+    with pytest.raises(RecordingError, match=r"python -m compile_lab\.record first makes one"):
+        result("first")
+
+
+def test_a_result_that_nothing_measures(no_gpu):
+    with pytest.raises(KeyError, match="nothing measures 'speed'"):
+        result("speed")
+
+
+def test_every_measurement_says_what_it_answers_and_how_long_it_takes():
+    for one in MEASUREMENTS.values():
+        assert one.answers and one.takes_s > 0
+
+
+@pytest.mark.slow
+def test_the_command_runs_as_it_is_written_in_the_readme(tmp_path):
+    command = [sys.executable, "-m", "compile_lab.record", "machine", "--allow-cpu", "--out", str(tmp_path)]
+    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, run.stderr
+    (path,) = tmp_path.rglob("*.json")
+    content = json.loads(path.read_text())
+    assert {"copy", "matmul"} <= set(content["result"])
+    assert content["provenance"]["command"] == "python -m compile_lab.record machine"

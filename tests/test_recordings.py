@@ -1,0 +1,194 @@
+"""Recordings: what is written can be read, what is broken is refused by name, and an installed copy has them."""
+
+import json
+import subprocess
+import sys
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compile_lab import recordings
+from compile_lab.recordings import Provenance, RecordingError, device_folder, load, save
+
+H200 = Provenance(
+    device="NVIDIA H200",
+    torch="2.11.0+cu130",
+    triton="3.6.0",
+    cuda="13.0",
+    date="2026-11-21",
+    command="python -m compile_lab.record machine",
+)
+CHECKOUT = Path(__file__).parent.parent
+
+
+def written(root: Path, change=None, place="nvidia-h200", name="machine") -> Path:
+    """A good recording under `root`, after `change` to its content."""
+    content = json.loads(save("machine", H200, {"copy": [1]}, root / "good").read_text())
+    path = root / "recordings" / place / f"{name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    changed = change(content) if change else content
+    path.write_text(changed if isinstance(changed, str) else json.dumps(changed))
+    return root / "recordings"
+
+
+def without(part, field):
+    return lambda content: {**content, part: {k: v for k, v in content[part].items() if k != field}}
+
+
+def with_(part, **fields):
+    return lambda content: {**content, part: {**content[part], **fields}}
+
+
+def test_what_is_saved_is_loaded_and_is_called_recorded(tmp_path):
+    save("machine", replace(H200, kind="live"), {"copy": [1, 2.5, None]}, tmp_path)
+    loaded = load("machine", root=tmp_path)
+    assert loaded.result == {"copy": [1, 2.5, None]}
+    assert loaded.provenance == replace(H200, kind="recorded")
+    assert "kind" not in json.loads((tmp_path / "nvidia-h200" / "machine.json").read_text())["provenance"]
+
+
+def test_provenance_prints_as_a_caption_for_each_kind():
+    rest = "NVIDIA H200 · torch 2.11.0+cu130 · triton 3.6.0 · CUDA 13.0 · 2026-11-21"
+    assert str(replace(H200, kind="recorded")) == f"recorded on {rest}"
+    assert str(replace(H200, kind="live")) == f"measured live on {rest}"
+    assert str(replace(H200, kind="virtual")) == f"computed, not measured, for {rest}"
+    assert "CUDA" not in str(replace(H200, cuda=None)) and "triton" not in str(replace(H200, triton=None))
+
+
+@pytest.mark.parametrize(
+    ("device", "place"),
+    [("NVIDIA H200", "nvidia-h200"), ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"), ("Tesla T4", "tesla-t4")],
+)
+def test_the_folder_of_a_device(device, place):
+    assert device_folder(device) == place
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda content: "{", "not JSON (line 1, column 2"),
+        (lambda content: "[]", "the whole must be an object, and is a list"),
+        (lambda content: '{"provenance": {}, "result": {"a": NaN}}', "NaN is not a number that JSON knows"),
+        (lambda content: {"result": content["result"]}, "the file lacks provenance"),
+        (lambda content: {**content, "notes": ""}, "the file has 'notes', which no recording has"),
+        (lambda content: {**content, "result": [1]}, "result must be an object, and is a list"),
+        (lambda content: {**content, "result": {}}, "result is empty"),
+        (without("provenance", "torch"), "provenance lacks torch"),
+        (with_("provenance", host="x"), "provenance has 'host', which no recording has"),
+        (with_("provenance", kind="live"), "provenance has 'kind', which no recording has"),
+        (with_("provenance", cuda=13.0), "provenance.cuda must be text, and is a number"),
+        (with_("provenance", device=None), "provenance.device must be text, and is null"),
+        (with_("provenance", torch=""), "provenance.torch must be text, and is empty"),
+        (with_("provenance", date="21.11.2026"), "provenance.date must be a day as 2026-11-21, and is '21.11.2026'"),
+        (with_("provenance", device="Tesla T4"), "recorded on Tesla T4, whose folder is tesla-t4, not nvidia-h200"),
+    ],
+)
+def test_a_broken_file_is_refused_with_its_name_the_rule_and_the_way_out(tmp_path, change, told):
+    root = written(tmp_path, change)
+    with pytest.raises(RecordingError) as refused:
+        load("machine", root=root)
+    message = str(refused.value)
+    assert message.startswith("book/recordings/nvidia-h200/machine.json: " + told)
+    assert message.endswith("python -m compile_lab.record machine")
+    assert str(tmp_path) not in message
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    root = written(tmp_path)
+    (root / "nvidia-h200" / "machine.json").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecordingError, match="cannot be read: it is not UTF-8 text"):
+        load("machine", root=root)
+
+
+def test_a_missing_recording_names_those_that_exist(tmp_path):
+    with pytest.raises(RecordingError, match="There are no recordings yet"):
+        load("machine", root=tmp_path / "recordings")
+    root = written(tmp_path)
+    with pytest.raises(
+        RecordingError, match=r"nvidia-h200/fusion\.json does not exist\. There is: machine \(nvidia-h200\)"
+    ):
+        load("fusion", root=root)
+
+
+@pytest.mark.parametrize("name", ["../machine", "machine.json", "Machine", "", "a b"])
+def test_a_name_that_is_none_is_refused(tmp_path, name):
+    for attempt in (lambda: load(name, root=tmp_path), lambda: save(name, H200, {"a": 1}, tmp_path)):
+        with pytest.raises(RecordingError, match="cannot name a recording"):
+            attempt()
+
+
+def test_with_several_devices_the_reference_is_shown_or_the_reader_chooses(tmp_path):
+    others = [replace(H200, device=device) for device in ("Tesla T4", "NVIDIA A100")]
+    for other in others:
+        save("machine", other, {"a": other.device}, tmp_path)
+    with pytest.raises(RecordingError, match="choose one of nvidia-a100, tesla-t4"):
+        load("machine", root=tmp_path)
+    assert load("machine", device="Tesla T4", root=tmp_path).result == {"a": "Tesla T4"}
+    save("machine", H200, {"a": "H200"}, tmp_path)
+    assert load("machine", root=tmp_path).result == {"a": "H200"}
+
+
+def test_a_recording_of_one_other_device_needs_no_choice(tmp_path):
+    save("machine", replace(H200, device="Tesla T4"), {"a": 1}, tmp_path)
+    assert load("machine", root=tmp_path).provenance.device == "Tesla T4"
+
+
+@pytest.mark.parametrize("result", [{"a": float("nan")}, {"a": object()}, {}, {"a": {1, 2}}])
+def test_what_load_would_refuse_is_not_written(tmp_path, result):
+    with pytest.raises(RecordingError):
+        save("machine", H200, result, tmp_path)
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_an_interrupted_write_leaves_the_old_recording_and_no_draft(tmp_path, monkeypatch):
+    path = save("machine", H200, {"a": "old"}, tmp_path)
+
+    def interrupted(handle):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(recordings.os, "fsync", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save("machine", H200, {"a": "new"}, tmp_path)
+    assert load("machine", root=tmp_path).result == {"a": "old"}
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_every_recording_in_the_repository_can_be_read():
+    found = [(name, place) for place, names in recordings.names().items() for name in names]
+    assert found
+    for name, place in found:
+        assert load(name, device=place).provenance.kind == "recorded"
+
+
+def test_the_h200s_rates_are_what_the_book_says():
+    result = load("machine", device="NVIDIA H200").result
+    assert all(3.5e12 < one["bytes_per_s"]["median"] < 4.8e12 for one in result["copy"])  # of 4.8 TB/s on paper
+    (bf16,) = [one for one in result["matmul"] if one["precision"] == "bf16" and one["n"] == 8192]
+    assert 600 < bf16["sustained_tflop_per_s"]["median"] < bf16["burst_tflop_per_s"]["median"] < 989
+
+
+def test_a_wheel_carries_the_recordings_and_reads_them_from_where_it_put_them(tmp_path):
+    build = [
+        "-m",
+        "pip",
+        "wheel",
+        str(CHECKOUT),
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+        "-q",
+        "-w",
+        str(tmp_path),
+    ]
+    subprocess.run([sys.executable, *build], check=True, capture_output=True, text=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    installed = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(installed)
+    assert (installed / "compile_lab" / "recorded" / "nvidia-h200" / "machine.json").is_file()
+    code = "from compile_lab import recordings as r; print(r.folder().name, r.load('machine').provenance.device)"
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, cwd=installed, capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "recorded NVIDIA H200"
