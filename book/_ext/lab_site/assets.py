@@ -5,6 +5,8 @@ from pathlib import Path
 
 from sphinx.errors import ExtensionError
 
+from .fonts import shrink
+
 MODULES = Path("book/node_modules")
 FONTS = MODULES / "@fontsource-variable"
 
@@ -15,14 +17,14 @@ FILES = {
     FONTS / "source-sans-3/files/source-sans-3-latin-wght-normal.woff2": "source-sans-3.woff2",
     FONTS / "source-sans-3/files/source-sans-3-latin-wght-italic.woff2": "source-sans-3-italic.woff2",
     FONTS / "source-sans-3/LICENSE": "source-sans-3-LICENSE.txt",
-    FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2",
     FONTS / "jetbrains-mono/LICENSE": "jetbrains-mono-LICENSE.txt",
 }
+CODE_FONT = {FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2"}
 BUILD_TOOLS = (MODULES / "mathjax/es5/node-main.js",)  # used while building, not shipped
 
 
 def require(app):
-    missing = [path for path in (*FILES, *BUILD_TOOLS) if not (Path(app.srcdir) / path).exists()]
+    missing = [path for path in (*FILES, *CODE_FONT, *BUILD_TOOLS) if not (Path(app.srcdir) / path).exists()]
     if missing:
         raise ExtensionError(
             f"{missing[0]} is not there: the site's scripts and fonts are not installed. "
@@ -33,12 +35,17 @@ def require(app):
 def copy(app, error):
     if error or app.builder.format != "html":
         return
-    vendor = Path(app.outdir) / "_static/vendor"
-    for path, name in FILES.items():
-        source, target = Path(app.srcdir) / path, vendor / name
-        if not target.exists() or target.stat().st_mtime != source.stat().st_mtime:
+    bring(app, FILES, shutil.copyfile)
+    bring(app, CODE_FONT, shrink)  # half its weight is ligatures, which code in a book does without
+
+
+def bring(app, files, write):
+    """Write each file that is missing or older than its source."""
+    for path, name in files.items():
+        source, target = Path(app.srcdir) / path, Path(app.outdir) / "_static/vendor" / name
+        if not target.exists() or target.stat().st_mtime < source.stat().st_mtime:
             target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
+            write(source, target)
 
 
 def setup(app):

@@ -10,7 +10,8 @@ import shutil
 from pathlib import Path
 
 import pydata_sphinx_theme
-from fontTools import subset
+
+from .fonts import shrink
 
 STATIC = Path(pydata_sphinx_theme.__file__).parent / "theme/pydata_sphinx_theme/static"
 STYLES = ("styles/pydata-sphinx-theme.css", "styles/sphinx-book-theme.css", "lab.css", "outputs.css")
@@ -35,15 +36,6 @@ def code_points(style: str) -> set[int]:
     """Icons that a stylesheet draws itself: private-use characters, written out or escaped."""
     escaped = {int(code, 16) for code in re.findall(r"\\([ef][0-9a-f]{3})\b", style)}
     return escaped | {ord(char) for char in style if 0xE000 <= ord(char) <= 0xF8FF}
-
-
-def write_font(source: Path, target: Path, wanted: set[int]):
-    options = subset.Options(flavor="woff2", layout_features=[], notdef_outline=True)
-    font = subset.load_font(str(source), options)
-    picker = subset.Subsetter(options)
-    picker.populate(unicodes=wanted)
-    picker.subset(font)
-    subset.save_font(font, str(target), options)
 
 
 def stylesheet(used: dict[str, int]) -> str:
@@ -77,7 +69,7 @@ def write(app, error):
         return
     for face, (name, _) in FACES.items():
         font = next(STATIC.glob(f"vendor/fontawesome/*/webfonts/{name}.woff2"))
-        write_font(font, vendor / f"icons-{face}.woff2", wanted)
+        shrink(font, vendor / f"icons-{face}.woff2", wanted)
     (vendor / "icons.css").write_text(stylesheet(used), "utf-8")
 
 
