@@ -154,7 +154,9 @@ def judge(model: MiniGPT, settings: Settings) -> Report:
     pairs = zip(*(part.split(settings.batch) for part in windows(settings, n, stream=1)), strict=True)
     total = sum(model(x.to(device), y.to(device)).item() * len(x) for x, y in pairs)
 
-    sentences = generate(model, SAMPLES, GRAMMAR.end, seed=settings.seed, limit=LONGEST_SAMPLE)
+    sentences = generate(
+        model, SAMPLES, GRAMMAR.end, seed=settings.seed, limit=min(LONGEST_SAMPLE, model.config.context)
+    )
     # A model with a larger vocabulary can draw ids that are no words of the grammar.
     sentences = [tokens for tokens in sentences if max(tokens) < len(GRAMMAR.vocabulary)]
     parsed = [tokens for tokens in sentences if GRAMMAR.parses(tokens)]

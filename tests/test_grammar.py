@@ -162,11 +162,8 @@ def test_parses_agrees_with_a_chart_parser_on_altered_sentences():
     for seed in range(200):
         tokens = GRAMMAR.sample(seed)
         place = random.integers(len(tokens))
-        altered = [
-            tokens[:place] + tokens[place + 1 :],
-            tokens[:place] + [int(random.integers(600))] + tokens[place + 1 :],
-        ]
-        for case in altered:
+        before, after, word = tokens[:place], tokens[place + 1 :], int(random.integers(600))
+        for case in ([*before, *after], [*before, word, *after]):
             verdicts.append(GRAMMAR.parses(case))
             assert verdicts[-1] == (derivations(GRAMMAR, GRAMMAR.words(case).split()) > 0), GRAMMAR.words(case)
     assert 20 < sum(verdicts) < 380  # both verdicts were put to the test
