@@ -54,12 +54,15 @@ def _inside_torch(path: Path) -> bool:
 
 def _cell_number(file: str) -> int | None:
     """The execution count of the cell that IPython compiled under this file name, if it did."""
-    if "IPython" not in sys.modules:
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    # IPython 7 (older Colab) keeps no such map; its file names hold the number themselves: <ipython-input-3-…>.
+    counts: dict[str, int] | None = getattr(getattr(shell, "compile", None), "_filename_map", None)
+    if counts is None:
+        head, _, rest = file.partition("<ipython-input-")
+        return int(rest.split("-")[0]) if not head and rest else None
+    if file not in counts:
         return None
-    shell = sys.modules["IPython"].get_ipython()
-    # IPython 7 (older Colab) has no such method; its file names hold the number themselves: <ipython-input-3-…>.
-    if shell is not None and hasattr(shell.compile, "format_code_name"):
-        named = shell.compile.format_code_name(file)
-        return int(named[1].removeprefix("In[").removesuffix("]")) if named else None
-    head, _, rest = file.partition("<ipython-input-")
-    return int(rest.split("-")[0]) if not head and rest else None
+    if len(counts) > 1 and len(set(counts.values())) == 1:
+        # Run without history (as nbval does), IPython counts every cell as the first: the order they came in is left.
+        return list(counts).index(file) + 1
+    return counts[file]

@@ -18,15 +18,23 @@ def test_any_other_file_is_named_bare(tmp_path):
     assert place(str(tmp_path / "model.py"), 12) == "model.py, line 12"
 
 
-def test_a_cell_is_named_by_its_execution_count():
-    shell = InteractiveShell.instance()
-    try:
-        shell.execution_count = 7
-        shell.run_cell("def f():\n    return 1", store_history=True)
-        file = shell.user_ns["f"].__code__.co_filename
-        assert place(file, 2) == "cell 7, line 2"
-    finally:
-        InteractiveShell.clear_instance()
+@pytest.fixture
+def shell():
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+def test_a_cell_is_named_by_its_execution_count(shell):
+    shell.execution_count = 7
+    for name in "fg":
+        shell.run_cell(f"def {name}():\n    return 1", store_history=True)
+    assert [place(shell.user_ns[name].__code__.co_filename, 2) for name in "fg"] == ["cell 7, line 2", "cell 8, line 2"]
+
+
+def test_without_history_a_cell_is_named_by_the_order_it_came_in(shell):
+    for name in "fgh":
+        shell.run_cell(f"def {name}():\n    return 1", store_history=False)
+    assert place(shell.user_ns["h"].__code__.co_filename, 1) == "cell 3, line 1"
 
 
 @pytest.mark.parametrize(
