@@ -33,28 +33,37 @@
   /* The page's colours, as Plotly wants them: one entry for each axis that the figure has. */
   function theme(layout) {
     const style = getComputedStyle(root);
-    const colour = (name) => style.getPropertyValue(`--lab-${name}`).trim();
+    const value = (name) => style.getPropertyValue(`--lab-${name}`).trim();
     const themed = {
       paper_bgcolor: "rgba(0,0,0,0)",
       plot_bgcolor: "rgba(0,0,0,0)",
-      "font.color": colour("ink"),
-      "font.family": style.getPropertyValue("--lab-text-face").trim(),
-      "hoverlabel.bgcolor": colour("surface"),
-      "hoverlabel.bordercolor": colour("line"),
-      "hoverlabel.font.color": colour("ink"),
+      "font.color": value("ink"),
+      "font.family": value("text-face"),
+      "hoverlabel.bgcolor": value("surface"),
+      "hoverlabel.bordercolor": value("line"),
+      "hoverlabel.font.color": value("ink"),
       "legend.bgcolor": "rgba(0,0,0,0)",
     };
     const axes = Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
     for (const axis of axes) {
-      themed[`${axis}.gridcolor`] = colour("line");
-      themed[`${axis}.linecolor`] = colour("line");
-      themed[`${axis}.zerolinecolor`] = colour("soft");
+      themed[`${axis}.gridcolor`] = value("line");
+      themed[`${axis}.linecolor`] = value("line");
+      themed[`${axis}.zerolinecolor`] = value("soft");
     }
     return themed;
   }
 
-  const drawn = () => document.querySelectorAll(".lab-plot.lab-drawn");
-  const recolour = () => drawn().forEach((plot) => window.Plotly.relayout(plot, theme(plot._fullLayout)));
+  /* Axes, text and the bars of spread; the marks keep the colours of the one palette. */
+  async function colour(plot) {
+    const layout = theme(plot._fullLayout);
+    for (const side of ["error_x", "error_y"]) {
+      const spread = plot.data.flatMap((trace, index) => (trace[side] ? [index] : []));
+      if (spread.length) await window.Plotly.restyle(plot, { [`${side}.color`]: layout["font.color"] }, spread);
+    }
+    await window.Plotly.relayout(plot, layout);
+  }
+
+  const recolour = () => document.querySelectorAll(".lab-plot.lab-drawn").forEach(colour);
 
   const resized = new ResizeObserver((entries) => {
     for (const { target } of entries) if (target.isConnected && target.offsetParent) window.Plotly.Plots.resize(target);
@@ -88,7 +97,7 @@
       const library = await loadPlotly();
       const layout = { height: plot.clientHeight, dragmode: false, ...figure.layout, autosize: true };
       await library.newPlot(plot, figure.data, layout, { displayModeBar: false, ...figure.config });
-      await library.relayout(plot, theme(plot._fullLayout));
+      await colour(plot);
       plot.classList.add("lab-drawn");
       resized.observe(plot);
     } catch (error) {

@@ -1,7 +1,7 @@
 """The book's own Sphinx extension: everything the site needs that Jupyter Book does not give.
 
 - ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
-- ``fonts``: what both use to make a font smaller
+- ``fonts``: makes a font smaller, for ``assets`` and ``icons``
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
 - ``pages``: cell numbers, the Spanish abstract's language, inline scripts once, a start page
