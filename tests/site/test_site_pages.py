@@ -49,7 +49,7 @@ def test_a_page_is_accessible(visit, path, theme):
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     draw_all(page)
     page.add_script_tag(path=AXE)
-    found = page.evaluate("async () => (await axe.run({ resultTypes: ["violations"] })).violations")
+    found = page.evaluate("async () => (await axe.run({ resultTypes: ['violations'] })).violations")
     serious = [
         f"{violation['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
         for violation in found
