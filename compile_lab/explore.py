@@ -5,13 +5,17 @@ One object, two faces. With a kernel, ipywidgets: each panel is computed when it
 that a small script of the site switches, and of which the first panel reads well with no script at all.
 """
 
+import asyncio
 import html
 import importlib.util
 import itertools
 import math
 import os
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
@@ -185,6 +189,7 @@ class _Live:
         title = ipywidgets.HTML(value=f"<b>{html.escape(explorer.title)}</b>")
         self._box = ipywidgets.VBox([title, *self._controls.values(), self._status, self._output])
         self._drawn = False
+        self._loop: asyncio.AbstractEventLoop | None = None
 
     @staticmethod
     def _control(name: str, options: Sequence[str]) -> Any:
@@ -201,6 +206,7 @@ class _Live:
     def bundle(self) -> dict[str, Any]:
         if not self._drawn:
             self._drawn = True
+            self._loop = _running_loop()
             self._draw()
             for control in self._controls.values():
                 control.observe(self._draw, names="value")
@@ -214,9 +220,31 @@ class _Live:
         try:
             with self._output:
                 clear_output(wait=True)
-                display(self._shown(choice))
+                display(self._on_main_thread(lambda: self._shown(choice)))
         finally:
             self._status.value = ""
+
+    def _on_main_thread(self, call: Callable[[], object]) -> object:
+        """What `call` returns, computed on the main thread.
+
+        From ipykernel 7 on, JupyterLab hands a widget's messages to a thread of their own. A panel computed there would
+        run beside the reader's cells, and no interrupt would reach it; here it waits its turn like a cell.
+        """
+        if self._loop is None or threading.current_thread() is threading.main_thread():
+            return call()
+        outcome: Future[object] = Future()
+
+        def run() -> None:
+            before = signal.signal(signal.SIGINT, signal.default_int_handler)
+            try:
+                outcome.set_result(call())
+            except BaseException as error:
+                outcome.set_exception(error)
+            finally:
+                signal.signal(signal.SIGINT, before or signal.SIG_DFL)
+
+        self._loop.call_soon_threadsafe(run)
+        return outcome.result()
 
     def _shown(self, choice: dict[str, str]) -> object:
         try:
@@ -281,6 +309,13 @@ def _said(choice: Mapping[str, str]) -> str:
 
 def _publishing() -> bool:
     return os.environ.get(PUBLISH) == "1"
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None
 
 
 def _in_kernel() -> bool:

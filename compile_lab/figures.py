@@ -199,7 +199,7 @@ def bars(
                 textposition="auto",
                 insidetextanchor="start",  # at the foot of the bar, clear of the spread at its end
                 textangle=0,
-                marker={"color": _colour(index), "pattern": {"shape": _PATTERNS[index % len(_PATTERNS)], "size": 5}},
+                marker=_filling(index),
                 **({"error_x" if horizontal else "error_y": ends} if ends else {}),
             )
         )
@@ -276,6 +276,15 @@ def _several(series: Series | Sequence[Series]) -> list[Series]:
 
 def _colour(index: int) -> str:
     return list(PALETTE.values())[index % len(PALETTE)]
+
+
+def _filling(index: int) -> dict[str, Any]:
+    shape = _PATTERNS[index % len(_PATTERNS)]
+    if not shape:
+        return {"color": _colour(index)}
+    # Faint over the full colour: the value that stands on the bar stays legible.
+    pattern = {"shape": shape, "size": 8, "fillmode": "overlay", "fgcolor": "#FFFFFF", "fgopacity": 0.45}
+    return {"color": _colour(index), "pattern": pattern}
 
 
 def _places(many: Sequence[Series]) -> list[str | float]:

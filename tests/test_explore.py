@@ -1,13 +1,16 @@
 """The Explorer: its rules, its published face, its live face, and what is left without widgets."""
 
 import ast
+import asyncio
 import html
 import inspect
 import json
 import re
+import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from html.parser import HTMLParser
 
 import plotly.graph_objects as go
@@ -245,6 +248,32 @@ def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home, capsys):
     control.value = "1"
     control.value = "2"
     assert repr(explorer.show(a="2")) == "fine 2"
+
+
+def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_home):
+    """As in JupyterLab with ipykernel 7: otherwise it would run beside the cells, and no interrupt would reach it."""
+    ran = []
+
+    def panel(a: str) -> str:
+        ran.append((threading.current_thread(), signal.getsignal(signal.SIGINT)))
+        if a == "2":
+            raise KeyboardInterrupt
+        return a
+
+    explorer = Explorer("T", {"a": ["1", "2", "3"]}, panel)
+
+    async def kernel() -> list[object]:
+        explorer._repr_mimebundle_()
+        live = explorer._live
+        choices = ({"a": "3"}, {"a": "2"})
+        return [await asyncio.to_thread(live._on_main_thread, lambda c=choice: live._shown(c)) for choice in choices]
+
+    before = signal.getsignal(signal.SIGINT)
+    three, interrupted = asyncio.run(kernel())
+    assert repr(three) == "3" and interrupted.kind == "interrupted"
+    assert [thread for thread, _ in ran] == [threading.main_thread()] * 3
+    assert ran[1][1] is signal.default_int_handler, "an interrupt raises while a panel is computed"
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_only_widgets_that_colab_has_too():

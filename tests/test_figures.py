@@ -107,7 +107,7 @@ def test_on_colab_plotly_draws_by_itself_and_the_words_stay(monkeypatch):
 def test_bars_are_told_apart_without_colour_and_start_at_the_top():
     many = [Series("eager", ["a", "b"], [2.0, 3.0]), Series("compiled", ["a", "b"], [1.0, 1.5])]
     plot = bars(many, value_title="time (ms)", alt="Bars.").to_json()
-    assert len({trace["marker"]["pattern"]["shape"] for trace in plot["data"]}) == 2
+    assert len({trace["marker"].get("pattern", {}).get("shape") for trace in plot["data"]}) == 2
     assert plot["data"][0]["text"] == ["2", "3"]
     assert plot["layout"]["yaxis"]["autorange"] == "reversed"
     assert plot["layout"]["showlegend"] is True

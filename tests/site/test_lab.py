@@ -1,0 +1,196 @@
+"""JupyterLab with a kernel, in a browser: the Explorer's live face, and how figures, tables and listings look there.
+
+It stands beside the site's tests because one process can drive one browser only.
+"""
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+
+import harness
+import nbformat
+import pytest
+
+pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
+
+CELLS = [
+    """
+import time
+from compile_lab.explore import Explorer
+from compile_lab.figures import Code, Series, Table, bars
+
+def panel(cause, version):
+    if cause == "fails":
+        raise RuntimeError("boom <b>")
+    if cause == "slow":
+        time.sleep(120)
+    figure = bars(Series("graphs", ["before", "after"], [3, 1]), value_title="graphs", alt="Two bars.",
+                  caption=f"Graphs of {cause}", provenance="measured here")
+    listing, table = Code("x = 1\\nprint(x)", mark={2}), Table(["a", "n"], [["b", 7]])
+    return [f"The cause `{cause}` is {version}.", listing, table, figure]
+
+causes = ["print", "item", "list", "dict", "fails", "slow"]
+Explorer("What breaks?", {"cause": causes, "version": ["broken", "mended"]}, panel)
+""",
+    """
+calls = ["one <lambda>", "two"]
+times = [Series("eager", calls, [2.0, 4.0], [1.8, 3.5], [2.3, 4.4]), Series("compiled", calls, [1.0, 1.5])]
+bars(times, value_title="time (ms)", alt="Four bars.", caption="Time of a call", provenance="measured live on a test")
+""",
+    "from compile_lab.preflight import preflight\npreflight()",
+]
+
+
+@pytest.fixture(scope="module")
+def jupyter(tmp_path_factory):
+    """The address of a notebook in a JupyterLab of its own, on loopback, that ends with the tests."""
+    home = tmp_path_factory.mktemp("lab")
+    (home / "work").mkdir()
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in CELLS])
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(notebook, home / "work" / "try.ipynb")
+    with serving(home) as (address, token):
+        yield f"{address}lab/tree/try.ipynb?token={token}"
+
+
+@contextmanager
+def serving(home):
+    token = secrets.token_hex(16)
+    setting = (
+        home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    )
+    setting.parent.mkdir(parents=True)
+    setting.write_text('{"fetchNews": "false"}')  # else it asks, in front of the notebook
+    places = {
+        name: str(home / name.lower()) for name in ("JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR")
+    }
+    places |= {f"JUPYTERLAB_{name}_DIR": str(home / name.lower()) for name in ("SETTINGS", "WORKSPACES")}
+    environment = {**os.environ, **places, "PYTHONPATH": str(harness.ROOT), "JUPYTER_PLATFORM_DIRS": "1"}
+    environment.pop("COMPILE_LAB_PUBLISH", None)
+    command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--allow-root", "--ip=127.0.0.1", "--port=0"]
+    command += [f"--ServerApp.root_dir={home / 'work'}", f"--IdentityProvider.token={token}"]
+    command += [
+        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+        "--LabApp.expose_app_in_browser=True",
+    ]
+    with (home / "log").open("w") as log:
+        server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+    try:
+        yield address_of(server, home), token
+    finally:
+        server.terminate()  # it ends its kernels before it goes
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+            server.wait(10)
+
+
+def address_of(server, home) -> str:
+    """Port 0 is a free one: the server writes down which."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end and server.poll() is None:
+        for path in (home / "jupyter_runtime_dir").glob("jpserver-*.json"):
+            try:
+                return json.loads(path.read_text())["url"]
+            except (ValueError, KeyError):
+                pass  # half-written
+        time.sleep(0.2)
+    raise AssertionError(f"JupyterLab did not start:\n{(home / 'log').read_text()[-2000:]}")
+
+
+@pytest.fixture(scope="module")
+def lab(browser, jupyter):
+    """The notebook, all its cells run."""
+    context = browser.new_context(viewport={"width": 1280, "height": 1400})
+    visit = harness.Visit(context)
+    visit.page.goto(jupyter)
+    current = "window.jupyterapp?.shell?.currentWidget"
+    visit.page.wait_for_function(f"{current}?.sessionContext?.session?.kernel?.status === 'idle'", timeout=90_000)
+    visit.page.evaluate("window.jupyterapp.commands.execute('notebook:run-all-cells')")
+    visit.page.get_by_text("compute capability").or_(visit.page.locator(".lab-machine")).first.wait_for(timeout=90_000)
+    yield visit
+    context.close()
+
+
+@pytest.fixture
+def page(lab):
+    """The explorer at its first choice."""
+    lab.page.locator(".widget-dropdown select").select_option("print")
+    lab.page.get_by_role("button", name="broken").click()
+    shown(lab.page, "The cause print is broken.")
+    return lab.page
+
+
+def shown(page, text, within=".widget-output"):
+    page.locator(within).get_by_text(text).first.wait_for(timeout=20_000)
+
+
+def test_a_choice_by_mouse(page):
+    page.get_by_role("button", name="mended").click()
+    shown(page, "The cause print is mended.")
+    page.locator(".widget-dropdown select").select_option("list")
+    shown(page, "The cause list is mended.")
+    assert page.locator(".widget-output .lab-table").count() == 1, "the panel is replaced, not added to"
+
+
+def test_a_choice_by_keyboard(page):
+    page.locator(".widget-dropdown select").focus()
+    page.keyboard.press("Space")  # opens the list; on a closed one JupyterLab takes the arrows, to move between cells
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    shown(page, "The cause item is broken.")
+    page.keyboard.press("Tab")
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent.trim()") == "mended"
+    page.keyboard.press("Enter")
+    shown(page, "The cause item is mended.")
+
+
+def test_controls_have_labels(page):
+    assert page.get_by_label("cause:").evaluate("element => element.tagName") == "SELECT"
+    assert page.get_by_text("version:", exact=True).is_visible()
+
+
+def test_an_exception_is_readable_and_the_next_choice_works(page):
+    page.locator(".widget-dropdown select").select_option("fails")
+    shown(page, "RuntimeError")
+    assert "boom <b> (while computing cause = fails, version = broken)" in page.locator(".lab-trouble").inner_text()
+    page.locator(".lab-trouble summary").click()
+    assert "in panel" in page.locator(".lab-trouble pre").inner_text()
+    page.locator(".widget-dropdown select").select_option("dict")
+    shown(page, "The cause dict is broken.")
+    assert page.locator(".lab-trouble").count() == 0
+
+
+def test_a_long_computation_says_so_and_can_be_interrupted(page):
+    page.locator(".widget-dropdown select").select_option("slow")
+    shown(page, "computing cause = slow, version = broken …", ".widget-html")
+    page.evaluate("window.jupyterapp.commands.execute('notebook:interrupt-kernel')")
+    shown(page, "interrupted")
+    page.get_by_text("computing cause").wait_for(state="detached")
+    page.locator(".widget-dropdown select").select_option("item")
+    shown(page, "The cause item is broken.")
+
+
+def test_figures_are_drawn_with_caption_and_provenance(page):
+    page.locator(".js-plotly-plot .main-svg").nth(1).wait_for(timeout=20_000)
+    titles = page.locator(".js-plotly-plot .gtitle").all_text_contents()
+    assert any("Graphs of print · measured here" in title for title in titles)
+    assert any("Time of a call · measured live on a test" in title for title in titles)
+    assert "one <lambda>" in page.locator(".js-plotly-plot .ytick").all_text_contents()
+
+
+def test_code_is_coloured_and_the_marked_line_has_its_sign(page):
+    listing = page.locator(".widget-output .highlight")
+    assert listing.inner_text().splitlines()[:2] == ["  x = 1", "▶ print(x)"]
+    colours = listing.locator("span.n, span.mi, span.nb").evaluate_all("all => all.map(e => getComputedStyle(e).color)")
+    assert len(set(colours)) > 1
+
+
+def test_nothing_went_wrong_in_the_browser(lab):
+    assert lab.troubles == []
