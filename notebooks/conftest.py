@@ -1,4 +1,4 @@
-"""nbval compares with what the published page stores, so kernels started here show that face of every output."""
+"""nbval compares with what the page stores: kernels show that face of an output."""
 
 import os
 
