@@ -113,8 +113,9 @@ class Figure:
             "font": {"size": 13},
             "x": 0.01,
             "xanchor": "left",
-            "y": 0.99,
+            "y": 1,
             "yanchor": "top",
+            "pad": {"t": 8},
         }
         height = plot["layout"].get("height", 450) + extra
         return {"data": plot["data"], "layout": {**plot["layout"], "title": title, "margin": margin, "height": height}}

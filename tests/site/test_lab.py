@@ -60,9 +60,7 @@ def jupyter(tmp_path_factory):
 @contextmanager
 def serving(home):
     token = secrets.token_hex(16)
-    setting = (
-        home / "jupyterlab_settings_dir" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
-    )
+    setting = home / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     setting.parent.mkdir(parents=True)
     setting.write_text('{"fetchNews": "false"}')  # else it asks, in front of the notebook
     places = {
@@ -178,10 +176,8 @@ def test_a_long_computation_says_so_and_can_be_interrupted(page):
 
 
 def test_figures_are_drawn_with_caption_and_provenance(page):
-    page.locator(".js-plotly-plot .main-svg").nth(1).wait_for(timeout=20_000)
-    titles = page.locator(".js-plotly-plot .gtitle").all_text_contents()
-    assert any("Graphs of print · measured here" in title for title in titles)
-    assert any("Time of a call · measured live on a test" in title for title in titles)
+    for title in ("Graphs of print · measured here", "Time of a call · measured live on a test"):
+        page.locator(".js-plotly-plot .gtitle", has_text=title).wait_for(timeout=20_000)
     assert "one <lambda>" in page.locator(".js-plotly-plot .ytick").all_text_contents()
 
 
