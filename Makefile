@@ -4,6 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 VENDOR := book/node_modules/.ready
 
+FITS := 'import sys; print("yes" if (3, 11) <= sys.version_info[:2] <= (3, 13) else "")'
+NEEDS_PYTHON = Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none of them. Name yours: make PYTHON=python3.12
+NEEDS_COMPILER = A C++ compiler is needed (torch.compile calls one). Install g++: 'apt install g++', on macOS 'xcode-select --install'
+
 .PHONY: book serve test lab execute record lint repository check clean
 
 book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _build/html
@@ -32,10 +36,8 @@ repository: $(READY)                ## make repository URL=https://github.com/OW
 	$(BIN)/python book/tools/repository.py $(URL)
 
 check:                              ## is there a Python and a C++ compiler to work with?
-	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null || \
-	  { echo "Needs Python 3.11, 3.12 or 3.13, and '$(PYTHON)' is not one: name yours with 'make PYTHON=python3.12'."; exit 1; }
-	@command -v $${CXX:-g++} >/dev/null || command -v clang++ >/dev/null || \
-	  { echo "Needs a C++ compiler (torch.compile calls one): install g++ (Debian: 'apt install g++'; macOS: 'xcode-select --install')."; exit 1; }
+	@$(if $(shell $(PYTHON) -c $(FITS) 2>/dev/null),,$(error $(NEEDS_PYTHON)))
+	@$(if $(shell command -v $${CXX:-g++} || command -v clang++),,$(error $(NEEDS_COMPILER)))
 
 $(READY): requirements.txt pyproject.toml | check
 	$(PYTHON) -m venv .venv && $(BIN)/pip install -q -r requirements.txt

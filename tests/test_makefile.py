@@ -1,0 +1,44 @@
+"""A machine that lacks something is told so in one line, before anything is installed."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+MAKE = shutil.which("make")
+
+pytestmark = pytest.mark.skipif(MAKE is None, reason="no make on this machine")
+
+
+def check(tmp_path, python=sys.executable, with_compiler=False):
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    if with_compiler:
+        (tools / "g++").write_text("#!/bin/sh\n")
+        (tools / "g++").chmod(0o755)
+    command = [MAKE, "-C", str(ROOT), "--no-print-directory", "check", f"PYTHON={python}"]
+    return subprocess.run(command, env={"PATH": str(tools)}, capture_output=True, text=True)
+
+
+def test_python_and_a_compiler_are_enough(tmp_path):
+    assert check(tmp_path, with_compiler=True).returncode == 0
+
+
+@pytest.mark.parametrize("python", ["no-such-python", "old-python"])
+def test_a_missing_or_old_python_is_named_with_the_remedy(tmp_path, python):
+    if python == "old-python":
+        old = tmp_path / python
+        old.write_text("#!/bin/sh\n")  # answers nothing to the question whether its version fits
+        old.chmod(0o755)
+        python = str(old)
+    told = check(tmp_path, python, with_compiler=True)
+    assert told.returncode == 2 and told.stderr.count("\n") == 1
+    assert f"'{python}' is none of them" in told.stderr and "make PYTHON=" in told.stderr
+
+
+def test_a_missing_compiler_is_named_with_the_remedy(tmp_path):
+    told = check(tmp_path)
+    assert told.returncode == 2 and told.stderr.count("\n") == 1 and "Install g++" in told.stderr
