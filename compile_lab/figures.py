@@ -108,16 +108,15 @@ class Figure:
         extra = 18 * len(wrapped)
         margin = dict(plot["layout"].get("margin", {}))
         margin["t"] = margin.get("t", 40) + extra
+        height = plot["layout"].get("height", 450) + extra
         title = {
             "text": "<br>".join(map(plot_text, wrapped)),
             "font": {"size": 13},
             "x": 0.01,
             "xanchor": "left",
-            "y": 1,
+            "y": 1 - 16 / height,  # clear of the edge, which cuts off what stands at it
             "yanchor": "top",
-            "pad": {"t": 8},
         }
-        height = plot["layout"].get("height", 450) + extra
         return {"data": plot["data"], "layout": {**plot["layout"], "title": title, "margin": margin, "height": height}}
 
     def _colab_html(self) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
+from tqdm.auto import tqdm  # in a notebook, a bar that leaves nothing behind
 
 from compile_lab import recordings
 from compile_lab.explore import PUBLISH
