@@ -76,7 +76,8 @@ def test_a_cpu_is_never_recorded_among_the_books_gpus(toy, no_gpu, capsys):
     assert "--allow-cpu needs --out" in capsys.readouterr().err
 
 
-def test_what_it_writes_can_be_loaded(toy, tmp_path, capsys):
+def test_what_it_writes_can_be_loaded(toy, tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv(PUBLISH, raising=False)  # a published notebook shows no progress
     assert main(["first", "second", "--allow-cpu", "--out", str(tmp_path)]) == 0
     loaded = recordings.load("second", root=tmp_path)
     assert loaded.result == {"steps": [1, 2]}

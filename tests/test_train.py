@@ -96,7 +96,7 @@ sys.exit(train.main(sys.argv[1:]))
 def test_killed_at_any_moment_it_loses_at_most_one_interval(tmp_path):
     file, every = tmp_path / "run.pt", 3
     settings = Settings(steps=60, batch=1)
-    options = f"--steps 60 --batch 1 --every {every} --checkpoint {file}".split()
+    options = f"--steps 60 --batch 1 --every {every} --device cpu --checkpoint {file}".split()
     chance = random.Random(0)
     for reach in (2, 15, 30, 44):
         child = subprocess.Popen(
