@@ -73,7 +73,8 @@ def test_the_status_page_shows_what_the_execution_stored(built):
     for row, name in zip(rows, harness.chapters(), strict=True):
         known = status.facts(harness.ROOT / f"{name}.ipynb")
         cells = [cell.get_text() for cell in row.select("td")]
-        assert cells[1:] == [str(round(known[key]) if key == "seconds" else known[key]) for key in status.COLUMNS]
+        assert cells[1:3] == [known["executed"], str(round(known["seconds"]))]
+        assert all(known[key] in cells[3] for key in ("device", "python", "torch", "triton", "numpy"))
 
 
 def test_a_notebook_that_never_ran_says_so(tmp_path):

@@ -17,6 +17,11 @@ STICKING_OUT = """() => {
     .map((e) => e.outerHTML.slice(0, 120));
 }"""
 
+SCROLLING = """() => [...document.querySelectorAll(".bd-article-container *")]
+    .filter((e) => e.scrollWidth > e.clientWidth + 1 && /(auto|scroll)/.test(getComputedStyle(e).overflowX))
+    .filter((e) => !e.closest("pre, .highlight"))
+    .map((e) => e.outerHTML.slice(0, 120))"""
+
 
 def draw_all(page):
     """Scroll every figure into view and wait until it is drawn."""
@@ -40,6 +45,7 @@ def test_nothing_but_code_scrolls_sideways_on_a_phone(visit, path):
     draw_all(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert page.evaluate(STICKING_OUT) == []
+    assert page.evaluate(SCROLLING) == []
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

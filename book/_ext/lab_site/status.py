@@ -9,14 +9,11 @@ from pathlib import Path
 import sphinx_external_toc.parsing
 from sphinx.util.docutils import SphinxDirective
 
+# Four columns, so that the table fits a phone.
 COLUMNS = {
-    "executed": "Date",
-    "seconds": "Seconds",
-    "python": "Python",
-    "torch": "torch",
-    "triton": "triton",
-    "numpy": "numpy",
-    "device": "Machine",
+    "Date": "{executed}",
+    "Seconds": "{seconds:.0f}",
+    "Ran on": "{device}, Python {python}, torch {torch}, triton {triton}, numpy {numpy}",
 }
 
 
@@ -36,8 +33,7 @@ def row(path: Path, link: str) -> str:
     known = facts(path)
     if known is None:
         return f"| {link} | not executed yet |" + " |" * (len(COLUMNS) - 1)
-    cells = [known.get(key, "not recorded") for key in COLUMNS]
-    return f"| {link} | " + " | ".join(f"{cell:.0f}" if isinstance(cell, float) else str(cell) for cell in cells) + " |"
+    return f"| {link} | " + " | ".join(text.format(**known) for text in COLUMNS.values()) + " |"
 
 
 class Status(SphinxDirective):
@@ -46,7 +42,7 @@ class Status(SphinxDirective):
     def run(self):
         root = Path(self.env.srcdir)
         self.env.note_dependency(str(root / "_toc.yml"))
-        lines = ["| Notebook | " + " | ".join(COLUMNS.values()) + " |", "|---|" + "---|" * len(COLUMNS)]
+        lines = ["| Notebook | " + " | ".join(COLUMNS) + " |", "|---|" + "---|" * len(COLUMNS)]
         for path in notebooks(root):
             self.env.note_dependency(str(path))
             lines.append(row(path, f"[](/{path.relative_to(root).as_posix()})"))
