@@ -1,4 +1,4 @@
-"""Every private name of torch that the instruments use, and what stands in where a version lacks it.
+"""Every private name of torch that the instruments use.
 
 Nothing else in compile_lab imports from ``torch._dynamo``, ``torch._inductor``, ``torch._functorch`` or
 ``torch._logging``. A test asks each name here for what the instruments expect of it, so a torch that moved one is
@@ -6,24 +6,18 @@ told at once and by name. Written for torch 2.13, run on 2.11, meant for 2.10 an
 """
 
 import torch
-import torch._dynamo
 import torch._inductor.config
 from torch._dynamo import graph_break
 from torch._dynamo import reset as reset_dynamo
 from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.convert_frame import register_bytecode_hook
-from torch._dynamo.exc import TorchDynamoException
 from torch._guards import CompileContext
 from torch._logging._internal import trace_log
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
-TORCH = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-"""(major, minor) of the torch that runs."""
-
 REGION_ENTERED = "record_pregraph_bytecode_enter"
 """The function of ``torch._dynamo.utils`` that Dynamo's bytecode calls each time it is about to run a graph."""
 
-dynamo_config = torch._dynamo.config
 inductor_config = torch._inductor.config
 
 
@@ -34,11 +28,8 @@ def dispatch_mode_is_active() -> bool:
 
 __all__ = [
     "REGION_ENTERED",
-    "TORCH",
     "CompileContext",
-    "TorchDynamoException",
     "dispatch_mode_is_active",
-    "dynamo_config",
     "dynamo_utils",
     "graph_break",
     "inductor_config",

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from compile_lab._torch import graph_break, reset_dynamo
 
@@ -60,7 +59,7 @@ def chain(breaks: int) -> Callable[[torch.Tensor], torch.Tensor]:
     return run
 
 
-def break_cost(device: str, progress: Callable[[list], Any] = tqdm) -> dict[str, Any]:
+def break_cost(device: str, progress: Callable[[list], Any] = iter) -> dict[str, Any]:
     """Time per call of the chain, eager and compiled with 0 to 7 breaks, for a small and a large tensor.
 
     Returns ``{"ops", "rows": [{"numel", "breaks" (None: eager), "median_us", "low_us", "high_us"}]}``: microseconds

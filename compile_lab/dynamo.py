@@ -274,15 +274,18 @@ def _guards(tree: GuardTree) -> Iterator[Guard]:
             yield Guard(tree.frame, kind, _condition(kind, condition), comments[0].strip() if comments else "")
 
 
+_TENSOR = re.compile(
+    r"check_tensor\((?P<name>.+?), \w+, DispatchKeySet\(.*?\), (?P<dtype>torch\.\w+), .*?"
+    r"requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)"
+)
+
+
 def _condition(kind: str, code: str) -> str:
-    """A guard's condition in words, without the addresses that differ from run to run."""
+    """A guard's condition in words, without addresses, which differ from run to run; torch's words if it is new."""
     named = re.sub(r"[LG]\['(\w+)'\]", r"\1", code)
-    if kind == "TENSOR_MATCH":
-        name, *rest = re.search(r"check_tensor\((.+)\)$", named)[1].split(", ", 1)
-        dtype = re.search(r"torch\.\w+", rest[0])[0]
-        sizes = ", ".join(f"{key} {value}" for key, value in re.findall(r"(size|stride)=(\[.*?\])", rest[0]))
-        grad = "requires_grad" if "requires_grad=True" in rest[0] else "no requires_grad"
-        return f"{name} is a {dtype} tensor, {sizes}, {grad}"
+    if match := _TENSOR.match(named):
+        grad = "requires_grad" if match["grad"] == "True" else "no requires_grad"
+        return f"{match['name']} is a {match['dtype']} tensor, size {match['size']}, stride {match['stride']}, {grad}"
     if kind == "GLOBAL_STATE":
         return "grad mode, autocast, default dtype and the other global switches are as they were"
     if match := re.match(r"___check_obj_id\((.+), \d+\)(?:, type=<class '(.+)'>)?", named):

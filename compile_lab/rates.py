@@ -14,8 +14,8 @@ import torch
 
 MIB = 1 << 20
 REPEATS = 30
-# A chip at rest starts at its highest clock, and lowers it within about 0.1 s of work that draws full power: on an H200
-# from 1980 to about 1530 MHz, and bf16 products from 789 to 686 TFLOP/s. Both rates are true, of different questions.
+# A chip at rest starts at its highest clock, and lowers it within about 0.1 s of work that draws full power: the
+# recording of an H200 shows both rates. Both are true, of different questions.
 REST_S = 0.5
 BURST_S = 0.04
 WARM_UP_S = 0.3

@@ -9,6 +9,8 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from compile_lab import dynamo
+from compile_lab.capture import GuardTree
 from compile_lab.dynamo import trace
 
 
@@ -114,6 +116,12 @@ def test_guards_are_readable_and_free_of_addresses():
         "x is a torch.float32 tensor, size [2, 3], stride [3, 1], no requires_grad",
     }
     assert all(guard.source for guard in own)
+
+
+def test_a_guard_in_a_form_that_is_new_keeps_torchs_words():
+    tree = GuardTree("0/0", "| +- TENSOR_MATCH: check_tensor(L['x'], 140079593604176)  # y = x + 1  # a.py:1 in f")
+    (guard,) = dynamo._guards(tree)
+    assert guard.text == "check_tensor(x, …)" and guard.source == "y = x + 1"
 
 
 def test_recompiles_name_the_guard_that_failed():

@@ -6,7 +6,6 @@ A notebook is written only after its last cell has run: an error or an interrupt
 """
 
 import argparse
-import datetime
 import importlib.metadata
 import os
 import platform
@@ -18,6 +17,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from tqdm import tqdm
+
+from compile_lab.explore import PUBLISH
+from compile_lab.recordings import here
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
@@ -45,7 +47,7 @@ def execute(path: Path) -> float:
             resources={"metadata": {"path": str(path.parent)}},
             on_cell_executed=lambda **_: bar.update(),
         )
-        client.execute(env={**os.environ, "COMPILE_LAB_PUBLISH": "1"})
+        client.execute(env={**os.environ, PUBLISH: "1"})
     seconds = time.perf_counter() - start
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)  # times of each cell: noise in every diff
@@ -59,17 +61,15 @@ def execute(path: Path) -> float:
 
 def provenance(seconds: float) -> dict[str, str | float]:
     """When, on what and how fast a notebook ran: the site's status page shows it."""
-    import torch
-
-    version = importlib.metadata.version
+    known = here("make execute")
     return {
-        "executed": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "executed": known.date,
         "seconds": round(seconds, 1),
         "python": platform.python_version(),
-        "torch": torch.__version__,
-        "triton": version("triton") if "triton" in {d.name for d in importlib.metadata.distributions()} else "none",
-        "numpy": version("numpy"),
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else f"{os.cpu_count()}-core CPU",
+        "torch": known.torch,
+        "triton": known.triton or "none",
+        "numpy": importlib.metadata.version("numpy"),
+        "device": known.device,
     }
 
 
