@@ -45,6 +45,7 @@ def _graph_breaks(progress: Any) -> dict[str, Any]:
     return break_cost("cuda" if _has_gpu() else "cpu", progress)
 
 
+# Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),

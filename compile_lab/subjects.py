@@ -1,0 +1,47 @@
+"""What the recordings measure: MiniGPT, GPT-2 124M, and a GPT-2 block that nobody here wrote.
+
+An instrument takes any module and knows no model. A recording is a command line, so it must name its subjects itself:
+this is the one place in the package that reaches for mini_model and for transformers, and only when it is called.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from mini_model.model import MiniGPT
+
+
+def minigpt(name: str = "mini", device: str = "cpu") -> MiniGPT:
+    """The book's own model, "mini" or "gpt2-124m", with seeded random weights. ValueError lists the names."""
+    from mini_model.model import MiniGPT, config
+
+    torch.manual_seed(0)
+    with torch.device(device):
+        return MiniGPT(config(name))
+
+
+def tokens(model: MiniGPT, batch: int, length: int | None = None) -> tuple[Tensor, Tensor]:
+    """Random tokens and targets, int64 [batch, length], on the model's device; by default as long as its context."""
+    device = next(model.parameters()).device
+    shape = batch, (length or model.config.context) + 1
+    drawn = torch.randint(model.config.vocabulary, shape, generator=torch.Generator().manual_seed(0)).to(device)
+    return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+
+def gpt2_block(device: str = "cpu", dim: int = 768) -> nn.Module:
+    """One block of GPT-2 from the transformers library, without dropout; float32 [batch, length, dim] in.
+
+    Raises ModuleNotFoundError, naming transformers, where it is not installed.
+    """
+    from transformers import GPT2Config
+    from transformers.models.gpt2.modeling_gpt2 import GPT2Block
+
+    torch.manual_seed(0)
+    settings = GPT2Config(n_embd=dim, n_head=dim // 64, attn_pdrop=0.0, resid_pdrop=0.0, embd_pdrop=0.0)
+    settings._attn_implementation = "sdpa"
+    with torch.device(device):
+        return GPT2Block(settings, layer_idx=0)

@@ -1,0 +1,45 @@
+"""The recordings' subjects, and that no instrument knows a model."""
+
+import ast
+from pathlib import Path
+
+import pytest
+import torch
+
+from compile_lab import subjects
+
+PACKAGE = Path(subjects.__file__).parent
+
+
+def test_minigpt_and_its_tokens_fit_each_other():
+    model = subjects.minigpt()
+    given, targets = subjects.tokens(model, 3, 8)
+    assert given.shape == targets.shape == (3, 8) and torch.equal(given[:, 1:], targets[:, :-1])
+    assert model(given, targets).isfinite()
+    assert subjects.tokens(model, 2)[0].shape == (2, model.config.context)
+
+
+def test_the_same_weights_and_tokens_each_time():
+    first, second = subjects.minigpt(), subjects.minigpt()
+    assert all(map(torch.equal, first.parameters(), second.parameters()))
+    assert torch.equal(subjects.tokens(first, 2)[0], subjects.tokens(second, 2)[0])
+
+
+def test_an_unknown_model_is_named():
+    with pytest.raises(ValueError, match="mini, gpt2-124m"):
+        subjects.minigpt("gpt5")
+
+
+def test_a_block_of_gpt2_runs():
+    block = subjects.gpt2_block(dim=128)
+    out = block(torch.randn(2, 8, 128))
+    assert (out[0] if isinstance(out, tuple) else out).shape == (2, 8, 128)
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
+def test_only_subjects_knows_a_model(file):
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        known = [name for name in names if name.partition(".")[0] in ("mini_model", "transformers")]
+        assert not known or file.name == "subjects.py", f"{file.name} imports {known}: an instrument takes any module"
