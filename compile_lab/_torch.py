@@ -5,7 +5,11 @@ Nothing else in compile_lab imports from ``torch._dynamo``, ``torch._inductor``,
 told at once and by name. Written for torch 2.13, run on 2.11, meant for 2.10 and later.
 """
 
+import types
+from typing import Any
+
 import torch
+import torch._functorch.config
 import torch._inductor.config
 from torch._dynamo import graph_break
 from torch._dynamo import reset as reset_dynamo
@@ -18,6 +22,7 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 REGION_ENTERED = "record_pregraph_bytecode_enter"
 """The function of ``torch._dynamo.utils`` that Dynamo's bytecode calls each time it is about to run a graph."""
 
+functorch_config = torch._functorch.config
 inductor_config = torch._inductor.config
 
 
@@ -26,13 +31,83 @@ def dispatch_mode_is_active() -> bool:
     return _get_current_dispatch_mode() is not None
 
 
+def aot_pieces() -> types.SimpleNamespace:
+    """AOTAutograd as a backend, its two partitioners, and what Inductor does to a joint graph before them: its
+    decompositions and its passes. Imported on first use, it takes a second or two.
+    """
+    from torch._dynamo.backends import common, debugging
+    from torch._functorch import partitioners
+    from torch._inductor import decomposition
+    from torch._inductor.fx_passes import joint_graph
+
+    return types.SimpleNamespace(
+        aot_autograd=common.aot_autograd,
+        boxed_nop=debugging.boxed_nop,
+        default_partition=partitioners.default_partition,
+        min_cut_partition=partitioners.min_cut_rematerialization_partition,
+        op_types=partitioners.get_default_op_list,
+        partitioner_log=partitioners.log,
+        decompositions=decomposition.select_decomp_table,
+        joint_graph_passes=joint_graph.joint_graph_passes,
+    )
+
+
+def inductor_lowering() -> types.SimpleNamespace:
+    """Inductor's classes between the post-grad graph and the generated code: imported on first use, it takes seconds.
+
+    ``provenance_callers``: the modules through whose name ``set_kernel_post_grad_provenance_tracing`` is called, once
+    for each kernel that the wrapper launches.
+    """
+    from torch._inductor import debug, scheduler
+    from torch._inductor.codegen import cpp, triton
+    from torch._inductor.graph import GraphLowering
+
+    return types.SimpleNamespace(
+        GraphLowering=GraphLowering,
+        NopKernelSchedulerNode=scheduler.NopKernelSchedulerNode,
+        WhyNoFuse=scheduler.WhyNoFuse,
+        provenance_callers=(debug, cpp, triton),
+    )
+
+
+def launched_kernels() -> list[dict[str, Any]]:
+    """Inductor's Triton kernels that this process has run on its GPU, as plain JSON values, in the order of loading.
+
+    Each with its `source` from `def` on, the `configuration` that autotuning chose, and what the driver says of the loaded kernel:
+    `registers` a thread, `spills`, `shared_nbytes`. Empty where there is no GPU.
+    """
+    from torch._inductor.codecache import PyCodeCache  # both take seconds to import
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    return [
+        {
+            "source": kernel.fn.src,
+            "configuration": {
+                **launcher.config.kwargs,
+                "num_warps": launcher.config.num_warps,
+                "num_stages": launcher.config.num_stages,
+            },
+            "registers": launcher.n_regs,
+            "spills": launcher.n_spills,
+            "shared_nbytes": launcher.shared,
+        }
+        for module in PyCodeCache.modules
+        for kernel in vars(module).values()
+        if isinstance(kernel, CachingAutotuner)
+        for launcher in kernel.launchers[:1]
+    ]
+
+
 __all__ = [
     "REGION_ENTERED",
     "CompileContext",
+    "aot_pieces",
     "dispatch_mode_is_active",
     "dynamo_utils",
+    "functorch_config",
     "graph_break",
     "inductor_config",
+    "inductor_lowering",
     "register_bytecode_hook",
     "reset_dynamo",
     "trace_log",

@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 from compile_lab._torch import REGION_ENTERED, dynamo_utils, inductor_config, trace_log
-from compile_lab.places import Line, place
+from compile_lab.places import Line, place, stack
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ def _break(frame: str, _: dict[str, Any], payload: str) -> BreakReported:
     traceback = rest.partition("Traceback (most recent call last)")[0]
     skipped_for = (then.strip().partition("\n")[0] or reason.strip()) if skipped else ""
     return BreakReported(
-        frame, reason.strip(), _unfold(explanation), tuple(map(_unfold, hints)), _stack(traceback), skipped_for
+        frame, reason.strip(), _unfold(explanation), tuple(map(_unfold, hints)), stack(traceback), skipped_for
     )
 
 
@@ -199,11 +199,6 @@ def _unfold(text: str) -> str:
     """A paragraph without its line breaks, and without folders of this machine."""
     text = re.sub(r'File "([^"]+)", line (\d+)', lambda m: place(m[1], int(m[2])), text)
     return " ".join(text.split())
-
-
-def _stack(traceback: str) -> tuple[Line, ...]:
-    found = re.finditer(r'  File "([^"]+)", line (\d+)(?:, in (.+))?\n    ?(.*)', traceback)
-    return tuple(Line(m[1], int(m[2]), m[3] or "", m[4].strip()) for m in found)
 
 
 def _recompiled(frame: str, _: dict[str, Any], payload: str) -> Recompiled:

@@ -14,6 +14,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -26,6 +27,8 @@ from compile_lab._torch import (
 )
 from compile_lab.capture import BreakReported, FrameStarted, GuardTree, Log, Recompiled, compilation
 from compile_lab.places import Line, place
+
+_PACKAGE = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def trace(
         log.require_compiled()
     return DynamoTrace(
         graphs=tuple(_graph(each, log) for each in kept),
-        breaks=_breaks(log.of(BreakReported)),
+        breaks=merged_breaks(log.of(BreakReported)),
         guards=tuple(guard for tree in log.of(GuardTree) for guard in _guards(tree)),
         recompiles=tuple(_recompile(event, log) for event in log.of(Recompiled)),
         rewritten=tuple(rewritten),
@@ -240,12 +243,12 @@ def readable(code: str) -> str:
     return "\n".join(line.rstrip() for line in code.strip().splitlines())
 
 
-def _breaks(events: list[BreakReported]) -> tuple[GraphBreak, ...]:
+def merged_breaks(events: list[BreakReported]) -> tuple[GraphBreak, ...]:
     """One break a user line: Dynamo reports the same line once for each frame that it unwinds."""
     found: dict[tuple[str, int], GraphBreak] = {}
     for event in events:
         users = [at for at, line in enumerate(event.stack) if line.is_users] or [len(event.stack) - 1]
-        ours = [at for at, line in enumerate(event.stack) if line.file == __file__]
+        ours = [at for at, line in enumerate(event.stack) if Path(line.file).parent == _PACKAGE]
         stack = event.stack[(ours or [-1])[-1] + 1 : users[-1] + 1] or event.stack[-1:]
         at = stack[-1]
         earlier = found.get((at.file, at.line))

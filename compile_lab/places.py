@@ -1,8 +1,10 @@
 """Where a line of code is, said as a reader would say it: ``cell 3, line 5``, or ``json/encoder.py, line 12``."""
 
+import linecache
+import re
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _LIBRARIES = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")]
@@ -20,6 +22,10 @@ class Line:
 
     def __str__(self) -> str:
         return place(self.file, self.line)
+
+    def with_text(self) -> "Line":
+        """The same line; a text that was not to be had where it was found is looked up here."""
+        return self if self.text else replace(self, text=linecache.getline(self.file, self.line).strip())
 
     @property
     def is_users(self) -> bool:
@@ -44,6 +50,12 @@ def place(file: str, line: int) -> str:
         if path.is_relative_to(root):
             return f"{path.relative_to(root).as_posix()}, line {line}"
     return f"{path.name}, line {line}"
+
+
+def stack(traceback: str) -> tuple[Line, ...]:
+    """The lines of a traceback as Python prints it, outermost first. One whose file could not be read has no text."""
+    found = re.finditer(r'^  File "([^"]+)", line (\d+)(?:, in (.+))?(?:\n {3,}(.*))?', traceback, re.MULTILINE)
+    return tuple(Line(m[1], int(m[2]), m[3] or "", (m[4] or "").strip()) for m in found)
 
 
 def _inside_torch(path: Path) -> bool:

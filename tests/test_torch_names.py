@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import inspect
 import logging
 from pathlib import Path
 
@@ -84,6 +85,16 @@ def test_inductors_config_can_be_patched():
     with _torch.inductor_config.patch(force_disable_caches=not before):
         assert _torch.inductor_config.force_disable_caches is not before
     assert _torch.inductor_config.force_disable_caches is before
+
+
+def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_launch():
+    parts = _torch.inductor_lowering()
+    assert callable(parts.GraphLowering.codegen)
+    assert issubclass(parts.NopKernelSchedulerNode, object)
+    assert set(parts.WhyNoFuse.__slots__) >= {"name1", "name2"}
+    for module in parts.provenance_callers:
+        parameters = inspect.signature(module.set_kernel_post_grad_provenance_tracing).parameters
+        assert list(parameters) == ["node_schedule", "kernel_name", "is_extern"]
 
 
 def test_every_name_has_its_test():
