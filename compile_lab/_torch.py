@@ -9,8 +9,10 @@ import types
 from typing import Any
 
 import torch
+import torch._dynamo.config
 import torch._functorch.config
 import torch._inductor.config
+from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list as cache_entries
 from torch._dynamo import graph_break
 from torch._dynamo import reset as reset_dynamo
 from torch._dynamo import utils as dynamo_utils
@@ -22,8 +24,23 @@ from torch.utils._python_dispatch import _get_current_dispatch_mode
 REGION_ENTERED = "record_pregraph_bytecode_enter"
 """The function of ``torch._dynamo.utils`` that Dynamo's bytecode calls each time it is about to run a graph."""
 
+dynamo_config = torch._dynamo.config
 functorch_config = torch._functorch.config
 inductor_config = torch._inductor.config
+
+
+current_autograd_node = torch._C._current_autograd_node
+"""The autograd node that this thread is running, or None outside of a backward."""
+
+
+def operator_names(namespace: str) -> list[str]:
+    """Every operator known to the dispatcher in a namespace, with its overload: ``aten::add.Tensor``, sorted."""
+    return sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::"))
+
+
+def operator_table(op: str) -> dict[str, str]:
+    """The dispatcher's table for one operator: for each dispatch key, what stands there and in brackets why."""
+    return dict(line.split(": ", 1) for line in torch._C._dispatch_dump_table(op).splitlines())
 
 
 def dispatch_mode_is_active() -> bool:
@@ -70,11 +87,27 @@ def inductor_lowering() -> types.SimpleNamespace:
     )
 
 
+def inductor_modes() -> types.SimpleNamespace:
+    """Inductor's modes, its caches, and the log in which it says why it skips CUDA graphs.
+
+    ``clear_caches`` empties those in memory, ``fresh_cache`` also uses an empty folder while a block runs. Imported on
+    first use, it takes seconds.
+    """
+    from torch._inductor import cudagraph_utils, list_mode_options, utils
+
+    return types.SimpleNamespace(
+        list_mode_options=list_mode_options,
+        clear_caches=utils.clear_caches,
+        fresh_cache=utils.fresh_cache,
+        cudagraphs_log=cudagraph_utils.cudagraphs_log,
+    )
+
+
 def launched_kernels() -> list[dict[str, Any]]:
     """Inductor's Triton kernels that this process has run on its GPU, as plain JSON values, in the order of loading.
 
-    Each with its `source` from `def` on, the `configuration` that autotuning chose, and what the driver says of the loaded kernel:
-    `registers` a thread, `spills`, `shared_nbytes`. Empty where there is no GPU.
+    Each with its `source` from `def` on, the `configuration` that autotuning chose, and what the driver says of the
+    loaded kernel: `registers` a thread, `spills`, `shared_nbytes`. Empty where there is no GPU.
     """
     from torch._inductor.codecache import PyCodeCache  # both take seconds to import
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
@@ -102,12 +135,17 @@ __all__ = [
     "REGION_ENTERED",
     "CompileContext",
     "aot_pieces",
+    "cache_entries",
     "dispatch_mode_is_active",
+    "dynamo_config",
     "dynamo_utils",
     "functorch_config",
     "graph_break",
     "inductor_config",
     "inductor_lowering",
+    "inductor_modes",
+    "operator_names",
+    "operator_table",
     "register_bytecode_hook",
     "reset_dynamo",
     "trace_log",

@@ -68,7 +68,7 @@ def _precisions(device: torch.device) -> list[str]:
 def _copy_rate(nbytes: int, device: torch.device) -> dict[str, Any]:
     source = torch.randn(nbytes // 4, device=device)
     target = torch.empty_like(source)
-    return {"nbytes": nbytes, "bytes_per_s": _rate(2 * nbytes, _sustained_ms(lambda: target.copy_(source), device))}
+    return {"nbytes": nbytes, "bytes_per_s": _rate(2 * nbytes, sustained_ms(lambda: target.copy_(source), device))}
 
 
 def _matrix_rate(precision: str, n: int, device: torch.device) -> dict[str, Any]:
@@ -79,11 +79,11 @@ def _matrix_rate(precision: str, n: int, device: torch.device) -> dict[str, Any]
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
         burst_ms = _burst_ms(lambda: torch.mm(a, b, out=out), device)
-        sustained_ms = _sustained_ms(lambda: torch.mm(a, b, out=out), device)
+        warm_ms = sustained_ms(lambda: torch.mm(a, b, out=out), device)
     finally:
         torch.set_float32_matmul_precision(before)
     tflop = 2 * n**3 / 1e12
-    rates = {"burst_tflop_per_s": _rate(tflop, burst_ms), "sustained_tflop_per_s": _rate(tflop, sustained_ms)}
+    rates = {"burst_tflop_per_s": _rate(tflop, burst_ms), "sustained_tflop_per_s": _rate(tflop, warm_ms)}
     return {"precision": precision, "n": n, **rates}
 
 
@@ -102,7 +102,8 @@ def _burst_ms(call: Callable[[], Any], device: torch.device) -> list[float]:
     return _durations_ms(call, device, max(5, min(REPEATS, int(BURST_S / one_s))))
 
 
-def _sustained_ms(call: Callable[[], Any], device: torch.device) -> list[float]:
+def sustained_ms(call: Callable[[], Any], device: torch.device) -> list[float]:
+    """Milliseconds of each of `REPEATS` calls, one after the other on a device that has been at work for 0.3 s."""
     end = time.perf_counter() + WARM_UP_S
     while time.perf_counter() < end:
         call()

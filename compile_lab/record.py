@@ -45,10 +45,17 @@ def _graph_breaks(progress: Any) -> dict[str, Any]:
     return break_cost("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _softmax(progress: Any) -> dict[str, Any]:
+    from compile_lab.softmax_bandwidth import softmax_bandwidth
+
+    return softmax_bandwidth("cuda" if _has_gpu() else "cpu", progress)
+
+
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
+    "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 45),
 }
 
 

@@ -4,6 +4,7 @@ import ast
 import contextlib
 import inspect
 import logging
+import types
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,25 @@ def test_an_active_dispatch_mode_is_seen():
         assert _torch.dispatch_mode_is_active()
 
 
+def test_cache_entries_hold_guards_that_can_be_asked():
+    def scaled(x, n):
+        return x * n
+
+    _torch.reset_dynamo()
+    torch.compile(scaled, backend="eager")(torch.ones(2), 3)
+    (entry,) = _torch.cache_entries(scaled.__code__)
+    assert str(entry.compile_id) == "0/0"
+    asked = entry.guard_manager.check_verbose({"x": torch.ones(2), "n": 4})
+    assert not asked.result and asked.verbose_code_parts[0].startswith("L['n'] == 3")
+    assert entry.guard_manager.check_verbose({"x": torch.ones(2), "n": 3}).result
+
+
+def test_dynamos_limit_can_be_read_and_patched():
+    limit = _torch.dynamo_config.recompile_limit
+    with _torch.dynamo_config.patch(recompile_limit=limit + 1, fail_on_recompile_limit_hit=True):
+        assert _torch.dynamo_config.recompile_limit == limit + 1
+
+
 def test_graph_break_breaks():
     made = []
 
@@ -95,6 +115,25 @@ def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_laun
     for module in parts.provenance_callers:
         parameters = inspect.signature(module.set_kernel_post_grad_provenance_tracing).parameters
         assert list(parameters) == ["node_schedule", "kernel_name", "is_extern"]
+
+
+def test_launched_kernels_are_those_that_inductor_loaded_and_tuned():
+    from torch._inductor.codecache import PyCodeCache
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    chosen = types.SimpleNamespace(kwargs={"XBLOCK": 1}, num_warps=4, num_stages=2)
+    kernel = CachingAutotuner.__new__(CachingAutotuner)  # loading one takes a GPU
+    kernel.fn = types.SimpleNamespace(src="def kernel(): ...")
+    kernel.launchers = [types.SimpleNamespace(config=chosen, n_regs=32, n_spills=0, shared=64)]
+    module = types.ModuleType("generated")
+    module.kernel = kernel
+    PyCodeCache.modules.append(module)
+    try:
+        found = _torch.launched_kernels()[-1]
+    finally:
+        PyCodeCache.modules.remove(module)
+    assert found["configuration"] == {"XBLOCK": 1, "num_warps": 4, "num_stages": 2}
+    assert (found["registers"], found["spills"], found["shared_nbytes"]) == (32, 0, 64)
 
 
 def test_every_name_has_its_test():
