@@ -26,6 +26,7 @@ from compile_lab._torch import (
     reset_dynamo,
 )
 from compile_lab.capture import BreakReported, FrameStarted, GuardTree, Log, Recompiled, compilation
+from compile_lab.guards import Guard, guards_of, in_words
 from compile_lab.places import Line, place
 
 _PACKAGE = Path(__file__).parent
@@ -77,24 +78,6 @@ class Graph:
 
     def __str__(self) -> str:
         return f"graph of {self.function}: {self.ops} ops, run {self.calls}×\n{self.code}"
-
-
-@dataclass(frozen=True)
-class Guard:
-    """One condition under which a compiled frame may be used again. ``source`` is the line that asked for it."""
-
-    frame: str
-    kind: str
-    text: str
-    source: str
-
-    @property
-    def ambient(self) -> bool:
-        """True for what Dynamo guards in every frame (global switches, modes), whatever the code says."""
-        return not self.source or "init_ambient_guards" in self.source
-
-    def __str__(self) -> str:
-        return self.text
 
 
 @dataclass(frozen=True)
@@ -169,18 +152,13 @@ def trace(
     """
     if not callable(fn):
         raise TypeError(f"trace needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
-    kept: list[_Kept] = []
-
-    def keep(module: torch.fx.GraphModule, _: list[torch.Tensor]) -> Callable[..., Any]:
-        kept.append(_Kept(module, str(CompileContext.current_compile_id())))
-        return kept[-1]
-
+    kept: list[Kept] = []
     rewritten: list[Rewritten] = []
     reset_dynamo()
     hook = register_bytecode_hook(lambda old, new: rewritten.append(Rewritten(old.co_name, old, new)))
     try:
-        with _quiet() as printed, compilation() as log:
-            compiled = torch.compile(fn, backend=keep, fullgraph=fullgraph, dynamic=dynamic)
+        with quiet() as printed, compilation() as log:
+            compiled = torch.compile(fn, backend=keeping(kept), fullgraph=fullgraph, dynamic=dynamic)
             for call in (args, *also):
                 result = compiled(*call, **kwargs)
     finally:
@@ -189,9 +167,9 @@ def trace(
     if kept or dispatch_mode_is_active():
         log.require_compiled()
     return DynamoTrace(
-        graphs=tuple(_graph(each, log) for each in kept),
+        graphs=tuple(graph(each, log) for each in kept),
         breaks=merged_breaks(log.of(BreakReported)),
-        guards=tuple(guard for tree in log.of(GuardTree) for guard in _guards(tree)),
+        guards=tuple(guard for tree in log.of(GuardTree) for guard in guards_of(tree)),
         recompiles=tuple(_recompile(event, log) for event in log.of(Recompiled)),
         rewritten=tuple(rewritten),
         result=result,
@@ -199,7 +177,7 @@ def trace(
     )
 
 
-class _Kept:
+class Kept:
     """A captured graph that counts its calls."""
 
     def __init__(self, module: torch.fx.GraphModule, frame: str):
@@ -211,21 +189,35 @@ class _Kept:
         return self.module.forward(*args)
 
 
+def keeping(kept: list[Kept]) -> Callable[..., Kept]:
+    """A backend for torch.compile that keeps each graph in ``kept`` and runs it as it is."""
+
+    def backend(module: torch.fx.GraphModule, _: list[torch.Tensor]) -> Kept:
+        kept.append(Kept(module, str(CompileContext.current_compile_id())))
+        return kept[-1]
+
+    return backend
+
+
 @contextlib.contextmanager
-def _quiet() -> Iterator[io.StringIO]:
+def quiet() -> Iterator[io.StringIO]:
     """Keep what the traced function prints, and what Dynamo would log: the trace says it better."""
-    printed, logger = io.StringIO(), logging.getLogger("torch._dynamo")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+    printed = io.StringIO()
+    loggers = [logging.getLogger(name) for name in ("torch._dynamo", "torch._guards")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
         with contextlib.redirect_stdout(printed), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield printed
     finally:
-        logger.setLevel(level)
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
 
 
-def _graph(kept: _Kept, log: Log) -> Graph:
+def graph(kept: Kept, log: Log) -> Graph:
+    """A kept graph with the name of its function, which the log of the calls that compiled it tells."""
     ops = sum(node.op.startswith("call") for node in kept.module.graph.nodes)
     return Graph(_function(kept.frame, log), kept.frame, readable(kept.code), ops, kept.calls, kept.module)
 
@@ -268,38 +260,8 @@ def merged_breaks(events: list[BreakReported]) -> tuple[GraphBreak, ...]:
     return tuple(found.values())
 
 
-def _guards(tree: GuardTree) -> Iterator[Guard]:
-    for line in tree.text.splitlines():
-        kind, found, code = line.partition("+- ")[2].partition(": ")
-        # Managers are the tree's branches; guards on torch's own marks only repeat that mark_dynamic was not called.
-        if found and not kind.endswith("GuardManager") and not re.search(r"'_dynamo_\w+_indices'", code):
-            condition, *comments = re.split(r"\s+# ", code)
-            yield Guard(tree.frame, kind, _condition(kind, condition), comments[0].strip() if comments else "")
-
-
-_TENSOR = re.compile(
-    r"check_tensor\((?P<name>.+?), \w+, DispatchKeySet\(.*?\), (?P<dtype>torch\.\w+), .*?"
-    r"requires_grad=(?P<grad>\w+), size=(?P<size>\[.*?\]), stride=(?P<stride>\[.*?\])\)"
-)
-
-
-def _condition(kind: str, code: str) -> str:
-    """A guard's condition in words, without addresses, which differ from run to run; torch's words if it is new."""
-    named = re.sub(r"[LG]\['(\w+)'\]", r"\1", code)
-    if match := _TENSOR.match(named):
-        grad = "requires_grad" if match["grad"] == "True" else "no requires_grad"
-        return f"{match['name']} is a {match['dtype']} tensor, size {match['size']}, stride {match['stride']}, {grad}"
-    if kind == "GLOBAL_STATE":
-        return "grad mode, autocast, default dtype and the other global switches are as they were"
-    if match := re.match(r"___check_obj_id\((.+), \d+\)(?:, type=<class '(.+)'>)?", named):
-        return f"{match[1]} is the same {match[2] or 'object'}"
-    if match := re.match(r"___check_type_id\((.+), \d+\)(?:, type=<class '(.+)'>)?", named):
-        return f"{match[1]} has type {match[2] or 'as before'}"
-    return re.sub(r"\b\d{9,}\b", "…", named).strip()
-
-
 def _recompile(event: Recompiled, log: Log) -> Recompile:
-    failed = [_condition("", re.split(r"\s+# ", said.partition(": ")[2])[0]) for said in event.failed]
+    failed = [in_words(said.partition(": ")[2]) for said in event.failed]
     return Recompile(_function(event.frame, log), event.frame, tuple(failed))
 
 

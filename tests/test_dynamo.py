@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compile_lab import dynamo
 from compile_lab.capture import GuardTree
 from compile_lab.dynamo import trace
+from compile_lab.guards import guards_of
 
 
 def helper(x):
@@ -120,7 +120,7 @@ def test_guards_are_readable_and_free_of_addresses():
 
 def test_a_guard_in_a_form_that_is_new_keeps_torchs_words():
     tree = GuardTree("0/0", "| +- TENSOR_MATCH: check_tensor(L['x'], 140079593604176)  # y = x + 1  # a.py:1 in f")
-    (guard,) = dynamo._guards(tree)
+    (guard,) = guards_of(tree)
     assert guard.text == "check_tensor(x, …)" and guard.source == "y = x + 1"
 
 
