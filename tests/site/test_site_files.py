@@ -13,7 +13,7 @@ import yaml
 from bs4 import BeautifulSoup
 
 sys.path.insert(0, str(harness.ROOT / "book/_ext"))
-from lab_site import assets, icons, status
+from lab_site import assets, icons, status, verdicts
 
 SETTINGS = yaml.safe_load((harness.ROOT / "_config.yml").read_text("utf-8"))
 REPOSITORY = SETTINGS["repository"]
@@ -75,6 +75,18 @@ def test_the_status_page_shows_what_the_execution_stored(built):
         cells = [cell.get_text() for cell in row.select("td")]
         assert cells[1:3] == [known["executed"], str(round(known["seconds"]))]
         assert all(known[key] in cells[3] for key in ("device", "python", "torch", "triton", "numpy"))
+
+
+def test_the_page_of_claims_gathers_every_verdict_and_links_its_cell(built):
+    page = BeautifulSoup((built / "book/claims.html").read_text("utf-8"), "html.parser")
+    shown = [verdict.strong.get_text().split(",")[0] for verdict in page.select(".lab-verdict")]
+    stored = [claim for name in harness.chapters() for claim, _, _ in verdicts.claims(harness.ROOT / f"{name}.ipynb")]
+    assert shown == stored and len(set(stored)) == len(stored)
+    for link in page.select('article a[href*="#cell-"]'):
+        path, _, cell = link["href"].partition("#")
+        target = BeautifulSoup((built / "book" / path).read_text("utf-8"), "html.parser").find(id=cell)
+        claim = link.get_text().rsplit(" ", 1)[1]
+        assert f"tag_claim-{claim}" in target.parent["class"], (link["href"], target.parent["class"])
 
 
 def test_a_notebook_that_never_ran_says_so(tmp_path):

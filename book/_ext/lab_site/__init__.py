@@ -6,12 +6,13 @@
 - ``formulas``: mathematics typeset while building
 - ``pages``: cell numbers, the Spanish abstract's language, inline scripts once, a start page
 - ``status``: the table of what was run when and with which versions
+- ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, formulas, icons, pages, status
+from . import assets, formulas, icons, pages, status, verdicts
 
 
 def setup(app):
-    for part in (assets, formulas, pages, status, icons):  # icons last: it reads the finished pages
+    for part in (assets, formulas, pages, status, verdicts, icons):  # icons last: it reads the finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

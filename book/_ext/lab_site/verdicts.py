@@ -1,0 +1,55 @@
+"""The page of verdicts: every claim that a chapter put to the test, as its cell printed it.
+
+A cell tagged ``claim-C07`` prints a verdict (``compile_lab.claims``); this part only gathers what is stored.
+"""
+
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+from sphinx.util.docutils import SphinxDirective
+
+from . import status
+
+
+def claims(path: Path) -> list[tuple[str, int, dict]]:
+    """The claims of one notebook, in the order of their cells: id, number of the cell, its first output's data."""
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    tagged = [
+        (tag.removeprefix("claim-"), cell)
+        for cell in cells
+        for tag in cell["metadata"].get("tags", [])
+        if re.fullmatch(r"claim-C\d\d", tag)
+    ]
+    return [(name, cell["execution_count"], cell["outputs"][0]["data"]) for name, cell in tagged if cell["outputs"]]
+
+
+def verdict(data: dict) -> str:
+    """The one word of a stored verdict: confirmed, refined or refuted."""
+    return "".join(data["text/plain"]).split(":")[0].split()[1]
+
+
+class Verdicts(SphinxDirective):
+    """``{lab-verdicts}``: how many there are of each kind, then each with a link to its cell, chapter by chapter."""
+
+    def run(self):
+        root = Path(self.env.srcdir)
+        self.env.note_dependency(str(root / "_toc.yml"))
+        lines, words = [], Counter()
+        for path in status.notebooks(root):
+            self.env.note_dependency(str(path))
+            name = path.relative_to(root).as_posix()
+            page = self.env.app.builder.get_relative_uri(self.env.docname, name.removesuffix(".ipynb"))
+            found = claims(path)
+            words.update(verdict(data) for _, _, data in found)
+            lines += [f"## [](/{name})", ""] if found else []
+            for claim, cell, data in found:
+                link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p>'
+                lines += ["```{raw} html", "".join(data["text/html"]), link, "```", ""]
+        total = ", ".join(f"{words[word]} {word}" for word in ("confirmed", "refined", "refuted"))
+        return self.parse_text_to_nodes("\n".join([f"{sum(words.values())} claims so far: {total}.", "", *lines]))
+
+
+def setup(app):
+    app.add_directive("lab-verdicts", Verdicts)
