@@ -75,14 +75,21 @@ def inductor_lowering() -> types.SimpleNamespace:
     ``provenance_callers``: the modules through whose name ``set_kernel_post_grad_provenance_tracing`` is called, once
     for each kernel that the wrapper launches.
     """
-    from torch._inductor import debug, scheduler
-    from torch._inductor.codegen import cpp, triton
+    from torch._inductor import debug, ir, scheduler
+    from torch._inductor.codegen import common, cpp, triton
     from torch._inductor.graph import GraphLowering
+    from torch._inductor.loop_body import LightTracer
+    from torch._inductor.virtualized import V
 
     return types.SimpleNamespace(
         GraphLowering=GraphLowering,
         NopKernelSchedulerNode=scheduler.NopKernelSchedulerNode,
         WhyNoFuse=scheduler.WhyNoFuse,
+        Pointwise=ir.Pointwise,
+        Reduction=ir.Reduction,
+        LoopTracer=LightTracer,
+        CSE=common.CSE,
+        V=V,
         provenance_callers=(debug, cpp, triton),
     )
 
@@ -131,6 +138,41 @@ def launched_kernels() -> list[dict[str, Any]]:
     ]
 
 
+def virtual_gpu_pieces() -> types.SimpleNamespace:
+    """What a virtual GPU replaces or asks: fake tensors, Inductor's lowering and loader, Triton's driver. Slow to import.
+
+    ``modules_that_remember`` keep the answer of functions that ask whether there is a GPU.
+    """
+    from torch._dynamo.device_interface import CudaInterface
+    from torch._inductor import async_compile, compile_fx, output_code
+    from torch._inductor import utils as inductor_utils
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.runtime.hints import DeviceProperties
+    from torch._logging import trace_structured
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.utils import _triton as triton_utils
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.driver import driver
+
+    return types.SimpleNamespace(
+        AsyncCompile=async_compile.AsyncCompile,
+        CudaInterface=CudaInterface,
+        DeviceProperties=DeviceProperties,
+        FakeTensorMode=FakeTensorMode,
+        GPUTarget=GPUTarget,
+        GraphLowering=GraphLowering,
+        ShapeEnv=ShapeEnv,
+        UniformValueConstantFolder=UniformValueConstantFolder,
+        compile_fx=compile_fx,
+        modules_that_remember=(triton_utils, inductor_utils),
+        output_code=output_code,
+        trace_structured=trace_structured,
+        triton_driver=driver,
+    )
+
+
 __all__ = [
     "REGION_ENTERED",
     "CompileContext",
@@ -149,4 +191,5 @@ __all__ = [
     "register_bytecode_hook",
     "reset_dynamo",
     "trace_log",
+    "virtual_gpu_pieces",
 ]

@@ -86,6 +86,10 @@ class Measured(Event):
     failure: str | None
 
 
+class NotCompiledError(RuntimeError):
+    """What was to be described as compiled code ran eagerly."""
+
+
 E = TypeVar("E", bound=Event)
 
 
@@ -103,9 +107,9 @@ class Log:
         return [event for event in self.events if isinstance(event, kind)]
 
     def require_compiled(self) -> None:
-        """Raise RuntimeError if no compiled graph ran: what was measured would then be eager Python."""
+        """Raise NotCompiledError (a RuntimeError) if no compiled graph ran: what was measured would be eager Python."""
         if not self.graph_calls:
-            raise RuntimeError(
+            raise NotCompiledError(
                 "No compiled graph ran in this block, so nothing here describes compiled code. A TorchDispatchMode "
                 "(FlopCounterMode, CommDebugMode, …) makes torch.compile step aside: call outside it."
             )

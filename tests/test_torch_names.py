@@ -136,6 +136,34 @@ def test_launched_kernels_are_those_that_inductor_loaded_and_tuned():
     assert (found["registers"], found["spills"], found["shared_nbytes"]) == (32, 0, 64)
 
 
+def test_aot_pieces_make_a_backend_that_splits_the_joint_graph():
+    pieces, split = _torch.aot_pieces(), []
+
+    def partition(joint, inputs, **options):
+        pieces.joint_graph_passes(joint)
+        split.append(options["num_fwd_outputs"])
+        choose = pieces.default_partition if len(split) == 1 else pieces.min_cut_partition
+        return choose(joint, inputs, **options)
+
+    for _ in range(2):
+        _torch.reset_dynamo()
+        nop = pieces.boxed_nop
+        backend = pieces.aot_autograd(
+            fw_compiler=nop, bw_compiler=nop, partition_fn=partition, decompositions=pieces.decompositions()
+        )
+        x = torch.ones(3, requires_grad=True)
+        torch.compile(lambda x: x.sin().sum(), backend=backend)(x).backward()
+        torch.testing.assert_close(x.grad, torch.ones(3).cos())
+    assert split == [1, 1] and isinstance(pieces.partitioner_log, logging.Logger)
+    assert torch.ops.aten.mm in pieces.op_types().compute_intensive_ops
+
+
+def test_the_memory_budget_can_be_patched():
+    with _torch.functorch_config.patch(activation_memory_budget=0.5):
+        assert _torch.functorch_config.activation_memory_budget == 0.5
+    assert _torch.functorch_config.activation_memory_budget == 1.0
+
+
 def test_every_name_has_its_test():
     source = Path(__file__).read_text()
     missing = [name for name in _torch.__all__ if name not in source]
