@@ -17,6 +17,7 @@ from torch._dynamo import graph_break
 from torch._dynamo import reset as reset_dynamo
 from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.convert_frame import register_bytecode_hook
+from torch._dynamo.guards import get_guard_fail_reason
 from torch._guards import CompileContext
 from torch._logging._internal import trace_log
 from torch.utils._python_dispatch import _get_current_dispatch_mode
@@ -54,8 +55,15 @@ def aot_pieces() -> types.SimpleNamespace:
     """
     from torch._dynamo.backends import common, debugging
     from torch._functorch import partitioners
+    from torch._guards import detect_fake_mode
     from torch._inductor import decomposition
     from torch._inductor.fx_passes import joint_graph
+    from torch._inductor.virtualized import V
+
+    def joint_graph_passes(joint: torch.fx.GraphModule) -> None:
+        values = [node.meta.get("val") for node in joint.graph.find_nodes(op="placeholder")]
+        with V.set_fake_mode(detect_fake_mode(values)):  # without it, a graph that draws random numbers fails
+            joint_graph.joint_graph_passes(joint)
 
     return types.SimpleNamespace(
         aot_autograd=common.aot_autograd,
@@ -65,7 +73,7 @@ def aot_pieces() -> types.SimpleNamespace:
         op_types=partitioners.get_default_op_list,
         partitioner_log=partitioners.log,
         decompositions=decomposition.select_decomp_table,
-        joint_graph_passes=joint_graph.joint_graph_passes,
+        joint_graph_passes=joint_graph_passes,
     )
 
 
@@ -182,6 +190,7 @@ __all__ = [
     "dynamo_config",
     "dynamo_utils",
     "functorch_config",
+    "get_guard_fail_reason",
     "graph_break",
     "inductor_config",
     "inductor_lowering",

@@ -1,0 +1,312 @@
+"""What does Inductor make of a graph? ``collecting`` keeps every graph that it lowers in this process.
+
+Inductor receives a graph (post-grad: functional, decomposed), lowers each node to a loop nest or to a call of a
+library, fuses what it can, and writes one kernel for each group that is left. Listening to that needs no kernel to be
+built or run, so the same records come from a GPU, a CPU, and a chip that is not there.
+"""
+
+import ast
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest import mock
+
+import torch
+
+from compile_lab._torch import inductor_config, inductor_lowering
+from compile_lab.attribution import Variables, by_line, listening
+from compile_lab.places import Line, stack
+
+EXTERN = "extern"
+"""The language of a kernel that Inductor did not write: a call of cuBLAS, cuDNN, MKL or torch's own."""
+
+
+@dataclass(frozen=True)
+class Origin:
+    """A node of the post-grad graph, and the user's lines that asked for it, outermost first.
+
+    A backward node has the lines of the forward operation that it differentiates.
+    """
+
+    node: str
+    op: str
+    stack: tuple[Line, ...] = ()
+
+    @property
+    def line(self) -> Line | None:
+        """The innermost of the user's lines; None for a node that torch added on its own account."""
+        return self.stack[-1] if self.stack else None
+
+    def __str__(self) -> str:
+        return f"{self.node} = {self.op}" + (f"  # {self.line}: {self.line.text}" if self.line else "")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One launch: the code that runs, and the nodes and lines that it computes.
+
+    ``language`` is "triton", "cpp" or "extern" (a library's); of an extern kernel the source is its call.
+    ``nbytes`` is what Inductor expects it to read and write in main memory, each buffer once. A kernel that is
+    launched twice is listed twice, with the same name and source.
+    """
+
+    name: str
+    source: str = field(repr=False)
+    language: str
+    direction: str
+    origins: tuple[Origin, ...] = field(repr=False)
+    nbytes: int
+    call: str = field(default="", repr=False)
+    """The line of the wrapper that launches it."""
+    nodes_by_line: tuple[frozenset[str], ...] = field(default=(), repr=False)
+    """For each line of ``body``, the origins that it computes; empty where Inductor's code does not tell (C++)."""
+
+    @property
+    def lines(self) -> tuple[Line, ...]:
+        """The user's lines behind it, without repetition, in the order of the nodes."""
+        return tuple(dict.fromkeys(origin.line for origin in self.origins if origin.line))
+
+    @property
+    def body(self) -> str:
+        """The source without its header: imports, launch hints, sizes recorded for Triton's autotuner."""
+        at = self.source.find("@triton.jit")
+        if at < 0:
+            at = self.source.find('extern "C"')
+        return self.source[max(at, 0) :].strip()
+
+    def computing(self, line: Line) -> tuple[int, ...]:
+        """The lines of ``body``, from 1, that compute what the user's ``line`` asked for."""
+        wanted = {origin.node for origin in self.origins if origin.line == line}
+        return tuple(at for at, nodes in enumerate(self.nodes_by_line, 1) if nodes & wanted)
+
+    def __str__(self) -> str:
+        return f"{self.direction} {self.language} {self.name}: {len(self.origins)} nodes, {self.nbytes:,} bytes"
+
+
+@dataclass(frozen=True)
+class Group:
+    """One entry of Inductor's schedule: before fusion one loop nest or call, after fusion what becomes one kernel.
+
+    ``kind``: pointwise, reduction, template (a matmul that Inductor writes itself), extern, or nop (no code).
+    ``space`` is what it loops over, as (elements, reduced elements); empty for a call. ``reads`` and ``writes`` name
+    buffers; ``nbytes`` counts each of them once, and leaves out what never leaves the group.
+    """
+
+    name: str
+    kind: str
+    parts: tuple[str, ...]
+    nodes: tuple[str, ...]
+    space: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Two groups that Inductor thought of fusing and did not, and its reason."""
+
+    first: str
+    second: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class InductorGraph:
+    """One graph that Inductor lowered: ``direction`` is inference, forward or backward.
+
+    ``nodes`` are the calls of the post-grad graph, in order; ``before`` and ``after`` the schedule around fusion.
+    """
+
+    direction: str
+    nodes: tuple[Origin, ...] = field(repr=False)
+    kernels: tuple[Kernel, ...]
+    before: tuple[Group, ...] = field(repr=False)
+    after: tuple[Group, ...] = field(repr=False)
+    refusals: tuple[Refusal, ...] = field(repr=False)
+    wrapper: str = field(repr=False)
+    code: str = field(repr=False)
+    """The post-grad graph as readable Python."""
+
+    @property
+    def unfused_bytes(self) -> int:
+        """Bytes that the groups would read and write if each were a kernel of its own."""
+        return sum(group.nbytes for group in self.before)
+
+    @property
+    def fused_bytes(self) -> int:
+        """Bytes that the groups read and write after fusion."""
+        return sum(group.nbytes for group in self.after)
+
+
+@contextlib.contextmanager
+def collecting() -> Iterator[list[InductorGraph]]:
+    """Keep a record of every graph that Inductor lowers in this process while the block runs, in order.
+
+    Nothing else changes: what torch does with the code afterwards, build and run it or neither, is not looked at.
+    Inductor's graph cache is passed over, since a graph that comes from it is not lowered.
+    """
+    graphs: list[InductorGraph] = []
+    codegen = inductor_lowering().GraphLowering.codegen
+
+    def collected(lowering: Any) -> Any:
+        with _watching(lowering, variables) as watch:
+            result = codegen(lowering)
+        graphs.append(watch.graph(result[0].value))
+        return result
+
+    with (
+        listening() as variables,  # from the start: an operation's loader is made when its node is lowered
+        inductor_config.patch(fx_graph_cache=False),
+        mock.patch.object(inductor_lowering().GraphLowering, "codegen", collected),
+    ):
+        yield graphs
+
+
+@dataclass
+class _Watch:
+    """What is seen of one graph while it is lowered."""
+
+    lowering: Any
+    variables: Variables
+    before: list[Group] = field(default_factory=list)
+    after: list[Group] = field(default_factory=list)
+    refusals: list[Refusal] = field(default_factory=list)
+    launches: list[tuple[str, int | None, list[str], int, dict[str, set[str]]]] = field(default_factory=list)
+    """Of each kernel: its name, torch's number for the launch, the nodes, the bytes, the nodes of its variables."""
+
+    def __post_init__(self) -> None:
+        nodes = self.lowering.orig_gm.graph.nodes
+        self.origins = {node.name: _origin(node) for node in nodes if node.op == "call_function"}
+        self.code = self.lowering.orig_gm.print_readable(print_output=False)
+        self.scheduled: list[Any] = []
+        self.counted: set[str] = set()
+
+    def fusion(self, nodes: list[Any], groups: list[Group]) -> list[Any]:
+        groups.extend(_group(node, self.origins) for node in nodes)
+        self.scheduled = nodes
+        return nodes
+
+    def launch(self, scheduled: Any, name: str, number: int | None) -> None:
+        if isinstance(scheduled, Sequence):  # markers between loops have no node of their own
+            scheduled = [part for part in scheduled if getattr(part, "node", None) is not None]
+            parts, origins = [part.get_name() for part in scheduled], [part.node.origins for part in scheduled]
+        else:
+            exact = getattr(scheduled, "origin_node", None)
+            parts, origins = [scheduled.get_operation_name()], [{exact} if exact is not None else scheduled.origins]
+        found = {origin.name for each in origins for origin in each}
+        nodes = [node for node in self.origins if node in found]
+        self.launches.append((name, number, nodes, self._nbytes(parts), self.variables.take()))
+
+    def _nbytes(self, parts: list[str]) -> int:
+        """The bytes of the groups that these parts belong to; a group that was split counts with its first kernel."""
+        total = 0
+        for group in self.scheduled:
+            members = {part.get_name() for part in group.get_nodes()}
+            if members & set(parts) and group.get_name() not in self.counted:
+                self.counted.add(group.get_name())
+                total += int(group.get_read_write_buffers_sizes())
+        return total
+
+    def graph(self, wrapper: str) -> InductorGraph:
+        lowering = self.lowering
+        direction = "backward" if lowering.is_backward else "inference" if lowering.is_inference else "forward"
+        sources, calls = definitions(wrapper), numbered_calls(wrapper)
+        kernels = []
+        for name, number, nodes, nbytes, variables in self.launches:
+            call = calls.get(f"{name}:{number}", "")
+            language, source = sources.get(name, (EXTERN, call))
+            origins = tuple(self.origins[node] for node in nodes)
+            kernel = Kernel(name, source, language, direction, origins, nbytes, call)
+            if language == "triton":
+                kernel = replace(kernel, nodes_by_line=by_line(kernel.body, variables))
+            kernels.append(kernel)
+        nodes = tuple(self.origins.values())
+        parts = tuple(kernels), tuple(self.before), tuple(self.after), tuple(dict.fromkeys(self.refusals))
+        return InductorGraph(direction, nodes, *parts, wrapper, self.code)
+
+
+@contextlib.contextmanager
+def _watching(lowering: Any, variables: Variables) -> Iterator[_Watch]:
+    parts, watch = inductor_lowering(), _Watch(lowering, variables)
+    refuse = parts.WhyNoFuse.__call__
+    number_of = parts.provenance_callers[0].set_kernel_post_grad_provenance_tracing
+
+    def refused(why: Any, reason: str, *args: Any) -> None:
+        watch.refusals.append(Refusal(why.name1, why.name2, reason % args))
+        refuse(why, reason, *args)
+
+    def launched(scheduled: Any, kernel_name: str, is_extern: bool = False) -> int | None:
+        number = number_of(scheduled, kernel_name, is_extern)
+        watch.launch(scheduled, kernel_name, number)
+        return number
+
+    hooks = {
+        # A number for each launch, written into the wrapper beside it.
+        "trace.provenance_tracking_level": 1,
+        "_pre_fusion_custom_pass": lambda nodes: watch.fusion(nodes, watch.before),
+        "_post_fusion_custom_pass": lambda nodes: watch.fusion(nodes, watch.after),
+    }
+    with contextlib.ExitStack() as entered:
+        entered.enter_context(inductor_config.patch(hooks))
+        entered.enter_context(mock.patch.object(parts.WhyNoFuse, "__call__", refused))
+        for module in parts.provenance_callers:
+            name = "set_kernel_post_grad_provenance_tracing"
+            entered.enter_context(mock.patch.object(module, name, launched))
+        yield watch
+
+
+def _origin(node: torch.fx.Node) -> Origin:
+    lines = stack(node.meta.get("stack_trace") or "")
+    return Origin(node.name, str(node.target), tuple(line for line in lines if line.is_users))
+
+
+def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
+    parts = scheduled.get_nodes()
+    found = {o.name for part in parts if part.node is not None for o in part.node.get_origins()}
+    space = () if scheduled.is_extern() else tuple(str(extent) for extent in scheduled.group[1])
+    read_writes = scheduled.read_writes
+    return Group(
+        scheduled.get_name(),
+        _kind(scheduled),
+        tuple(part.get_name() for part in parts),
+        tuple(name for name in origins if name in found),
+        space,
+        tuple(sorted({dep.name for dep in read_writes.reads})),
+        tuple(sorted({dep.name for dep in read_writes.writes})),
+        int(scheduled.get_read_write_buffers_sizes()),
+    )
+
+
+def _kind(scheduled: Any) -> str:
+    if isinstance(scheduled, inductor_lowering().NopKernelSchedulerNode):
+        return "nop"
+    if scheduled.is_extern():
+        # The parts of a call's tuple are nodes of their own, without code.
+        return "nop" if type(scheduled.node).__name__ == "MultiOutput" else EXTERN
+    if scheduled.is_template():
+        return "template"
+    return "reduction" if scheduled.is_reduction() else "pointwise"
+
+
+def definitions(wrapper: str) -> dict[str, tuple[str, str]]:
+    """The kernels that a wrapper defines: name to (language, source)."""
+    found = {}
+    for statement in ast.parse(wrapper).body:
+        call = statement.value if isinstance(statement, ast.Assign) else None
+        if not isinstance(call, ast.Call) or not ast.unparse(call.func).startswith("async_compile."):
+            continue
+        texts = [a.value for a in call.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        kind = ast.unparse(call.func).removeprefix("async_compile.")
+        if texts:
+            found[ast.unparse(statement.targets[0])] = ("cpp" if kind.startswith("cpp") else kind, max(texts, key=len))
+    return found
+
+
+def numbered_calls(wrapper: str) -> dict[str, str]:
+    """The launches of a wrapper, by the number that torch writes above each: ``name:number`` to the line of code."""
+    # Between the two stand further remarks, and for a GPU the line that fetches the stream.
+    number = r"^ *# \[Provenance debug handles\] (\S+)\n(?: *(?:#|raw_stream\d+ =).*\n)* *(.+)$"
+    return {match[1]: match[2] for match in re.finditer(number, wrapper, re.MULTILINE)}
