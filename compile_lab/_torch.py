@@ -181,6 +181,13 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     )
 
 
+def triton_helpers() -> types.ModuleType:
+    """What every Triton kernel of Inductor's imports; it looks for a GPU's driver when the kernel is defined."""
+    from torch._inductor.runtime import triton_helpers
+
+    return triton_helpers
+
+
 __all__ = [
     "REGION_ENTERED",
     "CompileContext",
@@ -195,10 +202,12 @@ __all__ = [
     "inductor_config",
     "inductor_lowering",
     "inductor_modes",
+    "launched_kernels",
     "operator_names",
     "operator_table",
     "register_bytecode_hook",
     "reset_dynamo",
     "trace_log",
+    "triton_helpers",
     "virtual_gpu_pieces",
 ]

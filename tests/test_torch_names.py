@@ -4,6 +4,7 @@ import ast
 import contextlib
 import inspect
 import logging
+import os
 import types
 from pathlib import Path
 
@@ -168,6 +169,17 @@ def test_the_memory_budget_can_be_patched():
     assert _torch.functorch_config.activation_memory_budget == 1.0
 
 
+def test_inductors_modes_caches_and_cuda_graph_log(monkeypatch):
+    found = _torch.inductor_modes()
+    assert found.list_mode_options("reduce-overhead") == {"triton.cudagraphs": True}
+    assert isinstance(found.cudagraphs_log, logging.Logger)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "kept")
+    with found.fresh_cache():
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] != "kept"
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "kept"
+    found.clear_caches()
+
+
 def test_every_name_has_its_test():
     source = Path(__file__).read_text()
     missing = [name for name in _torch.__all__ if name not in source]
@@ -184,3 +196,20 @@ def test_private_torch_is_imported_in_one_module_only(file):
         names += [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
         private = [name for name in names if name.startswith(PRIVATE) and not name.startswith("torch.__version__")]
         assert not private, f"{file.name} uses {private}: private names of torch belong in _torch.py"
+
+
+def test_virtual_gpu_pieces_are_where_a_gpu_is_asked_for_and_code_is_loaded():
+    pieces = _torch.virtual_gpu_pieces()
+    with pieces.FakeTensorMode(shape_env=pieces.ShapeEnv()):
+        assert torch.empty(2, device="cpu").size() == (2,)
+    assert callable(pieces.GraphLowering._compile_to_module_lines) and callable(pieces.AsyncCompile.triton)
+    for name in ("device_count", "current_device", "get_device_properties", "is_bf16_supported", "is_available"):
+        assert callable(getattr(pieces.CudaInterface, name)), name
+    for name in ("_deduce_value", "_add_peephole_patterns"):
+        assert callable(getattr(pieces.UniformValueConstantFolder, name)), name
+    for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile"):
+        assert callable(getattr(pieces.output_code, name)), name
+    assert all(module.__name__.startswith("torch.") for module in pieces.modules_that_remember)
+    assert callable(pieces.DeviceProperties.create.cache_clear) and callable(pieces.trace_structured)
+    assert callable(pieces.compile_fx.compile_fx) and callable(pieces.triton_driver.set_active)
+    assert pieces.GPUTarget("cuda", 90, 32).arch == 90

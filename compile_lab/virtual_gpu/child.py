@@ -1,0 +1,91 @@
+"""The other side of ``server``: imports torch once, forks for each request, and runs it on a pretended GPU.
+
+The C++ part is loaded before this module is imported; each fork makes its changes to torch for good, since it ends
+with its request.
+"""
+
+import contextlib
+import ctypes
+import linecache
+import os
+import pickle
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+from compile_lab._torch import virtual_gpu_pieces
+from compile_lab.virtual_gpu import fake_cuda, travel
+from compile_lab.virtual_gpu.server import Reply, receive, send
+
+
+def serve(fd: int, guard: ctypes.CDLL) -> None:
+    """Answer requests until the parent is gone."""
+    virtual_gpu_pieces()  # the slow imports, once for all forks
+    with socket.socket(fileno=fd) as parent:
+        while (request := receive(parent)) is not None:
+            send(parent, pickle.dumps(_forked(parent, request, guard)))
+
+
+def _forked(parent: socket.socket, request: bytes, guard: ctypes.CDLL) -> Reply:
+    read, write = os.pipe()
+    out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+    child = os.fork()
+    if not child:
+        parent.close()
+        os.dup2(out, 1), os.dup2(err, 2)
+        with os.fdopen(write, "wb") as file:
+            file.write(answer(request, guard))
+        sys.stdout.flush(), sys.stderr.flush()
+        os._exit(0)
+    os.close(write)
+    written = _read_all(read, parent)
+    _, status = os.waitpid(child, 0)
+    return Reply(written, os.waitstatus_to_exitcode(status), _text(out), _text(err))
+
+
+def _read_all(pipe: int, parent: socket.socket) -> bytes:
+    """What the child writes until its end. The parent says nothing meanwhile: if its socket is readable, it is gone."""
+    parts: list[bytes] = []
+    while True:
+        ready, _, _ = select.select([pipe, parent], [], [])
+        if parent in ready:
+            os.killpg(0, signal.SIGKILL)
+        part = os.read(pipe, 1 << 20)
+        if not part:
+            os.close(pipe)
+            return b"".join(parts)
+        parts.append(part)
+
+
+def _text(fd: int) -> str:
+    with os.fdopen(fd, "rb") as file:
+        file.seek(0)
+        return file.read().decode(errors="replace")
+
+
+def answer(request: bytes, guard: ctypes.CDLL) -> bytes:
+    """The pickled ("done", result) or ("raised", kind, message, traceback) of one request."""
+    try:
+        asked = pickle.loads(request)
+        sys.path[:] = asked["path"]
+        with contextlib.suppress(OSError):
+            os.chdir(asked["folder"])
+        linecache.cache.update(asked["sources"])
+        fake_cuda.install(asked["chip"], guard)
+        return pickle.dumps(("done", _WORK[asked["work"]](asked)))
+    except BaseException as error:
+        return pickle.dumps(("raised", type(error).__name__, str(error), traceback.format_exc()))
+
+
+def _run(asked: dict[str, Any]) -> bytes:
+    travel.landing = "cuda"
+    with fake_cuda.tracing(asked["config"]):
+        function, args, kwargs = travel.loads(asked["body"])
+        return travel.dumps(function(*args, **kwargs), values=False)
+
+
+_WORK: dict[str, Callable[[dict[str, Any]], bytes]] = {"run": _run}

@@ -1,0 +1,91 @@
+"""The chips that can be pretended: what the compiler asks a device about, from public data.
+
+Sources. Limits that follow from the compute capability (threads, registers, shared memory): NVIDIA, *CUDA C++
+Programming Guide*, table "Technical Specifications per Compute Capability" (7.5, 8.0 and 9.0). Multiprocessors, memory
+as sold and L2 cache: NVIDIA's *H200 Tensor Core GPU* data sheet, *H100 Tensor Core GPU Architecture* (SXM5), *A100
+Tensor Core GPU Architecture* (SXM4, 80 GB) and *Turing GPU Architecture* with the *T4* data sheet; the H200's L2, which
+no data sheet gives, is what its driver answers (recording ``machine``).
+"""
+
+from dataclasses import dataclass
+
+KIB, MIB, GB = 1 << 10, 1 << 20, 10**9
+
+
+@dataclass(frozen=True)
+class Chip:
+    """A GPU as the compiler sees it. Shared memory in bytes: ``shared_nbytes`` is what a kernel may use without asking,
+    ``shared_optin_nbytes`` the most that one may ask for, ``shared_sm_nbytes`` what a multiprocessor has.
+    """
+
+    name: str
+    device: str
+    """As the driver names it."""
+    capability: tuple[int, int]
+    multiprocessors: int
+    memory_nbytes: int
+    l2_nbytes: int
+    shared_optin_nbytes: int
+    shared_sm_nbytes: int
+    threads_per_sm: int
+    blocks_per_sm: int
+    shared_nbytes: int = 48 * KIB
+    threads_per_block: int = 1024
+    registers_per_sm: int = 65536
+    registers_per_thread: int = 255
+    warp_threads: int = 32
+
+    @property
+    def warps_per_sm(self) -> int:
+        """The warps that a multiprocessor can hold at once."""
+        return self.threads_per_sm // self.warp_threads
+
+    @property
+    def architecture(self) -> str:
+        """As ptxas names it: ``sm_90``."""
+        return "sm_{}{}".format(*self.capability)
+
+    def __str__(self) -> str:
+        return f"virtual {self.name}"
+
+
+_HOPPER = {"capability": (9, 0), "threads_per_sm": 2048, "blocks_per_sm": 32}
+_HOPPER |= {"shared_optin_nbytes": 227 * KIB, "shared_sm_nbytes": 228 * KIB, "multiprocessors": 132}
+
+CHIPS = {
+    "H200": Chip("H200", "NVIDIA H200", memory_nbytes=141 * GB, l2_nbytes=60 * MIB, **_HOPPER),
+    "H100": Chip("H100", "NVIDIA H100 80GB HBM3", memory_nbytes=80 * GB, l2_nbytes=50 * MIB, **_HOPPER),
+    "A100": Chip(
+        "A100",
+        "NVIDIA A100-SXM4-80GB",
+        capability=(8, 0),
+        multiprocessors=108,
+        memory_nbytes=80 * GB,
+        l2_nbytes=40 * MIB,
+        shared_optin_nbytes=163 * KIB,
+        shared_sm_nbytes=164 * KIB,
+        threads_per_sm=2048,
+        blocks_per_sm=32,
+    ),
+    "T4": Chip(
+        "T4",
+        "Tesla T4",
+        capability=(7, 5),
+        multiprocessors=40,
+        memory_nbytes=16 * GB,
+        l2_nbytes=4 * MIB,
+        shared_optin_nbytes=64 * KIB,
+        shared_sm_nbytes=64 * KIB,
+        threads_per_sm=1024,
+        blocks_per_sm=16,
+    ),
+}
+
+
+def chip(name: str | Chip) -> Chip:
+    """The chip of that name. ValueError lists the names; a Chip is passed on, so that one of your own will do."""
+    if isinstance(name, Chip):
+        return name
+    if name not in CHIPS:
+        raise ValueError(f"no virtual chip is called {name!r}; there is {', '.join(CHIPS)}")
+    return CHIPS[name]

@@ -1,0 +1,217 @@
+"""Inside a child: torch, Inductor and Triton are told of a GPU, and Inductor writes code that nobody loads.
+
+Everything here changes torch for the rest of the process, which is a fork made for one request. What is replaced is
+what asks the driver; what decides and generates is Inductor's own. Seen on torch 2.11 and 2.13.
+"""
+
+import contextlib
+import ctypes
+import types
+from collections.abc import Callable, Iterator, Mapping
+from importlib import metadata
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compile_lab._torch import functorch_config, inductor_config, virtual_gpu_pieces
+from compile_lab.virtual_gpu.chips import Chip
+
+CUDA = torch.device("cuda", 0)
+CPU = torch.device("cpu")
+
+
+def install(chip: Chip, guard: ctypes.CDLL) -> None:
+    """From here on this process has one GPU, a `chip`, that can be asked everything and can hold nothing."""
+    major, minor = chip.capability
+    guard.install(10 * major + minor, _prefers_cudnn(chip))
+    _answer_for_the_driver(chip)
+    _fold_constants_on_the_cpu()
+    _forget_that_there_was_no_gpu()
+    virtual_gpu_pieces().triton_driver.set_active(_Driver(chip))
+
+
+def _prefers_cudnn(chip: Chip) -> bool:
+    """Whether torch's CUDA build would try cuDNN's attention first: on Hopper, if its cuDNN is newer than 9.15.0.
+
+    A CUDA wheel installs its cuDNN as a package beside it. The CPU build has none, and is taken for the CUDA 13 wheel
+    of the same torch, whose cuDNN is recent from torch 2.11 on.
+    """
+    recent = torch.__version__ >= (2, 11)
+    for package in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            recent = tuple(map(int, metadata.version(package).split(".")[:3])) > (9, 15, 0)
+    return chip.capability[0] == 9 and recent
+
+
+def _answer_for_the_driver(chip: Chip) -> None:
+    pieces = virtual_gpu_pieces()
+    has_bf16 = chip.capability >= (8, 0)
+    properties = _properties(chip)
+    answers: dict[str, Callable[..., Any]] = {
+        "device_count": lambda: 1,
+        "current_device": lambda: 0,
+        "get_device_properties": lambda device=None: properties,
+        "get_device_capability": lambda device=None: chip.capability,
+        "get_device_name": lambda device=None: chip.device,
+        "is_bf16_supported": lambda including_emulation=True: has_bf16 or including_emulation,
+        "is_current_stream_capturing": lambda: False,
+        "_lazy_init": lambda: None,
+    }
+    for name, answer in answers.items():
+        setattr(torch.cuda, name, answer)
+        # Inductor asks through its own table of the same functions, filled when it was imported.
+        if hasattr(pieces.CudaInterface, name):
+            setattr(pieces.CudaInterface, name, staticmethod(answer))
+    # torch.cuda.is_available() stays False: where it is True, torch makes real tensors on the GPU (to save its random
+    # state, to trace its fusion patterns). Inductor's choices hang on its own table.
+    pieces.CudaInterface.is_available = staticmethod(lambda: True)
+    torch.cuda.amp.common.amp_definitely_not_available = lambda: False
+
+
+def _properties(chip: Chip) -> types.SimpleNamespace:
+    """What torch.cuda.get_device_properties gives."""
+    return types.SimpleNamespace(
+        name=chip.device,
+        major=chip.capability[0],
+        minor=chip.capability[1],
+        total_memory=chip.memory_nbytes,
+        multi_processor_count=chip.multiprocessors,
+        max_threads_per_multi_processor=chip.threads_per_sm,
+        max_threads_per_block=chip.threads_per_block,
+        regs_per_multiprocessor=chip.registers_per_sm,
+        shared_memory_per_block=chip.shared_nbytes,
+        shared_memory_per_block_optin=chip.shared_optin_nbytes,
+        shared_memory_per_multiprocessor=chip.shared_sm_nbytes,
+        L2_cache_size=chip.l2_nbytes,
+        warp_size=chip.warp_threads,
+        gcnArchName="",
+        is_integrated=0,
+        is_multi_gpu_board=0,
+    )
+
+
+class _Driver:
+    """What Inductor and Triton ask of Triton's active driver while code is generated."""
+
+    def __init__(self, chip: Chip):
+        self.chip = chip
+        asked = {
+            "max_shared_mem": chip.shared_optin_nbytes,
+            "max_num_regs": chip.registers_per_sm,
+            "multiprocessor_count": chip.multiprocessors,
+            "warpSize": chip.warp_threads,
+        }
+        self.utils = types.SimpleNamespace(get_device_properties=lambda _: asked)
+
+    def get_current_target(self) -> Any:
+        major, minor = self.chip.capability
+        return virtual_gpu_pieces().GPUTarget("cuda", 10 * major + minor, self.chip.warp_threads)
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_device_interface(self) -> Any:
+        return torch.cuda
+
+    def get_active_torch_device(self) -> torch.device:
+        return CUDA
+
+
+class _OnCPU(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def here(value: Any) -> Any:
+            return CPU if isinstance(value, torch.device) else value
+
+        return func(*map(here, args), **{key: here(value) for key, value in (kwargs or {}).items()})
+
+
+def _fold_constants_on_the_cpu() -> None:
+    # A joint-graph pass evaluates uniform constants as tensors of one element, really, on the device of the graph.
+    folder = virtual_gpu_pieces().UniformValueConstantFolder
+
+    def on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            with _OnCPU():
+                return method(*args)
+
+        return run
+
+    for name in ("_deduce_value", "_add_peephole_patterns"):
+        setattr(folder, name, on_cpu(getattr(folder, name)))
+
+
+def _forget_that_there_was_no_gpu() -> None:
+    for module in virtual_gpu_pieces().modules_that_remember:
+        for function in vars(module).values():
+            if hasattr(function, "cache_clear") and function.__module__ == module.__name__:
+                function.cache_clear()
+    virtual_gpu_pieces().DeviceProperties.create.cache_clear()
+
+
+@contextlib.contextmanager
+def tracing(config: Mapping[str, Any]) -> Iterator[None]:
+    """Every tensor made here is fake; torch.compile generates code with Inductor's `config`, and its calls return fake
+    outputs of the right shapes, so that a backward or an optimizer step can follow."""
+    pieces = virtual_gpu_pieces()
+    mode = pieces.FakeTensorMode(allow_non_fake_inputs=True, shape_env=pieces.ShapeEnv())
+    pieces.GraphLowering._compile_to_module_lines = _not_loaded
+    # Capturing a CUDA graph needs a GPU. What Inductor generates for one is decided before this.
+    pieces.output_code.cudagraph_post_compile = lambda *_, **__: None
+    pieces.output_code.cudagraph_partition_post_compile = lambda *_, **__: None
+    settings = {"force_disable_caches": True, "compile_threads": 1, **config}
+    with mode, inductor_config.patch(settings), functorch_config.patch(enable_autograd_cache=False):
+        yield
+
+
+def _not_loaded(graph: Any, code: Any) -> types.SimpleNamespace:
+    """In place of GraphLowering._compile_to_module_lines: tells the listeners, loads nothing."""
+    pieces = virtual_gpu_pieces()
+    if pieces.GraphLowering.save_output_code is not None:
+        pieces.GraphLowering.save_output_code(code.value)
+    pieces.trace_structured("inductor_output_code", payload_fn=lambda: code.value)
+    return types.SimpleNamespace(__file__="virtual", call=_returning(graph))
+
+
+def _returning(graph: Any) -> Callable[[list[Any]], tuple[Any, ...]]:
+    """A function that returns fake tensors as the graph's code would return real ones."""
+    outputs = [_shape(output) for output in graph.graph_outputs]
+    inputs = [_shape(value) for value in graph.graph_inputs.values()]
+    hint = getattr(graph.sizevars, "optimization_hint", None) or graph.sizevars.size_hint
+
+    def call(args: list[Any]) -> tuple[Any, ...]:
+        known = dict(pair for shape, arg in zip(inputs, args, strict=True) for pair in _bound(shape, arg))
+        args.clear()
+
+        def size(expression: Any) -> int:
+            exact = expression.subs(known) if hasattr(expression, "subs") else expression
+            return int(exact if not getattr(exact, "free_symbols", None) else hint(exact))
+
+        return tuple(_made(output, size) for output in outputs)
+
+    return call
+
+
+def _shape(value: Any) -> Any:
+    """A tensor of the graph as (sizes, strides, dtype, device); a size as its expression; None for none."""
+    try:
+        return value.get_size(), value.get_stride(), value.get_dtype(), value.get_device()
+    except (AttributeError, NotImplementedError):
+        return getattr(value, "expr", None) if hasattr(value, "get_name") or hasattr(value, "expr") else value
+
+
+def _bound(shape: Any, arg: Any) -> Iterator[tuple[Any, int]]:
+    """Which symbol is which number in this call."""
+    if isinstance(shape, tuple):
+        yield from (
+            (symbol, n) for symbol, n in zip(shape[0], arg.shape, strict=True) if getattr(symbol, "is_symbol", 0)
+        )
+    elif getattr(shape, "is_symbol", False):
+        yield shape, arg
+
+
+def _made(output: Any, size: Callable[[Any], int]) -> Any:
+    if not isinstance(output, tuple):
+        return None if output is None else size(output)
+    sizes, strides, dtype, device = output
+    return torch.empty_strided([*map(size, sizes)], [*map(size, strides)], dtype=dtype, device=device)
