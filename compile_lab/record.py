@@ -51,9 +51,23 @@ def _softmax(progress: Any) -> dict[str, Any]:
     return softmax_bandwidth("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _modes(progress: Any) -> dict[str, Any]:
+    from compile_lab.mode_cases import record_modes
+
+    return record_modes("cuda" if _has_gpu() else "cpu", progress)
+
+
+def _compile_gains(progress: Any) -> dict[str, Any]:
+    from compile_lab.compile_gains import compile_gains
+
+    return compile_gains("cuda" if _has_gpu() else "cpu", progress)
+
+
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
+    "compile_gains": Measurement(_compile_gains, "four cases in which compiling helps much or little; CUDA graphs", 60),
     "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
+    "modes": Measurement(_modes, "every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 520),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
     "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 45),
 }
