@@ -63,9 +63,18 @@ def _compile_gains(progress: Any) -> dict[str, Any]:
     return compile_gains("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _dispatch(progress: Any) -> dict[str, Any]:
+    from compile_lab import subjects
+    from compile_lab.dispatch_cost import dispatch_cost
+
+    model = subjects.minigpt(device="cuda" if _has_gpu() else "cpu")
+    return dispatch_cost(model, lambda batch: subjects.tokens(model, batch), progress)
+
+
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "compile_gains": Measurement(_compile_gains, "four cases in which compiling helps much or little; CUDA graphs", 60),
+    "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 40),
     "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
     "modes": Measurement(_modes, "every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 520),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
