@@ -1,0 +1,120 @@
+"""Exercises of chapter 02, guards and recompiles."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from compile_lab.exercises import exercise
+from compile_lab.recompiles import Call, replay
+
+
+def weighted(x: torch.Tensor, n: int) -> torch.Tensor:
+    """The function whose calls 02.1 chooses and 02.4 counts."""
+    return x * n + x.shape[0]
+
+
+def _compiled(calls: Sequence[Call]) -> int:
+    return sum(call.outcome == "compiled" for call in calls)
+
+
+def _first_error(calls: Sequence[Call]) -> str | None:
+    return next(
+        (f"call {at} {call.outcome}: {call.result}." for at, call in enumerate(calls, 1) if _raised(call)), None
+    )
+
+
+def _raised(call: Call) -> bool:
+    return call.outcome.startswith("raised")
+
+
+@exercise("02.1")
+def three_of_five(answer: Sequence[tuple[Any, ...]]) -> str | None:
+    """Five calls of weighted(x, n) of which exactly three compile."""
+    if not isinstance(answer, list | tuple) or not all(isinstance(args, tuple) and len(args) == 2 for args in answer):
+        return "this asks for a list of pairs (x, n)."
+    if len(answer) != 5:
+        return f"these are {len(answer)} calls, not five."
+    calls = replay(weighted, answer)
+    if wrong := _first_error(calls):
+        return wrong
+    outcomes = ", ".join(call.outcome for call in calls)
+    return None if _compiled(calls) == 3 else f"{_compiled(calls)} of the calls compile, not three: {outcomes}."
+
+
+class Decayed(nn.Module):
+    """What 02.2 asks to be rewritten: it scales by 0.9 to the number of calls so far, counted in Python."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.calls += 1
+        return x * 0.9**self.calls
+
+
+@exercise("02.2")
+def counts_without_recompiling(answer: Callable[[], nn.Module]) -> str | None:
+    """A module that does what Decayed does, compiled once. ``answer`` makes a fresh one when called."""
+    if not callable(answer) or isinstance(answer, nn.Module):
+        return "this asks for the class, not for an object of it."
+    right, eager, x = Decayed(), answer(), torch.linspace(-1, 1, 5)
+    for call in range(1, 4):
+        if not torch.allclose(torch.as_tensor(eager(x)), right(x)):
+            return f"the result of call {call} is wrong."
+    right, calls = Decayed(), replay(answer(), [(x,)] * 12)
+    if wrong := _first_error(calls):
+        return wrong
+    for at, call in enumerate(calls, 1):
+        if not torch.allclose(call.result, right(x)):
+            return f"the compiled result of call {at} is wrong."
+    if (count := _compiled(calls)) != 1:
+        failed = next((f": {call.failed[0]}" for call in calls if call.failed), "")
+        return f"it is compiled {count} times in 12 calls{failed}."
+    eager_calls = sum(call.outcome == "eager" for call in calls)
+    return f"{eager_calls} of 12 calls run eagerly." if eager_calls else None
+
+
+def embedded(tokens: torch.Tensor) -> torch.Tensor:
+    """What 02.3 compiles: a stand-in for a model's first lines, with a limit of 64 tokens."""
+    if tokens.shape[1] > 64:
+        raise ValueError("too many tokens")
+    positions = torch.arange(tokens.shape[1])
+    return tokens * 2 + positions
+
+
+@exercise("02.3")
+def one_graph_for_all_lengths(answer: Callable[[torch.Tensor], torch.Tensor]) -> str | None:
+    """A function that marks a batch of tokens so that lengths 2 to 64 are served by one graph, the first included."""
+    if not callable(answer):
+        return f"this asks for a function of the tokens, not {type(answer).__name__}."
+    inputs = [answer(torch.ones(2, length, dtype=torch.int64)) for length in range(2, 65)]
+    if any(not isinstance(tokens, torch.Tensor) for tokens in inputs):
+        return "the function must return the tokens that it has marked."
+    if any(tokens.shape != (2, length) for length, tokens in enumerate(inputs, 2)):
+        return "the tokens must keep their shape."
+    calls = replay(embedded, [(tokens,) for tokens in inputs])
+    if wrong := _first_error(calls):
+        return wrong
+    if graphs := sum(len(call.graphs) for call in calls) - 1:
+        failed = next((f" A guard that failed: {call.failed[0]}." for call in calls if call.failed), "")
+        return f"{graphs + 1} graphs for 63 lengths.{failed}"
+    return None
+
+
+SERIES = ((8, 2), (9, 2), (9, 3), (10, 4), (1, 4), (12, 5))
+"""The calls of 02.4: the length of x, and n."""
+
+
+@exercise("02.4")
+def predicted_compilations(answer: int) -> str | None:
+    """How many of the calls in `SERIES` compile?"""
+    if not isinstance(answer, int) or isinstance(answer, bool):
+        return "this asks for a whole number."
+    right = _compiled(replay(weighted, [(torch.ones(length), n) for length, n in SERIES]))
+    if answer == right:
+        return None
+    more = "more" if answer < right else "fewer"
+    return f"{more} than {answer}: for each call, ask what the newest code still assumes of x and of n."
