@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from compile_lab._torch import graph_break, inductor_config
 from compile_lab.capture import NotCompiledError
-from compile_lab.modes import ModeCost, measure
+from compile_lab.modes import ModeCost, Step, measure
 
 WIDTH = {"cuda": 1024, "cpu": 128}
 ROWS = {"cuda": {"small": 64, "large": 32_768}, "cpu": {"small": 16, "large": 1024}}
@@ -136,21 +136,29 @@ def _scripted(claim: str, device: str, size: str, rows: int) -> dict[str, Any]:
     }
 
 
-def _compiled_from_script(scripted: nn.Module, x: Tensor) -> ModeCost:
-    try:
-        return _no_grad(scripted, x, mode="default")
-    except NotCompiledError:
-        return ModeCost("default", stopped="torch.compile accepts it and compiles nothing")
-    except Exception as error:  # torch 2.13 refuses with a plain RuntimeError
-        return ModeCost("default", stopped=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
-
-
-def _no_grad(fn: Callable[..., Any], *args: Any, mode: str, **settings: Any) -> ModeCost:
+def _no_grad(fn: Callable[..., Any], *args: Any, mode: str) -> ModeCost:
     def step(compiled: Callable[..., Any]) -> Any:
         with torch.no_grad():
             return compiled(*args)
 
-    return measure(fn, *args, mode=mode, step=step, cold=False, **settings)
+    return _or_stopped(fn, *args, mode=mode, step=step)
+
+
+def _or_stopped(fn: Callable[..., Any], *args: Any, mode: str, step: Step) -> ModeCost:
+    """``measure``; an error is what is told of the case, unless the compiled code did not run."""
+    try:
+        return measure(fn, *args, mode=mode, step=step, cold=False)
+    except NotCompiledError:
+        raise
+    except Exception as error:
+        return ModeCost(mode, stopped=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+
+
+def _compiled_from_script(scripted: nn.Module, x: Tensor) -> ModeCost:
+    try:
+        return _no_grad(scripted, x, mode="default")
+    except NotCompiledError:  # torch 2.11; 2.13 refuses with an error
+        return ModeCost("default", stopped="torch.compile accepts it and compiles nothing")
 
 
 def plain(x: Tensor, y: Tensor) -> Tensor:
@@ -203,4 +211,4 @@ def _cuda_graph_case(fn: Callable[..., Tensor], device: str) -> ModeCost:
             for length in lengths:
                 compiled(x[:length], y, *scale)
 
-    return measure(fn, x, y, mode="reduce-overhead", step=step, cold=False)
+    return _or_stopped(fn, x, y, mode="reduce-overhead", step=step)

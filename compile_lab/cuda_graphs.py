@@ -34,8 +34,8 @@ class Launches:
     launch_ms: float
 
 
-def count_launches(call: Callable[[], Any], calls: int = 3) -> Launches:
-    """What one call launches on the GPU: the mean of a few, under torch's profiler."""
+def count_launches(call: Callable[[], Any], calls: int = 3) -> Launches | None:
+    """What one call launches on the GPU: the mean of a few, under torch's profiler. None if it sees no kernel."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
@@ -45,7 +45,8 @@ def count_launches(call: Callable[[], Any], calls: int = 3) -> Launches:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "trace.json"
         seen.export_chrome_trace(str(file))
-        return launches(json.loads(file.read_text(encoding="utf-8")), calls)
+        found = launches(json.loads(file.read_text(encoding="utf-8")), calls)
+    return found if found.kernels else None
 
 
 def launches(trace: Mapping[str, Any], calls: int) -> Launches:
@@ -108,8 +109,9 @@ def status(asked: bool, device: str, seen: Launches | None, reasons: tuple[str, 
         return "not asked for"
     if device != "cuda":
         return "none: the mode asks for CUDA graphs, and a CPU has none; the code is that of the mode without them"
-    ran = seen is not None and seen.graphs > 0
-    why = "; ".join(reasons) or "torch gives no reason"
-    if ran:
-        return f"used in part, the rest skipped: {why}" if reasons else "used"
-    return f"skipped: {why}"
+    why = "; ".join(reasons)
+    if seen is None:
+        return f"unknown: the profiler saw no kernel{'; skipped: ' * bool(why)}{why}"
+    if seen.graphs:
+        return f"used in part, the rest skipped: {why}" if why else "used"
+    return f"skipped: {why or 'torch gives no reason'}"

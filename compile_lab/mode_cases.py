@@ -207,10 +207,10 @@ def _serve(pipe: Connection, name: str, device: str) -> None:
         os.setsid()  # so that stopping it stops its compile workers too
     workload = WORKLOADS[name]
     fn, args, step = workload.build(device)
-    pipe.send(name)
-    while True:
-        mode = pipe.recv()
-        pipe.send(_answer(workload, fn, args, step, mode))
+    with contextlib.suppress(EOFError, OSError):  # nobody is listening any more
+        pipe.send(name)
+        while True:
+            pipe.send(_answer(workload, fn, args, step, mode=pipe.recv()))
 
 
 def _answer(workload: Workload, fn: Callable, args: tuple, step: Step, mode: str) -> tuple[str, Any]:
