@@ -26,14 +26,17 @@ class Variables:
     """The variables written since the last ``take``, each with the graph nodes it belongs to."""
 
     exact: dict[str, str] = field(default_factory=dict)
-    loop_nest: dict[str, set[str]] = field(default_factory=dict)
+    loop_nest: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
+    """Of each variable the loop nest it was written in, and all nodes of that."""
 
     def take(self) -> dict[str, set[str]]:
-        """Name to nodes. Where no loader was at work (a reduction's own steps), all nodes of the loop nest that claim
-        no variable of their own.
+        """Name to nodes. Where no loader was at work (a reduction's own steps), the nodes of the loop nest that claim
+        no variable in it.
         """
-        claimed = set(self.exact.values())
-        found = {name: (nodes - claimed) or nodes for name, nodes in self.loop_nest.items()}
+        claimed = defaultdict(set)
+        for name, node in self.exact.items():
+            claimed[self.loop_nest[name][0]].add(node)
+        found = {name: (nodes - claimed[nest]) or nodes for name, (nest, nodes) in self.loop_nest.items()}
         found |= {name: {node} for name, node in self.exact.items()}
         self.exact.clear(), self.loop_nest.clear()
         return found
@@ -94,14 +97,21 @@ def _name(node: Any) -> str | None:
     return node.name if node is not None else None
 
 
-def _scheduled(virtualized: Any) -> set[str]:
-    """All nodes of the loop nest that is being written, but views, which compute nothing."""
-    computed = getattr(getattr(virtualized.kernel, "current_node", None), "node", None)
-    origins = list(computed.get_origins()) if computed is not None else []
-    return {node.name for node in origins if not _is_view(node)} or {node.name for node in origins}
+def _scheduled(virtualized: Any) -> tuple[str, set[str]]:
+    """The loop nest that is being written, and all its nodes but views, which compute nothing."""
+    scheduled = getattr(virtualized.kernel, "current_node", None)
+    computed = getattr(scheduled, "node", None)
+    if computed is None:
+        return "", set()
+    origins = list(computed.get_origins())
+    computing = {node.name for node in origins if not is_view(node)}
+    return scheduled.get_name(), computing or {node.name for node in origins}
 
 
-def _is_view(node: Any) -> bool:
+def is_view(node: Any) -> bool:
+    """True for a node that only shows its input in another shape, or takes an item of a tuple."""
+    if node.target is operator.getitem:
+        return True
     schema = getattr(node.target, "_schema", None)
     return schema is not None and any(given.alias_info is not None for given in schema.returns)
 

@@ -14,11 +14,12 @@ from torch.utils import _pytree as pytree
 from compile_lab._torch import dispatch_mode_is_active, inductor_config, reset_dynamo
 from compile_lab.capture import BreakReported, compilation
 from compile_lab.dynamo import GraphBreak, merged_breaks
-from compile_lab.lowering import EXTERN, Group, InductorGraph, Kernel, Origin, Refusal, collecting
+from compile_lab.lowering import EXTERN, Boundary, Group, InductorGraph, Kernel, Origin, Refusal, collecting
 from compile_lab.recordings import Provenance, here
 
 __all__ = [
     "EXTERN",
+    "Boundary",
     "GeneratedCode",
     "Group",
     "InductorGraph",
@@ -95,7 +96,6 @@ def generated_code(
         from compile_lab import virtual_gpu  # starts a child process; most callers need none
 
         graphs, breaks, trouble = virtual_gpu.run(chip, _generate, fn, args, kwargs, options, grad)
-        graphs = tuple(_with_texts(graph) for graph in graphs)
         provenance = replace(here(command, device="cpu"), device=f"NVIDIA {chip}", kind="virtual")
     return GeneratedCode(graphs, chip, provenance, breaks, trouble)
 
@@ -161,14 +161,3 @@ def _device_of(*inputs: Any) -> str | None:
     modules = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.nn.Module)]
     tensors += [parameter for module in modules for parameter in module.parameters()]
     return None if any(tensor.is_cuda for tensor in tensors) else "cpu"
-
-
-def _with_texts(graph: InductorGraph) -> InductorGraph:
-    """The same graph with the text of lines that another process could not read, as those of a notebook's cell."""
-
-    def complete(origin: Origin) -> Origin:
-        return replace(origin, stack=tuple(line.with_text() for line in origin.stack))
-
-    nodes = {origin.node: complete(origin) for origin in graph.nodes}
-    kernels = [replace(k, origins=tuple(nodes[origin.node] for origin in k.origins)) for k in graph.kernels]
-    return replace(graph, nodes=tuple(nodes.values()), kernels=tuple(kernels))

@@ -7,6 +7,7 @@ built or run, so the same records come from a GPU, a CPU, and a chip that is not
 
 import ast
 import contextlib
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from unittest import mock
 import torch
 
 from compile_lab._torch import inductor_config, inductor_lowering
-from compile_lab.attribution import Variables, by_line, listening
+from compile_lab.attribution import Variables, by_line, is_view, listening
 from compile_lab.places import Line, stack
 
 EXTERN = "extern"
@@ -33,6 +34,8 @@ class Origin:
     node: str
     op: str
     stack: tuple[Line, ...] = ()
+    is_view: bool = False
+    """True if it computes nothing: it shows its input in another shape, or is an item of a tuple."""
 
     @property
     def line(self) -> Line | None:
@@ -62,6 +65,8 @@ class Kernel:
     """The line of the wrapper that launches it."""
     nodes_by_line: tuple[frozenset[str], ...] = field(default=(), repr=False)
     """For each line of ``body``, the origins that it computes; empty where Inductor's code does not tell (C++)."""
+    parts: tuple[str, ...] = field(default=(), repr=False)
+    """The entries of the schedule before fusion that it is made of: names of ``Group``."""
 
     @property
     def lines(self) -> tuple[Line, ...]:
@@ -78,7 +83,7 @@ class Kernel:
 
     def computing(self, line: Line) -> tuple[int, ...]:
         """The lines of ``body``, from 1, that compute what the user's ``line`` asked for."""
-        wanted = {origin.node for origin in self.origins if origin.line == line}
+        wanted = {origin.node for origin in self.origins if origin.line and origin.line.is_same_place(line)}
         return tuple(at for at, nodes in enumerate(self.nodes_by_line, 1) if nodes & wanted)
 
     def __str__(self) -> str:
@@ -90,15 +95,15 @@ class Group:
     """One entry of Inductor's schedule: before fusion one loop nest or call, after fusion what becomes one kernel.
 
     ``kind``: pointwise, reduction, template (a matmul that Inductor writes itself), extern, or nop (no code).
-    ``space`` is what it loops over, as (elements, reduced elements); empty for a call. ``reads`` and ``writes`` name
-    buffers; ``nbytes`` counts each of them once, and leaves out what never leaves the group.
+    ``space`` is what it loops over, as (results, elements reduced into each); empty for a call. ``reads`` and
+    ``writes`` name buffers; ``nbytes`` counts each of them once, and leaves out what never leaves the group.
     """
 
     name: str
     kind: str
     parts: tuple[str, ...]
     nodes: tuple[str, ...]
-    space: tuple[str, ...]
+    space: tuple[int | str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     nbytes: int
@@ -110,6 +115,15 @@ class Refusal:
 
     first: str
     second: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """A buffer that one kernel writes and another reads: where fusion stopped, and why."""
+
+    first: Group
+    second: Group
     reason: str
 
 
@@ -129,6 +143,24 @@ class InductorGraph:
     wrapper: str = field(repr=False)
     code: str = field(repr=False)
     """The post-grad graph as readable Python."""
+
+    @property
+    def boundaries(self) -> tuple[Boundary, ...]:
+        """Each pair of groups of which the second reads what the first writes, and Inductor's reason if it gave one."""
+        groups = [group for group in self.after if group.kind != "nop"]
+        pairs = [(a, b) for a in groups for b in groups if a is not b and set(a.writes) & set(b.reads)]
+        return tuple(Boundary(first, second, self._why(first, second)) for first, second in pairs)
+
+    def _why(self, first: Group, second: Group) -> str:
+        library = [group.nodes[-1] for group in (first, second) if group.kind == EXTERN]
+        if library:
+            return f"{' and '.join(library)}: a library's code, not Inductor's to change"
+        for refusal in reversed(self.refusals):
+            if set(refusal.first.split("_")) <= set(first.parts) and set(refusal.second.split("_")) <= set(
+                second.parts
+            ):
+                return refusal.reason
+        return "Inductor gave no reason"
 
     @property
     def unfused_bytes(self) -> int:
@@ -174,8 +206,8 @@ class _Watch:
     before: list[Group] = field(default_factory=list)
     after: list[Group] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    launches: list[tuple[str, int | None, list[str], int, dict[str, set[str]]]] = field(default_factory=list)
-    """Of each kernel: its name, torch's number for the launch, the nodes, the bytes, the nodes of its variables."""
+    launches: list[tuple[Kernel, int | None, dict[str, set[str]]]] = field(default_factory=list)
+    """Each kernel as far as it is known before the wrapper is written, torch's number for it, its variables."""
 
     def __post_init__(self) -> None:
         nodes = self.lowering.orig_gm.graph.nodes
@@ -194,11 +226,12 @@ class _Watch:
             scheduled = [part for part in scheduled if getattr(part, "node", None) is not None]
             parts, origins = [part.get_name() for part in scheduled], [part.node.origins for part in scheduled]
         else:
-            exact = getattr(scheduled, "origin_node", None)
-            parts, origins = [scheduled.get_operation_name()], [{exact} if exact is not None else scheduled.origins]
-        found = {origin.name for each in origins for origin in each}
-        nodes = [node for node in self.origins if node in found]
-        self.launches.append((name, number, nodes, self._nbytes(parts), self.variables.take()))
+            parts, origins = [scheduled.get_operation_name()], [_called(scheduled, self.origins)]
+        nodes = _in_order({origin.name for each in origins for origin in each}, self.origins)
+        kernel = Kernel(
+            name, "", EXTERN, self.direction, tuple(nodes.values()), self._nbytes(parts), parts=tuple(parts)
+        )
+        self.launches.append((kernel, number, self.variables.take()))
 
     def _nbytes(self, parts: list[str]) -> int:
         """The bytes of the groups that these parts belong to; a group that was split counts with its first kernel."""
@@ -210,22 +243,22 @@ class _Watch:
                 total += int(group.get_read_write_buffers_sizes())
         return total
 
+    @property
+    def direction(self) -> str:
+        return "backward" if self.lowering.is_backward else "inference" if self.lowering.is_inference else "forward"
+
     def graph(self, wrapper: str) -> InductorGraph:
-        lowering = self.lowering
-        direction = "backward" if lowering.is_backward else "inference" if lowering.is_inference else "forward"
         sources, calls = definitions(wrapper), numbered_calls(wrapper)
         kernels = []
-        for name, number, nodes, nbytes, variables in self.launches:
-            call = calls.get(f"{name}:{number}", "")
-            language, source = sources.get(name, (EXTERN, call))
-            origins = tuple(self.origins[node] for node in nodes)
-            kernel = Kernel(name, source, language, direction, origins, nbytes, call)
+        for kernel, number, variables in self.launches:
+            call = calls.get(f"{kernel.name}:{number}", "")
+            language, source = sources.get(kernel.name, (EXTERN, call))
+            kernel = replace(kernel, language=language, source=source, call=call)
             if language == "triton":
                 kernel = replace(kernel, nodes_by_line=by_line(kernel.body, variables))
             kernels.append(kernel)
-        nodes = tuple(self.origins.values())
         parts = tuple(kernels), tuple(self.before), tuple(self.after), tuple(dict.fromkeys(self.refusals))
-        return InductorGraph(direction, nodes, *parts, wrapper, self.code)
+        return InductorGraph(self.direction, tuple(self.origins.values()), *parts, wrapper, self.code)
 
 
 @contextlib.contextmanager
@@ -260,24 +293,43 @@ def _watching(lowering: Any, variables: Variables) -> Iterator[_Watch]:
 
 def _origin(node: torch.fx.Node) -> Origin:
     lines = stack(node.meta.get("stack_trace") or "")
-    return Origin(node.name, str(node.target), tuple(line for line in lines if line.is_users))
+    return Origin(node.name, str(node.target), tuple(line for line in lines if line.is_users), is_view(node))
 
 
 def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
     parts = scheduled.get_nodes()
-    found = {o.name for part in parts if part.node is not None for o in part.node.get_origins()}
-    space = () if scheduled.is_extern() else tuple(str(extent) for extent in scheduled.group[1])
+    irs = [part.node for part in parts if part.node is not None]
+    found = [_called(ir, origins) if scheduled.is_extern() else ir.get_origins() for ir in irs]
+    space = () if scheduled.is_extern() else tuple(map(_extent, scheduled.group[1]))
     read_writes = scheduled.read_writes
     return Group(
         scheduled.get_name(),
         _kind(scheduled),
         tuple(part.get_name() for part in parts),
-        tuple(name for name in origins if name in found),
+        tuple(_in_order({node.name for each in found for node in each}, origins)),
         space,
         tuple(sorted({dep.name for dep in read_writes.reads})),
         tuple(sorted({dep.name for dep in read_writes.writes})),
         int(scheduled.get_read_write_buffers_sizes()),
     )
+
+
+def _in_order(names: set[str], origins: dict[str, Origin]) -> dict[str, Origin]:
+    return {name: origin for name, origin in origins.items() if name in names}
+
+
+def _called(ir: Any, origins: dict[str, Origin]) -> list[torch.fx.Node]:
+    """The node that a library's call computes: of all that Inductor names, its inputs' history included, the last."""
+    exact = getattr(ir, "origin_node", None)
+    order = {name: at for at, name in enumerate(origins)}
+    found = [exact] if exact is not None else list(ir.get_origins())
+    return sorted((node for node in found if not is_view(node)), key=lambda node: order.get(node.name, -1))[-1:]
+
+
+def _extent(sizes: Any) -> int | str:
+    """Elements of a loop: one number for a GPU, one for each dimension for a CPU; text where a size is a symbol."""
+    count = math.prod(sizes) if isinstance(sizes, tuple | list) else sizes
+    return int(count) if str(count).isdigit() else str(count)
 
 
 def _kind(scheduled: Any) -> str:

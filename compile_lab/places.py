@@ -1,10 +1,9 @@
 """Where a line of code is, said as a reader would say it: ``cell 3, line 5``, or ``json/encoder.py, line 12``."""
 
-import linecache
 import re
 import sys
 import sysconfig
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 _LIBRARIES = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")]
@@ -23,9 +22,9 @@ class Line:
     def __str__(self) -> str:
         return place(self.file, self.line)
 
-    def with_text(self) -> "Line":
-        """The same line; a text that was not to be had where it was found is looked up here."""
-        return self if self.text else replace(self, text=linecache.getline(self.file, self.line).strip())
+    def is_same_place(self, other: "Line") -> bool:
+        """True for the same line of the same file, whatever else is known of either."""
+        return (self.file, self.line) == (other.file, other.line)
 
     @property
     def is_users(self) -> bool:
