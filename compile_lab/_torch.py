@@ -188,6 +188,26 @@ def triton_helpers() -> types.ModuleType:
     return triton_helpers
 
 
+def interpreter_pieces() -> types.SimpleNamespace:
+    """What running generated code on the CPU replaces or asks: the wrapper's allocator, the kernels' decorators."""
+    from torch._guards import TracingContext, tracing
+    from torch._inductor.runtime import triton_helpers, triton_heuristics
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._pytree import tree_leaves, tree_map_only
+
+    return types.SimpleNamespace(
+        TracingContext=TracingContext,
+        guards=torch._C._dynamo.guards,
+        torch_c=torch._C,
+        tracing=tracing,
+        tree_leaves=tree_leaves,
+        tree_map_only=tree_map_only,
+        triton_helpers=triton_helpers,
+        triton_heuristics=triton_heuristics,
+        unset_fake_temporarily=unset_fake_temporarily,
+    )
+
+
 __all__ = [
     "REGION_ENTERED",
     "CompileContext",
@@ -206,6 +226,7 @@ __all__ = [
     "operator_names",
     "operator_table",
     "register_bytecode_hook",
+    "interpreter_pieces",
     "reset_dynamo",
     "trace_log",
     "triton_helpers",

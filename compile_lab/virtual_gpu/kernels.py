@@ -1,0 +1,64 @@
+"""A Triton kernel as text that can travel to another process, and be a function there.
+
+A ``@triton.jit`` function needs its source, which for one of a notebook's cells is in no file, and cannot be pickled.
+"""
+
+import inspect
+import linecache
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from compile_lab.virtual_gpu.line_maps import SOURCE
+
+
+@dataclass(frozen=True)
+class HandWritten:
+    """A kernel's own source, and what it names: modules, constants, and other kernels (``HandWritten`` in turn)."""
+
+    name: str
+    source: str
+    names: Mapping[str, Any]
+
+    def made(self, file: str = SOURCE) -> Any:
+        """The function, whose first line is line 1 of `file`, as ``@triton.jit`` makes it in this process."""
+        import triton
+
+        scope: dict[str, Any] = {"__name__": "kernel", "triton": triton}
+        for name, value in self.names.items():
+            scope[name] = value.made(f"{name}.py") if isinstance(value, HandWritten) else value
+        return defined(self.source, file, scope)[self.name]
+
+
+def hand_written(kernel: Any) -> HandWritten:
+    """A ``@triton.jit`` function, made ready to travel.
+
+    Raises TypeError for anything else, and for a kernel under ``@triton.autotune`` or ``@triton.heuristics``.
+    """
+    function = getattr(kernel, "fn", None)
+    if not inspect.isfunction(function):
+        if function is not None:
+            kind = type(kernel).__name__
+            raise TypeError(f"{kind} wraps a kernel and chooses its blocks: give the @triton.jit function itself")
+        raise TypeError(f"this asks for an inductor.Kernel or a @triton.jit function, not {type(kernel).__name__}")
+    source = textwrap.dedent(inspect.getsource(function))
+    scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
+    names = {
+        name: _named(scope[name])
+        for name in function.__code__.co_names + function.__code__.co_freevars
+        if name in scope
+    }
+    return HandWritten(function.__name__, source, {k: v for k, v in names.items() if k != function.__name__})
+
+
+def _named(value: Any) -> Any:
+    return hand_written(value) if type(value).__name__ in ("JITFunction", "InterpretedFunction") else value
+
+
+def defined(source: str, file: str, scope: dict[str, Any]) -> dict[str, Any]:
+    """Run `source` as if it stood in `file`, where Triton will look for it; returns the scope."""
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    scope["__file__"] = file
+    exec(compile(source, file, "exec"), scope)
+    return scope
