@@ -30,6 +30,9 @@ functorch_config = torch._functorch.config
 inductor_config = torch._inductor.config
 
 
+DisableTorchFunction = torch._C.DisableTorchFunction
+"""While a block runs, torch's functions are not handed to a TorchFunctionMode or to ``__torch_function__``."""
+
 current_autograd_node = torch._C._current_autograd_node
 """The autograd node that this thread is running, or None outside of a backward."""
 
@@ -162,8 +165,10 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
     from torch.utils import _triton as triton_utils
     from triton.backends.compiler import GPUTarget
+    from triton.runtime.cache import triton_key
     from triton.runtime.driver import driver
 
+    inductor_lowering(), triton_key()  # slow the first time (the key is a hash of all of Triton's files), kept after it
     return types.SimpleNamespace(
         AsyncCompile=async_compile.AsyncCompile,
         CudaInterface=CudaInterface,
@@ -211,8 +216,10 @@ def interpreter_pieces() -> types.SimpleNamespace:
 __all__ = [
     "REGION_ENTERED",
     "CompileContext",
+    "DisableTorchFunction",
     "aot_pieces",
     "cache_entries",
+    "current_autograd_node",
     "dispatch_mode_is_active",
     "dynamo_config",
     "dynamo_utils",

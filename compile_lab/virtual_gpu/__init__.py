@@ -5,7 +5,7 @@ build of torch or a CUDA build. Nothing is launched there, and no time is ever r
 """
 
 from compile_lab.virtual_gpu.chips import CHIPS, Chip, chip
-from compile_lab.virtual_gpu.client import run
+from compile_lab.virtual_gpu.client import Interpreted, interpret, run
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
-__all__ = ["CHIPS", "Chip", "VirtualGPUError", "chip", "run"]
+__all__ = ["CHIPS", "Chip", "Interpreted", "VirtualGPUError", "chip", "interpret", "run"]

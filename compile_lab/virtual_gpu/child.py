@@ -88,4 +88,10 @@ def _run(asked: dict[str, Any]) -> bytes:
         return travel.dumps(function(*args, **kwargs), values=False)
 
 
-_WORK: dict[str, Callable[[dict[str, Any]], bytes]] = {"run": _run}
+def _interpret(asked: dict[str, Any]) -> bytes:
+    from compile_lab.virtual_gpu.judging import judged
+
+    return travel.dumps(judged(asked["body"], asked["config"]), values=True)
+
+
+_WORK: dict[str, Callable[[dict[str, Any]], bytes]] = {"run": _run, "interpret": _interpret}

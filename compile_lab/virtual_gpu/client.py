@@ -5,8 +5,11 @@ import pickle
 import re
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from torch import Tensor
 
 from compile_lab.places import place
 from compile_lab.virtual_gpu import server, travel
@@ -41,6 +44,62 @@ def run(
     body = _packed((function, args, kwargs), values=False)
     answer = asked("generate", "run", where, body, timeout_s, config=dict(config or {}))
     return travel.loads(answer)
+
+
+@dataclass(frozen=True)
+class Interpreted:
+    """What generated kernels computed on the CPU, and how far that is from eager.
+
+    ``outputs`` is what the function returned; ``gradients`` by the name of a parameter or input; ``errors``: for each
+    of them the largest difference from eager on the same data, relative to eager's largest value; ``launches`` and
+    ``kernels`` (sources, as they ran) by kernel; ``notes`` says what the interpreter did not do to the letter.
+    """
+
+    outputs: Any
+    gradients: Mapping[str, Tensor]
+    errors: Mapping[str, float]
+    launches: Mapping[str, int]
+    kernels: Mapping[str, str]
+    notes: tuple[str, ...]
+    chip: Chip
+
+    @property
+    def worst(self) -> float:
+        """The largest of the errors."""
+        return max(self.errors.values(), default=0.0)
+
+    def __repr__(self) -> str:
+        where = max(self.errors, key=self.errors.__getitem__, default="")
+        counts = f"{len(self.kernels)} kernels for a {self.chip}, {sum(self.launches.values())} launches interpreted"
+        return "; ".join([counts, f"largest relative error {self.worst:.1e} ({where})", *self.notes])
+
+
+def interpret(
+    fn: Callable[..., Any],
+    /,
+    *args: Any,
+    chip: str | Chip = "H200",
+    edit: Mapping[str, str] | Callable[[str, str], str] | None = None,
+    timeout_s: float = 600,
+    config: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> Interpreted:
+    """Are the kernels that Inductor generates for `chip` right? Runs them on CPU tensors by Triton's interpreter.
+
+    ``fn(*args, **kwargs)`` runs twice in a child process, eagerly and compiled for the chip, on copies of the same
+    data. What requires grad is differentiated: the loss it returns, or the sum of its outputs. Matrix products and
+    attention, which are no Triton kernels, run on the CPU as aten computes them. ``edit`` replaces kernels before they
+    run: ``{name: source}``, or a function of name and source; so a broken kernel can be put before the judge.
+
+    Raises as `run` does; a VirtualGPUError of kind UnsupportedKernel for a kernel that the interpreter cannot run
+    (random numbers, a device function without a stand-in).
+    """
+    if not callable(fn):
+        raise TypeError(f"interpret needs a function or a module, not {type(fn).__name__}: {fn!r:.60}")
+    where = chip_named(chip)
+    body = _packed((fn, args, kwargs, edit or {}), values=True)
+    answer = asked("interpret", "interpret", where, body, timeout_s, config=dict(config or {}))
+    return Interpreted(**travel.loads(answer), chip=where)
 
 
 def asked(mode: server.Mode, work: str, chip: Chip, body: bytes, timeout_s: float, **more: Any) -> bytes:

@@ -11,3 +11,7 @@ class VirtualGPUError(RuntimeError):
     def __init__(self, message: str, kind: str = "", traceback: str = ""):
         super().__init__(message)
         self.kind, self.traceback = kind, traceback
+
+
+class UnsupportedKernel(RuntimeError):
+    """A generated kernel uses what the interpreter cannot do; the message names the kernel's need and the way out."""
