@@ -85,7 +85,8 @@ def training_graphs(
     memory_budget: from 0 to 1, torch's ``activation_memory_budget``; None leaves it as it is set.
     decompositions: "inductor", what torch.compile uses (its table, and its passes over the joint graph), or "none".
 
-    A function that breaks gives several graphs: the first is returned, with the others in ``others``. Raises TypeError
+    A function that breaks gives several graphs: the first is returned, with the others in ``others``; to say where it
+    broke, it is run once more. Raises TypeError
     for what cannot be called, ValueError for an unknown option or if nothing needs a gradient, whatever ``fn`` itself
     raises, and RuntimeError if a dispatch mode kept the compiled code from running.
     """
@@ -165,19 +166,26 @@ class _Backend:
         titles = input_titles(captured, joint)
         inputs_of = joint.graph.find_nodes(op="placeholder")
         parameters = {inputs_of[at].name for at in options.get("static_lifetime_input_indices") or ()}
-        whole = torch.fx.GraphModule(joint, copy.deepcopy(joint.graph))  # the partitioner changes it
+        whole = _snapshot(joint)
         forward, backward, cut = partition(joint, inputs, self.partitioner, num_fwd_outputs=num_fwd_outputs, **options)
         outputs = forward.graph.output_node().args[0][num_fwd_outputs:]
         kept = {node.name for node in outputs if isinstance(node, torch.fx.Node)}
         again = _operations(forward) & _operations(backward)
         graphs = [
             graph_of(stage, module, titles, kept, again)
-            for stage, module in (("joint", whole), ("forward", forward), ("backward", backward))
+            for stage, module in (("joint", whole), ("forward", _snapshot(forward)), ("backward", _snapshot(backward)))
         ]
         saved = saved_tensors(outputs, graphs[1], graphs[2], cut, parameters)
         repeated = recomputed(graphs[1], graphs[2], again)
         self.found.append(TrainingGraphs(*graphs, saved, repeated, table, self.partitioner))
         return forward, backward
+
+
+def _snapshot(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+    """The graph as it is now, before torch changes it further; to be called with its inputs one by one."""
+    graph = copy.deepcopy(module.graph)
+    graph.set_codegen(torch.fx.graph.CodeGen())
+    return torch.fx.GraphModule(module, graph)
 
 
 def _operations(module: torch.fx.GraphModule) -> set[str]:

@@ -4,6 +4,7 @@ torch notes a Python stack on each forward node and, through autograd's sequence
 belong to it. So a backward node carries the line of the forward operation whose gradient it computes.
 """
 
+import functools
 import re
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -70,10 +71,13 @@ class Graph:
 
     def __getitem__(self, name: str) -> Node:
         """The node of that name; KeyError if there is none."""
-        for node in self.nodes:
-            if node.name == name:
-                return node
-        raise KeyError(f"the {self.stage} graph has no node {name!r}")
+        if name not in self._by_name:
+            raise KeyError(f"the {self.stage} graph has no node {name!r}")
+        return self._by_name[name]
+
+    @functools.cached_property
+    def _by_name(self) -> dict[str, Node]:
+        return {node.name: node for node in self.nodes}
 
     def at(self, line: Line) -> tuple[Node, ...]:
         """The nodes that come from one line of Python."""
@@ -186,7 +190,7 @@ def _title(source: str) -> str:
     """Dynamo's way to say where a value is, as the user would: ``blocks.0.norm1.weight``."""
     source = re.sub(r"\._(?:modules|parameters|buffers)\['([^']+)'\]", r".\1", source)
     source = re.sub(r"^[LG]\['(\w+)'\]", r"\1", source)
-    return re.sub(r"^self\.", "", source)
+    return re.sub(r"^(self|fn)\.", "", source)  # fn: where torch wraps a module of its own
 
 
 def decomposed(captured: torch.fx.GraphModule, joint: torch.fx.GraphModule) -> tuple[Decomposition, ...]:

@@ -111,14 +111,12 @@ def saved_tensors(
 
 def recomputed(forward: Graph, backward: Graph, names: set[str]) -> tuple[Recomputed, ...]:
     """The operations of those names, in the order in which the backward runs them."""
-    owners = _owners(forward)
-    found = []
-    for node in backward.nodes:
-        if node.name in names and node.op != "getitem":
-            value = next(each for each in forward.module.graph.nodes if each.name == node.name)
-            shows = isinstance(value.meta.get("val"), torch.Tensor) and owners[_storage(value)] is not value
-            found.append(Recomputed(node.name, node.op, node.shape, node.source, 0 if shows else node.nbytes))
-    return tuple(found)
+    owned = {node.name for node in _owners(forward).values()}
+    return tuple(
+        Recomputed(node.name, node.op, node.shape, node.source, node.nbytes if node.name in owned else 0)
+        for node in backward.nodes
+        if node.name in names and node.op != "getitem"
+    )
 
 
 def folded(saved: Iterable[SavedTensor]) -> tuple[SavedTensor, ...]:
@@ -203,9 +201,9 @@ def _cheapest(node: torch.fx.Node, cut: Cut, kept: set[str]) -> str:
     missing = [each for each in cut.needed_by(node) if each.name not in kept]
     if not missing:
         return "the cheapest place to cut"
-    ops = ", ".join(dict.fromkeys(op_of(each).removeprefix("aten.") for each in missing))
-    size = sum(nbytes(each.meta.get("val")) for each in missing)
-    return f"the cheapest place to cut: to compute it again, {ops} would have to be kept ({size:,} bytes)"
+    ops = ", ".join(dict.fromkeys(_short(each) for each in missing))
+    here, there = nbytes(node.meta["val"]), sum(nbytes(each.meta.get("val")) for each in missing)
+    return f"the cheapest place to cut: {here:,} bytes here, {there:,} for what it is computed from ({ops})"
 
 
 _FAMILIES = {
@@ -218,5 +216,9 @@ _FAMILIES = {
 
 
 def _family(node: torch.fx.Node) -> str:
-    op = op_of(node)
-    return next((family for part, family in _FAMILIES.items() if part in op), op.removeprefix("aten."))
+    op = _short(node)
+    return next((family for part, family in _FAMILIES.items() if part in op), op)
+
+
+def _short(node: torch.fx.Node) -> str:
+    return op_of(node).removeprefix("aten.").removeprefix("prims.")
