@@ -71,12 +71,39 @@ def _dispatch(progress: Any) -> dict[str, Any]:
     return dispatch_cost(model, lambda batch: subjects.tokens(model, batch), progress)
 
 
+def _fidelity(progress: Any) -> dict[str, Any]:
+    import torch
+
+    from compile_lab import subjects
+    from compile_lab.virtual_gpu.fidelity import fidelity, twin
+
+    twin()  # refuses before anything is built
+    model, block = subjects.minigpt(device="cuda"), subjects.gpt2_block("cuda")
+    hidden = torch.randn(8, 256, 768, device="cuda")
+    return fidelity({"MiniGPT": (model, subjects.tokens(model, 8)), "GPT-2 block": (block, (hidden,))}, progress)
+
+
+def _generated_code(progress: Any) -> dict[str, Any]:
+    from compile_lab.code_recording import recorded_code
+
+    return recorded_code("cuda" if _has_gpu() else "cpu", progress)
+
+
+def _integer_powers(progress: Any) -> dict[str, Any]:
+    from compile_lab.powers import integer_powers
+
+    return integer_powers("cuda" if _has_gpu() else "cpu", progress)
+
+
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "compile_gains": Measurement(_compile_gains, "four cases in which compiling helps much or little; CUDA graphs", 60),
     "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 40),
+    "fidelity": Measurement(_fidelity, "kernels of this GPU against those of its virtual twin, source for source", 90),
+    "generated_code": Measurement(_generated_code, "the code Inductor writes here for softmax and MiniGPT", 40),
     "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
     "modes": Measurement(_modes, "every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 520),
+    "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 20),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
     "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 45),
 }

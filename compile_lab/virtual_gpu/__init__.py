@@ -4,8 +4,26 @@ Inductor generates for it what it would generate for the real one, forward and b
 build of torch or a CUDA build. Nothing is launched there, and no time is ever reported.
 """
 
+from compile_lab.virtual_gpu.assembly import Assembly, Config, assemble, assemble_all
 from compile_lab.virtual_gpu.chips import CHIPS, Chip, chip
 from compile_lab.virtual_gpu.client import Interpreted, interpret, run
 from compile_lab.virtual_gpu.errors import VirtualGPUError
+from compile_lab.virtual_gpu.launching import interpret_kernel
+from compile_lab.virtual_gpu.occupancy import Occupancy, occupancy
 
-__all__ = ["CHIPS", "Chip", "Interpreted", "VirtualGPUError", "chip", "interpret", "run"]
+__all__ = [
+    "CHIPS",
+    "Assembly",
+    "Chip",
+    "Config",
+    "Interpreted",
+    "Occupancy",
+    "VirtualGPUError",
+    "assemble",
+    "assemble_all",
+    "chip",
+    "interpret",
+    "interpret_kernel",
+    "occupancy",
+    "run",
+]

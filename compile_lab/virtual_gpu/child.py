@@ -94,4 +94,10 @@ def _interpret(asked: dict[str, Any]) -> bytes:
     return travel.dumps(judged(asked["body"], asked["config"]), values=True)
 
 
-_WORK: dict[str, Callable[[dict[str, Any]], bytes]] = {"run": _run, "interpret": _interpret}
+def _launch(asked: dict[str, Any]) -> bytes:
+    from compile_lab.virtual_gpu.launching import launched
+
+    return travel.dumps(launched(asked["body"]), values=True)
+
+
+_WORK: dict[str, Callable[[dict[str, Any]], bytes]] = {"run": _run, "interpret": _interpret, "launch": _launch}

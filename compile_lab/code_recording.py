@@ -1,0 +1,44 @@
+"""The code that Inductor wrote on a real GPU, kept: to be read where there is none, and to compare a virtual one with."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+
+from compile_lab import subjects
+from compile_lab.inductor import generated_code
+
+Progress = Callable[[Iterable[Any]], Iterable[Any]]
+
+
+def softmax(x: torch.Tensor) -> torch.Tensor:
+    """Over the last dimension."""
+    return torch.softmax(x, -1)
+
+
+def recorded_code(device: str = "cuda", progress: Progress = iter) -> dict[str, Any]:
+    """The kernels of the softmax of [65536, 4096] in bf16 and fp32, and of a training step of MiniGPT on 8 × 64 tokens.
+
+    Returns ``{subject: [{"name", "direction", "language", "source", "nbytes"}]}``: all launches, in order. The code is
+    compiled and run on `device`. Half a minute. Raises RuntimeError if the compiled code did not run.
+    """
+    rows = 65_536 if device == "cuda" else 64
+    cases: dict[str, Callable[[], tuple[Any, ...]]] = {
+        "softmax_bf16": lambda: (softmax, torch.randn(rows, 4096, device=device, dtype=torch.bfloat16)),
+        "softmax_fp32": lambda: (softmax, torch.randn(rows, 4096, device=device)),
+        "minigpt_step": lambda: _minigpt(device),
+    }
+    return {name: _kernels(*cases[name]()) for name in progress(list(cases))}
+
+
+def _minigpt(device: str) -> tuple[Any, ...]:
+    model = subjects.minigpt(device=device)
+    return model, *subjects.tokens(model, batch=8)
+
+
+def _kernels(fn: Callable[..., Any], *args: Any) -> list[dict[str, Any]]:
+    found = generated_code(fn, *args)
+    if found.trouble:
+        raise RuntimeError(f"only a part was compiled: {'; '.join(found.trouble)}")
+    kept = ("name", "direction", "language", "source", "nbytes")
+    return [{name: getattr(kernel, name) for name in kept} for kernel in found.kernels]
