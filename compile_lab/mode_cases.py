@@ -108,7 +108,7 @@ def record_modes(
 ) -> dict[str, Any]:
     """Every mode on every workload, as plain JSON values; under nine minutes on a large GPU.
 
-    Returns ``{"workloads": [{"name", "what", "search", "cases": [ModeCost as a dict]}], "budget_s"}``. A case that
+    Returns ``{"workloads": [{"name", "what", "search", "cases": [ModeCost as a dict]}], "budget_s", "cores"}``. A case that
     breaks its time limit, or comes to an error, has ``stopped``. Raises RuntimeError if compiled code did not run.
     """
     ends = time.monotonic() + budget_s
@@ -131,7 +131,7 @@ def record_modes(
         }
         for name, one in WORKLOADS.items()
     ]
-    return {"workloads": workloads, "budget_s": budget_s}
+    return {"workloads": workloads, "budget_s": budget_s, "cores": os.cpu_count()}
 
 
 def _replaced(old: "Worker | None", name: str = "", device: str = "") -> "Worker | None":

@@ -12,7 +12,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ import torch
 from compile_lab._torch import dynamo_utils, inductor_modes, reset_dynamo
 from compile_lab.capture import KernelsWritten, compilation
 from compile_lab.cuda_graphs import Launches, count_launches, skip_reasons, status
+from compile_lab.recordings import Recording
 
 MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 WARM_UP_CALLS = 3
@@ -87,12 +88,66 @@ class ModeCost:
             return None
         return eager.call.median_ms / self.call.median_ms
 
+    def total_s(self, calls: int, start: str = "cold") -> float:
+        """Seconds for compiling, cold or warm, and so many calls; infinite if that was not measured."""
+        compiled = {"cold": self.cold, "warm": self.warm}[start]
+        if self.call is None or (compiled is None and self.mode != "eager"):
+            return math.inf
+        return (compiled.seconds if compiled else 0.0) + calls * self.call.median_ms / 1e3
+
     def break_even(self, eager: "ModeCost", start: str = "cold") -> int | None:
         """After how many calls compiling has paid: see ``break_even_calls``. ``start`` is "cold" or "warm"."""
         compiled = {"cold": self.cold, "warm": self.warm}[start]
         if compiled is None or self.call is None or eager.call is None:
             return None
         return break_even_calls(compiled.seconds, eager.call.median_ms, self.call.median_ms)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All modes on one workload: ``what`` it is in words, ``search`` the options that limited max-autotune's search."""
+
+    name: str
+    what: str
+    costs: Mapping[str, ModeCost]
+    provenance: object
+    search: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def eager(self) -> ModeCost:
+        return self.costs["eager"]
+
+    @property
+    def done(self) -> dict[str, ModeCost]:
+        """The cases that came to an end, eager among them."""
+        return {mode: cost for mode, cost in self.costs.items() if cost.call}
+
+    def speedup(self, mode: str) -> float | None:
+        """Eager's time per call over this mode's; None if it was not measured."""
+        return self.costs[mode].speedup(self.eager) if mode in self.costs else None
+
+    @property
+    def fastest(self) -> str:
+        """The mode with the least median time per call."""
+        return min(self.done, key=lambda mode: self.costs[mode].call.median_ms)
+
+    def best_after(self, calls: int, start: str = "cold") -> str:
+        """The mode with the least time for compiling and ``calls`` calls together. ``start``: "cold" or "warm"."""
+        return min(self.done, key=lambda mode: self.costs[mode].total_s(calls, start))
+
+
+def compared(recording: Recording) -> dict[str, Comparison]:
+    """The workloads of a recording of modes, by name."""
+    return {
+        one["name"]: Comparison(
+            one["name"],
+            one["what"],
+            {case["mode"]: ModeCost.from_json(case) for case in one["cases"]},
+            recording.provenance,
+            one["search"],
+        )
+        for one in recording.result["workloads"]
+    }
 
 
 def break_even_calls(compile_s: float, eager_ms: float, compiled_ms: float) -> int | None:
