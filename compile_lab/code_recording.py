@@ -1,4 +1,4 @@
-"""The code that Inductor wrote on a real GPU, kept: to be read where there is none, and to compare a virtual one with."""
+"""The code that Inductor wrote on a real GPU, kept: to be read where there is none, and to compare with."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
