@@ -47,8 +47,9 @@ int64_t choose_attention(const at::Tensor& q, const at::Tensor& k, const at::Ten
   const auto width = q.sym_size(-1);
   const bool same_width = width == k.sym_size(-1) && width == v.sym_size(-1);
   const bool masked = mask.has_value();
-  if (cudnn_first && user.userEnabledCuDNNSDP() && half && q.dim() == 4 && width % 8 == 0 && width <= 128 && same_width)
-    return kCudnn;
+  const auto fits_cudnn = [&](const at::Tensor& t) { return t.sym_size(-1) % 8 == 0 && t.sym_size(-1) <= 256; };
+  const bool ordinary = q.dim() == 4 && k.sym_size(-2) != 1 && !user.deterministicAlgorithms();
+  if (cudnn_first && user.userEnabledCuDNNSDP() && half && ordinary && fits_cudnn(q) && fits_cudnn(v)) return kCudnn;
   const bool square = !causal || q.sym_size(-2) == k.sym_size(-2);
   if (user.userEnabledFlashSDP() && half && capability >= 80 && !masked && same_width && width <= 256 && square)
     return kFlash;

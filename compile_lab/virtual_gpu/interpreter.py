@@ -71,8 +71,11 @@ class Interpreter:
 
     def _kernel(self, name: str, source: str) -> "_Kernel":
         edited = self.edit(name, source) if callable(self.edit) else self.edit.get(name, source)
-        self.kernels[name] = edited
-        return _Kernel(name, edited, self.launches)
+        key, number = name, 1
+        while self.kernels.setdefault(key, edited) != edited:  # two graphs may give different kernels one name
+            number += 1
+            key = f"{name} ({number})"
+        return _Kernel(key, edited, self.launches)
 
 
 def _twin(tensor: torch.Tensor) -> torch.Tensor:
