@@ -5,6 +5,7 @@ Nothing else in compile_lab imports from ``torch._dynamo``, ``torch._inductor``,
 told at once and by name. Written for torch 2.13, run on 2.11, meant for 2.10 and later.
 """
 
+import gc
 import types
 from typing import Any
 
@@ -122,17 +123,19 @@ def inductor_modes() -> types.SimpleNamespace:
 
 
 def launched_kernels() -> list[dict[str, Any]]:
-    """Inductor's Triton kernels that this process has run on its GPU, as plain JSON values, in the order of loading.
+    """Inductor's Triton kernels that have run in this process and are still there, as plain JSON values.
 
-    Each with its `source` from `def` on, the `configuration` that autotuning chose, and what the driver says of the
-    loaded kernel: `registers` a thread, `spills`, `shared_nbytes`. Empty where there is no GPU.
+    Each with its `name`, `signature` (as the generated code writes it), the `configuration` that autotuning chose, and
+    what the driver says of the loaded kernel: `registers` a thread, `spills`, `shared_nbytes`. Empty without a GPU.
     """
-    from torch._inductor.codecache import PyCodeCache  # both take seconds to import
-    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner  # takes seconds to import
 
+    # Not by way of PyCodeCache: with caches off (torch 2.11) it forgets a module as soon as it is loaded.
+    tuned = [each for each in gc.get_objects() if type(each) is CachingAutotuner and each.launchers]
     return [
         {
-            "source": kernel.fn.src,
+            "name": kernel.inductor_meta["kernel_name"],
+            "signature": repr(kernel.triton_meta["signature"]),
             "configuration": {
                 **launcher.config.kwargs,
                 "num_warps": launcher.config.num_warps,
@@ -142,9 +145,7 @@ def launched_kernels() -> list[dict[str, Any]]:
             "spills": launcher.n_spills,
             "shared_nbytes": launcher.shared,
         }
-        for module in PyCodeCache.modules
-        for kernel in vars(module).values()
-        if isinstance(kernel, CachingAutotuner)
+        for kernel in tuned
         for launcher in kernel.launchers[:1]
     ]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from compile_lab import _torch
@@ -90,6 +91,31 @@ def test_dynamos_limit_can_be_read_and_patched():
         assert _torch.dynamo_config.recompile_limit == limit + 1
 
 
+def test_torch_functions_can_be_kept_from_a_mode():
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            raise AssertionError("the mode was asked")
+
+    with Mode(), _torch.DisableTorchFunction():
+        assert torch.ones(2).sin().grad_fn is None
+
+
+def test_the_running_autograd_node_is_known():
+    nodes = []
+    x = torch.ones(2, requires_grad=True)
+    y = x.sin()
+    y.register_hook(lambda _: nodes.append(_torch.current_autograd_node()))
+    y.sum().backward()
+    assert [node.name() for node in nodes] == ["SinBackward0"] and _torch.current_autograd_node() is None
+
+
+def test_the_dispatcher_lists_its_operators_and_their_tables():
+    names = _torch.operator_names("aten")
+    assert "aten::add.Tensor" in names and len(names) > 2000
+    assert _torch.operator_table("aten::linear")["AutogradCPU"].endswith("[math kernel]")
+    assert _torch.operator_table("aten::addmm")["ADInplaceOrView"].startswith("fallthrough")
+
+
 def test_graph_break_breaks():
     made = []
 
@@ -123,20 +149,15 @@ def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_laun
 
 
 def test_launched_kernels_are_those_that_inductor_loaded_and_tuned():
-    from torch._inductor.codecache import PyCodeCache
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
     chosen = types.SimpleNamespace(kwargs={"XBLOCK": 1}, num_warps=4, num_stages=2)
     kernel = CachingAutotuner.__new__(CachingAutotuner)  # loading one takes a GPU
-    kernel.fn = types.SimpleNamespace(src="def kernel(): ...")
+    kernel.inductor_meta = {"kernel_name": "triton_red_0"}
+    kernel.triton_meta = {"signature": {"in_ptr0": "*bf16"}}
     kernel.launchers = [types.SimpleNamespace(config=chosen, n_regs=32, n_spills=0, shared=64)]
-    module = types.ModuleType("generated")
-    module.kernel = kernel
-    PyCodeCache.modules.append(module)
-    try:
-        found = _torch.launched_kernels()[-1]
-    finally:
-        PyCodeCache.modules.remove(module)
+    (found,) = (each for each in _torch.launched_kernels() if each["name"] == "triton_red_0")
+    assert found["signature"] == "{'in_ptr0': '*bf16'}"
     assert found["configuration"] == {"XBLOCK": 1, "num_warps": 4, "num_stages": 2}
     assert (found["registers"], found["spills"], found["shared_nbytes"]) == (32, 0, 64)
 
