@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from torch.utils._pytree import tree_leaves
 
 from compile_lab import hops
-from compile_lab._torch import current_autograd_node, dispatch_mode_is_active
+from compile_lab._torch import DisableTorchFunction, current_autograd_node, dispatch_mode_is_active
 from compile_lab.hops import DEVICE_KEYS, Hop, noted_kernels
 from compile_lab.operators import kind_of
 from compile_lab.places import Line
@@ -209,14 +209,14 @@ class _Recorder:
         if top is not None and top.call.op == op and hop.follows(top.hops[-1]):
             top.hops.append(hop)
             return kernel()
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             opened = self._begin(op, hop, top)
         stack.append(opened)
         try:
             out = kernel()
         finally:
             stack.pop()
-        with torch._C.DisableTorchFunction():
+        with DisableTorchFunction():
             self._end(opened, out)
         return out
 

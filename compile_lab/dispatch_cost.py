@@ -116,8 +116,8 @@ def _training(model: torch.nn.Module, tokens: torch.Tensor, targets: torch.Tenso
 def quartiles_us(call: Callable[[], Any], device: str, from_idle: bool = False) -> dict[str, float]:
     """Microseconds of one ``call``: the median and quartiles of 25 samples (9 on a CPU), each of about 10 ms.
 
-    The device is waited for once at the end of a sample. ``from_idle``: each call starts on an idle device and is
-    timed until it returns, whether or not the device is done.
+    The device is waited for once at the end of a sample; a CPU computes on one core. ``from_idle``: each call starts on
+    an idle device and is timed until it returns, whether or not the device is done.
     """
     synchronise = torch.cuda.synchronize if device == "cuda" else lambda: None
 
@@ -138,12 +138,17 @@ def quartiles_us(call: Callable[[], Any], device: str, from_idle: bool = False) 
         return taken / repeats * 1e6
 
     sample = one_by_one if from_idle else in_a_row
-    for _ in range(3):
-        in_a_row(1)
-    repeats = max(1, min(2000, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
-    sample(repeats)
-    low, median, high = statistics.quantiles([sample(repeats) for _ in range(SAMPLES[device])], n=4)
-    synchronise()
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # on small tensors, sharing the work out takes longer than the work
+    try:
+        for _ in range(3):
+            in_a_row(1)
+        repeats = max(1, min(2000, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
+        sample(repeats)
+        low, median, high = statistics.quantiles([sample(repeats) for _ in range(SAMPLES[device])], n=4)
+        synchronise()
+    finally:
+        torch.set_num_threads(threads)
     return {"median_us": round(median, 3), "low_us": round(low, 3), "high_us": round(high, 3)}
 
 

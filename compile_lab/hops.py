@@ -6,6 +6,7 @@ calls the first.
 """
 
 import functools
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,8 @@ from typing import Any
 
 import torch
 
-from compile_lab._torch import operator_names, operator_table
+from compile_lab._torch import DisableTorchFunction, operator_names, operator_table
+from compile_lab.operators import overload
 
 DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta"}
 # From the first that a call meets to the last. Keys of features that are off (functorch, tracing, …) fall through.
@@ -49,6 +51,8 @@ class Hop:
         return _RANK[self.key] > _RANK[other.key]
 
 
+_unseen = threading.local()  # now: the calls of this thread are ours, not those of the function that is watched
+_NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64, complex: torch.complex128}
 Note = Callable[[str, Hop, Callable[[], Any]], Any]
 
 
@@ -80,7 +84,44 @@ def noted_kernels(note: Note, devices: frozenset[str]) -> Iterator[None]:
 
 
 def _noted(note: Note, op: str, hop: Hop, kernel: Any, keys: Any, /, *args: Any, **kwargs: Any) -> Any:
+    if getattr(_unseen, "now", False):
+        return kernel.call_boxed(keys, *args, **kwargs)
+    args = _numbers_as_tensors(op, args)
     return note(op, hop, lambda: kernel.call_boxed(keys, *args, **kwargs))
+
+
+def _numbers_as_tensors(op: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The 2 of ``x + 2`` is a tensor to the dispatcher and a number to Python: a tensor again, of the type it had."""
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    at = [place for place in _tensor_places(op) if place < len(args) and type(args[place]) in _NUMBERS]
+    if not at or not tensors:
+        return args
+    mended = list(args)
+    _unseen.now = True
+    try:
+        with DisableTorchFunction():
+            for place in at:
+                mended[place] = _as_tensor(args[place], tensors[0])
+    finally:
+        _unseen.now = False
+    return tuple(mended)
+
+
+def _as_tensor(number: Any, beside: torch.Tensor) -> torch.Tensor:
+    """A tensor that stands for the number, and has as little to say in the type of the result as that.
+
+    torch marks such a tensor, which Python cannot. Where the mark would make a difference (an integer tensor beside a
+    fraction) it gets the result's type at once, and the log lacks its conversion.
+    """
+    tensor = torch.tensor(number, dtype=_NUMBERS[type(number)])
+    right = torch.result_type(beside, number)
+    return tensor if torch.result_type(beside, tensor) == right else tensor.to(right)
+
+
+@functools.cache
+def _tensor_places(op: str) -> tuple[int, ...]:
+    arguments = overload(op)._schema.arguments
+    return tuple(at for at, one in enumerate(arguments) if str(one.type) in ("Tensor", "Optional[Tensor]"))
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 import functools
 import re
+from typing import Any
 
 import torch
 
@@ -32,7 +33,7 @@ _BY_NAME = (
     ("softmax and loss", r"softmax|nll_loss|cross_entropy|_loss"),
     ("index", r"embedding|index|gather|scatter|take|one_hot"),
     ("allocation", r"^(new_)?empty(_|$)|^resize_"),
-    ("copy", r"^_?(copy|clone|to|to_copy|_to_copy|cat|contiguous)_?$"),
+    ("copy", r"^_?(copy|clone|to|to_copy|cat|stack|contiguous|repeat|flip|roll)_?$"),
     ("fill", r"^(new_)?(zeros|ones|full|arange|scalar_tensor|fill|zero)(_like|_)?$"),
     ("view", r"^(_unsafe_view|_reshape_alias|reshape|resolve_conj|resolve_neg|detach)$"),
     ("reduction", r"^(sum|mean|amax|amin|max|min|any|all|prod|var|std|argmax|argmin|norm|linalg_vector_norm)$"),
@@ -56,16 +57,17 @@ def _kind(op: str) -> str:
         return "view"
     if kind := next((kind for kind, pattern in _BY_NAME if re.search(pattern, name)), None):
         return kind
-    return "pointwise" if torch.Tag.pointwise in _overload(op).tags else "other"
+    return "pointwise" if torch.Tag.pointwise in overload(op).tags else "other"
 
 
 def is_view(op: str) -> bool:
     """True if the schema says that what is returned shares an input's memory, and that nothing is written."""
-    returns = _overload(op)._schema.returns
+    returns = overload(op)._schema.returns
     return any(one.alias_info is not None and not one.alias_info.is_write for one in returns)
 
 
-def _overload(op: str) -> torch._ops.OpOverload:
+def overload(op: str) -> Any:
+    """The operator of that full name, as torch.ops has it."""
     namespace, _, rest = op.partition("::")
     name, _, overload = rest.partition(".")
     return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
