@@ -26,11 +26,13 @@ from compile_lab.virtual_gpu.errors import VirtualGPUError
 
 Mode = Literal["generate", "interpret"]
 
-# The C++ file must be in the process before torch is; sys.path is the parent's, so the same torch is found.
+# The C++ file must be in the process before torch is; sys.path is the parent's, so the same torch is found. libstdc++
+# comes first and for all: loaded for the C++ file alone, it ended torch 2.11's import with "free(): invalid pointer".
 _BOOT = """
 import ctypes, json, sys
 library, path, fd = sys.argv[1:]
 sys.path[:] = json.loads(path)
+ctypes.CDLL("libstdc++.so.6", ctypes.RTLD_GLOBAL)
 guard = ctypes.CDLL(library)
 from compile_lab.virtual_gpu.child import serve
 serve(int(fd), guard)
