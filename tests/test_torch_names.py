@@ -201,6 +201,10 @@ def test_inductors_modes_caches_and_cuda_graph_log(monkeypatch):
     found.clear_caches()
 
 
+def test_triton_helpers_look_for_a_driver_in_one_function_that_can_be_replaced():
+    assert callable(_torch.triton_helpers().set_driver_to_gpu)
+
+
 def test_every_name_has_its_test():
     source = Path(__file__).read_text()
     missing = [name for name in _torch.__all__ if name not in source]
