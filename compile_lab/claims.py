@@ -1,9 +1,21 @@
 """Was the claim true? A verdict that a cell prints from its own result, so that they can be gathered from the book."""
 
 import html
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 VERDICTS = ("confirmed", "refined", "refuted")
+
+
+def judged(parts: Iterable[bool]) -> str:
+    """The verdict on a claim with several parts: confirmed if all hold, refined if some do, refuted if none.
+
+    Raises ValueError without any part: a claim that was not tested has no verdict.
+    """
+    parts = list(parts)
+    if not parts:
+        raise ValueError("no part of the claim was tested, so there is no verdict")
+    return "confirmed" if all(parts) else "refined" if any(parts) else "refuted"
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,12 @@ from torch import Tensor, nn
 
 from compile_lab._torch import graph_break, inductor_config
 from compile_lab.capture import NotCompiledError
+from compile_lab.mode_cases import training
 from compile_lab.modes import ModeCost, Step, measure
 
 WIDTH = {"cuda": 1024, "cpu": 128}
+VOCABULARIES = {"cuda": (50_257, 50_304), "cpu": (601, 640)}
+"""GPT-2's own, which is odd, and the next multiple of 64."""
 ROWS = {"cuda": {"small": 64, "large": 32_768}, "cpu": {"small": 16, "large": 1024}}
 MATRIX = {"cuda": 8192, "cpu": 512}
 
@@ -73,24 +76,28 @@ class Gated(nn.Module):
 
 
 def compile_gains(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
-    """Time of each case, eager and compiled, and what CUDA graphs do, as plain JSON values. A minute on a large GPU.
+    """Time of each case, eager and compiled, and what CUDA graphs do, as plain JSON values. Two minutes on a large GPU.
 
     Returns ``{"cases": [{"claim", "case", "size", "what", "costs": {name: ModeCost as a dict}}], "cuda_graphs":
-    [{"case", "source", "whole", "parts"}]}``; bf16 on a GPU, fp32 on a CPU. Raises NotCompiledError if compiled code
-    did not run, but for the scripted module, where that is the question.
+    [{"case", "source", "whole", "parts"}], "vocabulary": [{"vocabulary", "part", "costs"}]}``; bf16 on a GPU, fp32 on
+    a CPU. Raises NotCompiledError if compiled code did not run, but for the scripted module, where that is the
+    question. Other errors are told as what became of their case.
     """
     steps = [("C15", many_pointwise), ("C17", many_breaks), ("C16", one_matmul), ("C18", Gated), ("", cuda_graph_cases)]
-    cases, graphs = [], []
+    steps.append(("", vocabulary_cases))
+    cases, graphs, vocabulary = [], [], []
     for claim, subject in progress(steps):
         if subject is cuda_graph_cases:
             graphs = cuda_graph_cases(device)
+        elif subject is vocabulary_cases:
+            vocabulary = vocabulary_cases(device)
         elif subject is Gated:
             cases += [_scripted(claim, device, size, rows) for size, rows in ROWS[device].items()]
         elif subject is one_matmul:
             cases.append(_matmul(claim, device))
         else:
             cases += [_chain(claim, subject, device, size, rows) for size, rows in ROWS[device].items()]
-    return {"cases": cases, "cuda_graphs": graphs}
+    return {"cases": cases, "cuda_graphs": graphs, "vocabulary": vocabulary}
 
 
 def _random(device: str, *shape: int) -> Tensor:
@@ -159,6 +166,25 @@ def _compiled_from_script(scripted: nn.Module, x: Tensor) -> ModeCost:
         return _no_grad(scripted, x, mode="default")
     except NotCompiledError:  # torch 2.11; 2.13 refuses with an error
         return ModeCost("default", stopped="torch.compile accepts it and compiles nothing")
+
+
+def head(x: Tensor, w: Tensor) -> Tensor:
+    """A language model's last product: one row a token, one column a word of the vocabulary."""
+    return x @ w.T
+
+
+def vocabulary_cases(device: str) -> list[dict[str, Any]]:
+    """The head alone, and a whole training step, with an odd vocabulary and one padded to a multiple of 64."""
+    rows, width = ROWS[device]["large"], 768 if device == "cuda" else 64
+    found = []
+    for vocabulary in VOCABULARIES[device]:
+        args = _random(device, rows, width), _random(device, vocabulary, width)
+        alone = {mode: asdict(_no_grad(head, *args, mode=mode)) for mode in ("eager", "default")}
+        module, args, step = training(device, vocabulary)
+        whole = {mode: asdict(_or_stopped(module, *args, mode=mode, step=step)) for mode in ("eager", "default")}
+        found += [{"vocabulary": vocabulary, "part": "the head alone", "costs": alone}]
+        found += [{"vocabulary": vocabulary, "part": "a training step", "costs": whole}]
+    return found
 
 
 def plain(x: Tensor, y: Tensor) -> Tensor:

@@ -1,8 +1,7 @@
 """Did CUDA graphs run, and if not, why? What one call launches, and what torch says when it steps aside.
 
 A kernel costs the CPU some microseconds to launch. A CUDA graph is a recording of many launches that is started with
-one. torch makes them in the modes ``reduce-overhead`` and ``max-autotune``, and skips them where it must, with a line on
-stderr.
+one. torch makes them in the modes ``reduce-overhead`` and ``max-autotune``, and skips them where it must.
 """
 
 import contextlib

@@ -137,8 +137,21 @@ def graph_cases(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table
     rows = []
     for case in cases:
         whole, parts = (ModeCost.from_json(case[name]) for name in ("whole", "parts"))
-        replayed = None if parts.launches is None else f"{parts.launches.graphs:g} and {parts.launches.launches:g}"
-        said = [cost.stopped or cost.cuda_graphs for cost in (whole, parts)]
-        rows.append([Code(case["case"]), *said, replayed])
-    columns = ["function", "CUDA graphs, whole", "CUDA graphs, in parts", "graphs and single launches"]
-    return Table(columns, rows, str(provenance), "lllr")
+        row: list[Cell] = [Code(case["case"])]
+        for cost in (whole, parts):
+            ms, seen = cost.call and cost.call.median_ms, cost.launches
+            row += [cost.stopped or cost.cuda_graphs, seen and f"{seen.graphs:g} + {seen.launches:g}", ms]
+        rows.append(row)
+    launched = "graphs + kernels\nlaunched"
+    columns = ["function", "whole", launched, "ms a call", "in parts", launched, "ms a call"]
+    return Table(columns, rows, str(provenance), "llrrlrr")
+
+
+def vocabulary(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
+    """One row a vocabulary and part: eager and compiled, and how many times faster."""
+    rows = []
+    for case in sorted(cases, key=lambda case: (case["part"], case["vocabulary"])):
+        eager, default = (ModeCost.from_json(case["costs"][mode]) for mode in ("eager", "default"))
+        shown = [cost.stopped or spread(cost.call) for cost in (eager, default)]
+        rows.append([case["part"], case["vocabulary"], *shown, times(default.speedup(eager))])
+    return Table(["", "vocabulary", "eager, ms", "default, ms", "× eager"], rows, str(provenance), "lrrrr")

@@ -97,7 +97,7 @@ def _integer_powers(progress: Any) -> dict[str, Any]:
 
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
-    "compile_gains": Measurement(_compile_gains, "four cases in which compiling helps much or little; CUDA graphs", 60),
+    "compile_gains": Measurement(_compile_gains, "cases in which compiling helps much or little; CUDA graphs", 110),
     "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 40),
     "fidelity": Measurement(_fidelity, "kernels of this GPU against those of its virtual twin, source for source", 90),
     "generated_code": Measurement(_generated_code, "the code Inductor writes here for softmax and MiniGPT", 40),

@@ -6,6 +6,7 @@ this is the one place in the package that reaches for mini_model and for transfo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -15,13 +16,16 @@ if TYPE_CHECKING:
     from mini_model.model import MiniGPT
 
 
-def minigpt(name: str = "mini", device: str = "cpu") -> MiniGPT:
-    """The book's own model, "mini" or "gpt2-124m", with seeded random weights. ValueError lists the names."""
+def minigpt(name: str = "mini", device: str = "cpu", vocabulary: int | None = None) -> MiniGPT:
+    """The book's own model, "mini" or "gpt2-124m", with seeded random weights. ValueError lists the names.
+
+    ``vocabulary`` takes the place of the model's own.
+    """
     from mini_model.model import MiniGPT, config
 
     torch.manual_seed(0)
     with torch.device(device):
-        return MiniGPT(config(name))
+        return MiniGPT(replace(config(name), vocabulary=vocabulary) if vocabulary else config(name))
 
 
 def tokens(model: MiniGPT, batch: int, length: int | None = None) -> tuple[Tensor, Tensor]:

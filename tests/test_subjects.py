@@ -25,6 +25,11 @@ def test_the_same_weights_and_tokens_each_time():
     assert torch.equal(subjects.tokens(first, 2)[0], subjects.tokens(second, 2)[0])
 
 
+def test_another_vocabulary():
+    model = subjects.minigpt(vocabulary=17)
+    assert model(subjects.tokens(model, 1, 8)[0]).shape == (1, 8, 17)
+
+
 def test_an_unknown_model_is_named():
     with pytest.raises(ValueError, match="mini, gpt2-124m"):
         subjects.minigpt("gpt5")
