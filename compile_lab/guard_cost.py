@@ -16,7 +16,7 @@ from compile_lab._torch import reset_dynamo
 from compile_lab.capture import GuardTree, compilation
 from compile_lab.guards import guards_of
 
-LAYERS = (10, 30, 90)
+LAYERS = (10, 20, 40)
 FILTERS = {
     "all guards": None,
     "not on torch's own modules": "skip_guard_on_inbuilt_nn_modules_unsafe",

@@ -32,13 +32,13 @@ class Guard:
     """torch's name for the kind of check."""
     text: str
     source: str
-    about: str = ""
+    about: str
     """Whose condition it is: one of `ABOUT`."""
 
     @property
     def ambient(self) -> bool:
         """True for what Dynamo guards in every frame (global switches, modes), whatever the code says."""
-        return not self.source or "init_ambient_guards" in self.source
+        return self.about == "global switch"
 
     def __str__(self) -> str:
         return self.text
@@ -93,14 +93,17 @@ def _leaves(tree: GuardTree) -> Iterator[Guard]:
         if found and not kind.endswith("Manager") and not re.search(r"'_dynamo_\w+_indices'", code):
             condition, *comments = re.split(r"\s+# ", code)
             source = comments[0].strip() if comments else ""
-            yield Guard(tree.frame, kind, _condition(kind, condition), source, _about(kind, condition, source))
+            about = _about(kind, condition)
+            if about == "global switch" or source.startswith("(unknown source"):
+                source = ""
+            yield Guard(tree.frame, kind, _condition(kind, condition), source, about)
 
 
-def _about(kind: str, code: str, source: str) -> str:
+def _about(kind: str, code: str) -> str:
     names = re.findall(r"\b[LG]\['", code)
     if kind in ("GLOBAL_STATE", "TORCH_FUNCTION_MODE_STACK", "DEFAULT_DEVICE") or not names:
         return "global switch"
-    if kind == "LAMBDA_GUARD" and "L['" in code:
+    if kind == "LAMBDA_GUARD" and re.search(r"\.(size|stride|storage_offset)\(\)", code):
         return "symbolic size"
     if kind == "TENSOR_MATCH":
         return "parameter or buffer" if re.search(r"\._(parameters|buffers)\['", code) else "input tensor"

@@ -28,15 +28,13 @@ def conditions(guards: Iterable[Guard], about: str | None = None) -> Table:
 def calls(made: Sequence[Call]) -> Table:
     """One row a call: its arguments, what became of it, the guard that failed, and the graph's inputs if one was made.
 
-    Of several compilations that do not fit, the newest one's guard is shown.
+    Of several compilations that do not fit, the newest one's guard is shown; torch's own account of it, or the
+    forecast where torch did not compile.
     """
-    rows = [
-        (
-            call.arguments,
-            call.outcome,
-            call.failed[0] if call.failed else None,
-            ", ".join(call.inputs) or None,
-        )
-        for call in made
-    ]
+    rows = [(call.arguments, call.outcome, _newest_failure(call), ", ".join(call.inputs) or None) for call in made]
     return Table(["call", "outcome", "the newest code fails", "graph takes"], rows)
+
+
+def _newest_failure(call: Call) -> str | None:
+    forecast = [failed.guard for failed in call.forecast.failed] if call.forecast.recompiles else []
+    return next(iter((*call.failed, *forecast)), None)
