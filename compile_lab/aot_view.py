@@ -21,6 +21,18 @@ def code(graph: Graph) -> Code:
     return Code(text.replace("torch.ops.", "").replace(".default(", "("))
 
 
+def listing(graph: Graph) -> Code:
+    """A graph in few words: one line an operation, without types or constants, with what is saved or computed again."""
+    lines = []
+    for node in graph.nodes:
+        if node.is_op:
+            said = "  # saved" if node.saved and graph.stage == "forward" else ""
+            said = "  # again" if node.recomputed and graph.stage == "backward" else said
+            inputs = ", ".join(graph[name].title or name for name in node.inputs)
+            lines.append(f"{node.name} = {_short(node.op)}({inputs}){said}")
+    return Code("\n".join(lines), language="text", title=f"{graph.stage}")
+
+
 def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True) -> Table:
     """One row a saved tensor, or a fold of them: what it is, its bytes, its line, why it is saved, who reads it.
 
@@ -28,7 +40,15 @@ def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True) 
     """
     tensors = folded(graphs.saved) if fold else graphs.saved
     rows = [
-        (_what(each), each.count, str(list(each.shape)), each.extra_nbytes, _at(each.source), each.why, _readers(each))
+        (
+            _what(each, graphs),
+            each.count,
+            str(list(each.shape)),
+            each.extra_nbytes,
+            _at(each.source),
+            each.why,
+            _readers(each),
+        )
         for each in tensors
         if residents or each.extra_nbytes
     ]
@@ -47,12 +67,16 @@ def rules(graphs: TrainingGraphs) -> Table:
 
 
 def recomputed(graphs: TrainingGraphs) -> Table:
-    """One row for the recomputed operations of one kind on one line: how many, and the bytes that need not be kept."""
+    """One row for the recomputed operations of one kind on one line: how many, and the bytes of their results.
+
+    Views are left out: they cost nothing either way.
+    """
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for each in graphs.recomputed:
-        groups[_short(each.op), _at(each.source)].append(each.nbytes)
+        if each.nbytes:
+            groups[_short(each.op), _at(each.source)].append(each.nbytes)
     rows = [(op, len(sizes), line, sum(sizes)) for (op, line), sizes in groups.items()]
-    return Table(["computed again", "×", "line", "bytes not kept"], rows)
+    return Table(["computed again", "×", "line", "bytes of the results"], rows)
 
 
 def decompositions(graphs: TrainingGraphs, calls: Iterable[str] | None = None) -> Table:
@@ -126,12 +150,12 @@ def drawing(graphs: TrainingGraphs) -> Figure:
         "xaxis": {**axis, "range": [-0.9, 1.9]},
         "yaxis": {**axis, "range": [-1.06, 0.06]},
     }
-    across = ", ".join(_named(each) for each in graphs.saved) or "nothing"
+    across = ", ".join(_what(each, graphs) for each in graphs.saved) or "nothing"
     alt = (
         f"Left, going down, {graphs.forward.ops} forward operations; right, coming up, {graphs.backward.ops} backward "
         f"operations, {len(graphs.recomputed)} of them recomputed. Saved and crossing over: {across}."
     )
-    rows = [(_named(each), _readers(each), each.nbytes) for each in graphs.saved]
+    rows = [(_what(each, graphs), _readers(each), each.nbytes) for each in graphs.saved]
     table = Table(["crosses over", "read in the backward by", "bytes"], rows)
     return Figure(go.Figure(traces, layout), alt, f"The two graphs of the {graphs.partitioner} partition", table)
 
@@ -192,14 +216,17 @@ def _marks(go, name, chosen, places, graphs, marker):
     )
 
 
-def _what(each: SavedTensor) -> str:
-    if not each.title:
-        return f"{each.name} = {_short(each.op)}" if each.count == 1 else _short(each.op)
-    return each.title if each.op == "input" else f"{_short(each.op)} of {each.title}"
+def _what(each: SavedTensor, graphs: TrainingGraphs) -> str:
+    if each.op == "input":
+        return each.title
+    of = each.title or (_short(_maker(each.view_of, graphs)) if each.view_of else "")
+    return f"{_short(each.op)} of {of}" if of else _short(each.op)
 
 
-def _named(each: SavedTensor) -> str:
-    return each.title or f"{each.name} = {_short(each.op)}"
+def _maker(name: str, graphs: TrainingGraphs) -> str:
+    """The operation behind a node; of a member of a tuple, what made the tuple."""
+    node = graphs.forward[name]
+    return _maker(node.inputs[0], graphs) if node.op == "getitem" else node.op
 
 
 def _readers(each: SavedTensor) -> str:

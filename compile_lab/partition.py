@@ -23,9 +23,9 @@ WORDS = {
     "an input": "an input: it is there anyway",
     "a parameter": "a parameter: it is there anyway",
     "default partitioner": "made by the forward, read by the backward: this partitioner computes nothing twice",
-    "materialized in backward": "an operation of the backward that cannot be fused reads it, so it would have to be "
-    "written to memory there too: computing it again is not free",
-    "reduction op": "a reduction: less than a quarter of the size of what it is computed from",
+    "materialized in backward": "the backward would have to write it to memory anyway: what reads it there cannot be "
+    "fused with what makes it",
+    "reduction op": "a reduction: less than a quarter of what it is computed from",
     "random op": "random: it would come out different the second time",
     "compute intensive op": "too much arithmetic to do twice",
     "non-builtin op": "an operation that torch knows nothing about",

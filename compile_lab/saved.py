@@ -28,7 +28,7 @@ class SavedTensor:
 
     name: str
     op: str
-    """The operation that made it; ``input`` for inputs and parameters."""
+    """The operation that made it, of a member of a tuple too; ``input`` for inputs and parameters."""
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
@@ -91,7 +91,7 @@ def saved_tensors(
         found.append(
             SavedTensor(
                 name=node.name,
-                op=known.op,
+                op=known.op if known.op != "getitem" else op_of(node.all_input_nodes[0]),
                 shape=known.shape or (),
                 dtype=known.dtype,
                 nbytes=known.nbytes,
@@ -102,7 +102,7 @@ def saved_tensors(
                 readers=_readers(node.name, backward),
                 title=forward[owner.name].title,
                 resident=owner.op == "placeholder",
-                view_of=owner.name if owner is not node else "",
+                view_of=owner.name if owner.name != node.name else "",
             )
         )
         counted.add(storage)
@@ -191,10 +191,10 @@ def _why(node: torch.fx.Node, owner: torch.fx.Node, rule: str, cut: Cut, kept: s
     if rule == CHEAPEST:
         said = _cheapest(node, cut, kept)
     elif rule == ALLOWLIST:
-        said = f"{_family(origin)}: not among the operations that torch thinks cheap enough to run twice"
+        said = f"{_family(origin)}: not on torch's list of operations that may run twice"
     else:
         said = WORDS.get(rule, rule)
-    return f"a view of {said}" if rule in ("an input", "a parameter") and owner is not node else said
+    return f"a view of {said}" if rule in ("an input", "a parameter") and owner.name != node.name else said
 
 
 def _cheapest(node: torch.fx.Node, cut: Cut, kept: set[str]) -> str:

@@ -88,6 +88,7 @@ def test_the_backward_reads_the_input_of_sin():
     graphs = training_graphs(lambda x: x.sin(), leaf(4))
     (only,) = graphs.saved
     assert (only.title, only.rule, only.extra_nbytes, only.resident) == ("x", "an input", 0, True)
+    assert only.why == "an input: it is there anyway" and only.view_of == ""
     assert [reader.op for reader in only.readers] == ["aten.cos"] and only.source.line == only.readers[0].source.line
 
 
@@ -96,7 +97,9 @@ def test_a_matrix_product_is_not_computed_twice():
     product = next(each for each in graphs.saved if each.op == "aten.mm")
     assert product.rule == "not in recomputable allowlist" and product.why.startswith("a matrix product")
     assert product.extra_nbytes == product.nbytes == 8 * 8 * 4
-    assert {each.title for each in graphs.saved if each.resident} == {"x", "w"}
+    there = {each.title: each for each in graphs.saved if each.resident}
+    assert set(there) == {"x", "w"} and there["w"].why == "a view of an input: it is there anyway"
+    assert there["w"].op == "aten.permute" and there["w"].view_of == "primals_2"
 
 
 def test_of_a_dropout_the_mask_is_saved_as_a_byte_an_element():

@@ -1,0 +1,57 @@
+"""Exercises of chapter 03, joint graphs."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+
+from compile_lab.aot import training_graphs
+from compile_lab.eager_saved import eager_saved
+from compile_lab.exercises import exercise
+
+
+@exercise("03.1")
+def predicted_bytes(answer: tuple[int, int]) -> str | None:
+    """Bytes that sin(x) * w keeps besides its inputs, 1000 floats each: by the default partition, and by min-cut."""
+    if not isinstance(answer, tuple) or len(answer) != 2 or not all(type(each) is int for each in answer):
+        return "this asks for two whole numbers: (default, min_cut)."
+    inputs = [torch.ones(1000, requires_grad=True) for _ in range(2)]
+    for partitioner, said in zip(("default", "min_cut"), answer, strict=True):
+        kept = training_graphs(lambda x, w: torch.sin(x) * w, *inputs, partitioner=partitioner).saved_nbytes
+        if said != kept:
+            more = "more" if said < kept else "less"
+            return f"{partitioner} keeps {more} than {said} bytes: which tensors do the two gradients read?"
+    return None
+
+
+@exercise("03.2")
+def keeps_nothing(answer: Callable) -> str | None:
+    """A function of x and w, both 32 by 32, with a matrix product and a sine, that keeps nothing besides its inputs."""
+    if not callable(answer):
+        return f"this asks for a function, not {type(answer).__name__}."
+    graphs = training_graphs(answer, *(torch.randn(32, 32, requires_grad=True) for _ in range(2)))
+    ops = {node.op for node in graphs.forward.nodes}
+    for op, what in (("aten.mm", "matrix product"), ("aten.sin", "sine")):
+        if op not in ops:
+            return f"there is no {what} in its forward graph."
+    kept = next((each for each in graphs.saved if each.extra_nbytes), None)
+    if kept:
+        return f"it keeps {graphs.saved_nbytes:,} bytes: the result of {kept.op}, because of this: {kept.why}."
+    return None
+
+
+@exercise("03.3")
+def lean_swish(answer: Callable) -> str | None:
+    """x * sigmoid(x) that keeps, in eager mode, one buffer of the size of x, and has the right gradient."""
+    if not callable(answer):
+        return f"this asks for a function, not {type(answer).__name__}."
+    x = torch.linspace(-3, 3, 64, requires_grad=True)
+    if not torch.allclose(answer(x), F.silu(x), atol=1e-6):
+        return "the result is not x * sigmoid(x)."
+    (found,), (right,) = (torch.autograd.grad(fn(x).sum(), x) for fn in (answer, F.silu))
+    if not torch.allclose(found, right, atol=1e-6):
+        return "the gradient is wrong."
+    kept = sum(each.extra_nbytes for each in eager_saved(lambda x: answer(x + 0), x))
+    if kept > 64 * 4:
+        return f"autograd keeps {kept} bytes for an input of {64 * 4}: more than the input alone."
+    return None
