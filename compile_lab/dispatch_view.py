@@ -3,9 +3,10 @@
 import linecache
 import re
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from compile_lab.dispatch import Call, DispatchLog
-from compile_lab.figures import Figure, Series, bars
+from compile_lab.figures import Figure, Series, bars, lines
 from compile_lab.operators import KINDS
 from compile_lab.panels import Code, Table
 
@@ -88,6 +89,31 @@ def by_module(log: DispatchLog) -> Table:
     groups = _grouped((call for call in log.calls if call.module), lambda call: _folded(call.module))
     rows = [(Code(path), len({call.module for call in calls}), *_both(calls)) for path, calls in groups.items()]
     return Table(["module", "how many", "forward", "backward"], rows)
+
+
+def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Figure:
+    """Time of one call against batch, of one pass of `dispatch_cost.batch_costs`: whole, its issue, its kernels."""
+    at = [row["batch"] for row in rows]
+    quartiles = [[row["wall"][key] for row in rows] for key in ("median_us", "low_us", "high_us")]
+    series = [
+        Series("one call", at, *quartiles),
+        Series("Python issues it", at, [row["issue"]["median_us"] for row in rows]),
+    ]
+    if all(row["kernels_us"] for row in rows):  # a CPU has none of its own
+        series.append(Series("its kernels alone", at, [row["kernels_us"] for row in rows]))
+    name, first, last = rows[0]["pass"], rows[0], rows[-1]
+    return lines(
+        series,
+        x_title="batch, sequences",
+        y_title="µs",
+        alt=f"Time of one {name}: {first['wall']['median_us']:,.0f} µs at batch {first['batch']}, "
+        f"{last['wall']['median_us']:,.0f} µs at batch {last['batch']}; Python issues it in about "
+        f"{last['issue']['median_us']:,.0f} µs at any batch.",
+        caption=f"{name}, eager: medians, and quartiles of one call",
+        provenance=provenance,
+        log_x=True,
+        log_y=True,
+    )
 
 
 def _both(calls: list[Call]) -> tuple[int, int]:

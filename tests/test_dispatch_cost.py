@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from compile_lab import dispatch_cost, subjects
+from compile_lab import dispatch_cost, dispatch_view, subjects
 
 
 @pytest.fixture
@@ -39,6 +39,8 @@ def test_the_recording_is_plain_and_complete(quick):
     assert [(row["pass"], row["batch"]) for row in found["batches"]] == [
         (name, batch) for name in ("forward", "training") for batch in dispatch_cost.BATCHES["cpu"]
     ]
+    shown = dispatch_view.batches(found["batches"][:2])
+    assert len(shown.plot.data) == 2 and "at batch 8" in shown.alt, "a CPU's kernels have no time of their own"
     assert all(is_a_spread(row["wall"]) and is_a_spread(row["issue"]) for row in found["batches"])
 
 
