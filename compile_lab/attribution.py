@@ -9,7 +9,7 @@ import contextlib
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -29,15 +29,18 @@ class Variables:
     loop_nest: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
     """Of each variable the loop nest it was written in, and all nodes of that."""
 
-    def take(self) -> dict[str, set[str]]:
-        """Name to nodes. Where no loader was at work (a reduction's own steps), the nodes of the loop nest that claim
-        no variable in it.
+    def take(self, order: Sequence[str]) -> dict[str, str]:
+        """Name to node; ``order`` holds all nodes of the graph. Where no loader was at work (a reduction's own steps),
+        it is the last node of the loop nest that claims no variable in it: the one that the loop was made for.
         """
         claimed = defaultdict(set)
         for name, node in self.exact.items():
             claimed[self.loop_nest[name][0]].add(node)
-        found = {name: (nodes - claimed[nest]) or nodes for name, (nest, nodes) in self.loop_nest.items()}
-        found |= {name: {node} for name, node in self.exact.items()}
+        found = {}
+        for name, (nest, nodes) in self.loop_nest.items():
+            if known := [node for node in (nodes - claimed[nest]) or nodes if node in order]:
+                found[name] = max(known, key=order.index)
+        found |= self.exact
         self.exact.clear(), self.loop_nest.clear()
         return found
 
@@ -116,8 +119,7 @@ def is_view(node: Any) -> bool:
     return schema is not None and any(given.alias_info is not None for given in schema.returns)
 
 
-def by_line(body: str, variables: dict[str, set[str]]) -> tuple[frozenset[str], ...]:
-    """For each line of a Triton kernel the nodes that it computes: those of the variable that it sets or stores."""
-    nodes = defaultdict(set, variables)
+def by_line(body: str, variables: dict[str, str]) -> tuple[str, ...]:
+    """For each line of a Triton kernel the node of the variable that it sets or stores, or ""."""
     found = ((_ASSIGNED.match(line) or _STORED.match(line)) for line in body.split("\n"))
-    return tuple(frozenset(nodes[match[1]]) if match else frozenset() for match in found)
+    return tuple(variables.get(match[1], "") if match else "" for match in found)

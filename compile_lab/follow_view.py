@@ -64,7 +64,7 @@ def launches(followed: Followed, kernels: Collection[Kernel], direction: str) ->
     for kernel in kernels:
         own = _own(kernel, followed)
         by = "a library" if kernel.language == EXTERN else kernel.language
-        others = sum(not origin.is_view for origin in kernel.origins) - len(own)
+        others = len(kernel.computed) - len(own)
         rows.append((Code(shortened(kernel.name)), by, operations(origin.op for origin in own), others))
     columns = [f"{direction} kernel", "written in", "of this line", "operations of other lines"]
     return Table(columns, rows, align="lllr")
@@ -96,9 +96,8 @@ def folded(kernel: Kernel, marked: Collection[int]) -> Code:
 
 
 def _own(kernel: Kernel, followed: Followed) -> list[Origin]:
-    """The kernel's operations that come from the line, views left out."""
-    asked = [origin for origin in kernel.origins if origin.line and origin.line.is_same_place(followed.line)]
-    return [origin for origin in asked if not origin.is_view]
+    """The operations that the kernel computes for the line."""
+    return [origin for origin in kernel.computed if origin.line and origin.line.is_same_place(followed.line)]
 
 
 def _option(followed: Followed) -> str:

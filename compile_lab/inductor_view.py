@@ -2,30 +2,34 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from compile_lab.dynamo import readable
 from compile_lab.inductor import EXTERN, GeneratedCode, InductorGraph, Kernel
-from compile_lab.panels import Code, Table
+from compile_lab.panels import Cell, Code, Table
 from compile_lab.places import Line
 
 
 def launches(code: GeneratedCode, direction: str | None = None) -> Table:
     """One row a launch: the kernel, who wrote it, the operations and lines it computes, the bytes it moves."""
-    rows = [
-        (
-            *(() if direction else (kernel.direction,)),
-            Code(short(kernel)),
-            "a library" if kernel.language == EXTERN else kernel.language,
-            operations(origin.op for origin in kernel.origins),
-            lines(kernel.lines),
-            kernel.nbytes,
-        )
-        for kernel in code.kernels
-        if direction in (None, kernel.direction)
-    ]
-    columns = ["kernel", "written in", "computes", "from", "bytes"]
-    return Table(columns if direction else ["graph", *columns], rows, caption=str(code.provenance))
+    kernels = [kernel for kernel in code.kernels if direction in (None, kernel.direction)]
+    rows = [(*(() if direction else (kernel.direction,)), *_launch(kernel)) for kernel in kernels]
+    return Table(_LAUNCH if direction else ["graph", *_LAUNCH], rows, caption=str(code.provenance))
+
+
+def launches_of(codes: Mapping[str, GeneratedCode]) -> Table:
+    """The launches of several cases, one below the other."""
+    rows = [(case, *_launch(kernel)) for case, code in codes.items() for kernel in code.kernels]
+    return Table(["case", *_LAUNCH], rows, caption=str(next(iter(codes.values())).provenance))
+
+
+_LAUNCH = ["kernel", "written in", "computes", "from", "bytes"]
+
+
+def _launch(kernel: Kernel) -> tuple[Cell, ...]:
+    language = "a library" if kernel.language == EXTERN else kernel.language
+    ops = operations(origin.op for origin in kernel.computed)
+    return Code(short(kernel)), language, ops, lines(kernel.lines), kernel.nbytes
 
 
 def schedule(graph: InductorGraph) -> Table:
@@ -80,6 +84,65 @@ def post_grad(graph: InductorGraph) -> Code:
     lines_ = [line for line in readable(graph.code).splitlines() if line.strip() and "No stacktrace" not in line]
     body = [line.removeprefix("    ") for line in lines_ if not line.startswith("class ")]
     return Code("\n".join(body))
+
+
+def tilings(code: GeneratedCode) -> Table:
+    """One row a Triton kernel: its line, its kind, the sizes it loops over, and the blocks it walks them in."""
+    rows = [
+        (
+            Code("\n".join(line.text for line in kernel.lines)),
+            _KINDS.get(kernel.name.split("_")[1], "other"),
+            ", ".join(
+                f"{axis} = {int(size):,}" for axis, size in re.findall(r"([a-z0-9]+?)_?numel = (\d+)", kernel.body)
+            ),
+            ", ".join(_blocks(kernel.body)),
+        )
+        for kernel in code.kernels
+        if kernel.language == "triton"
+    ]
+    return Table(["line", "kind of kernel", "sizes", "blocks"], rows, caption=str(code.provenance))
+
+
+_SIZE = re.compile(r"([a-z0-9]+?)_?numel = (\d+)")
+_KINDS = {
+    "poi": "pointwise",
+    "per": "reduction in one block",
+    "red": "reduction in a loop",
+    "tem": "template (matmul)",
+}
+
+
+def _blocks(body: str) -> list[str]:
+    """Block sizes: those that are fixed in the code with their number, the others as left to the launch."""
+    fixed = re.findall(r"(\w*BLOCK\w*)\s*: tl\.constexpr = (\d+)", body)
+    return [*re.findall(r"(\w*BLOCK) : tl\.constexpr[,)]", body), *(f"{name} = {size}" for name, size in fixed)]
+
+
+def differences(code: GeneratedCode, other: GeneratedCode) -> Table:
+    """What differs between the kernels of two chips: lines of code, and what is recorded about the device."""
+    rows: list[tuple[str, str, str]] = []
+    for one, two in zip(code.written, other.written, strict=False):
+        ours, theirs = one.body.split("\n"), two.body.split("\n")
+        rows += [(shortened(one.name), a.strip(), b.strip()) for a, b in zip(ours, theirs, strict=False) if a != b]
+    mine, yours = (_device(each.written[0].source) for each in (code, other))
+    rows += [
+        ("the device", f"{name}={mine[name]}", f"{name}={yours.get(name)}")
+        for name in mine
+        if mine[name] != yours.get(name)
+    ]
+    return Table(["where", str(code.chip), str(other.chip)], [(a, Code(b), Code(c)) for a, b, c in rows])
+
+
+def changed(kernel: Kernel, other: GeneratedCode) -> Code | None:
+    """A kernel with the lines marked that its counterpart of another chip does not have; None if that has them all."""
+    theirs = {line for each in other.written if each.name == kernel.name for line in each.body.split("\n")}
+    marks = [at for at, line in enumerate(kernel.body.split("\n"), 1) if line not in theirs]
+    return Code(kernel.body, title=f"`{kernel.name}`", mark=marks) if marks else None
+
+
+def _device(source: str) -> dict[str, str]:
+    found = re.search(r"'device': DeviceProperties\((.*?)\)", source)
+    return dict(re.findall(r"(\w+)=([\w']+)", found[1])) if found else {}
 
 
 def operations(ops: Iterable[str]) -> str:

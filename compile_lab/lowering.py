@@ -63,8 +63,8 @@ class Kernel:
     nbytes: int
     call: str = field(default="", repr=False)
     """The line of the wrapper that launches it."""
-    nodes_by_line: tuple[frozenset[str], ...] = field(default=(), repr=False)
-    """For each line of ``body``, the origins that it computes; empty where Inductor's code does not tell (C++)."""
+    node_by_line: tuple[str, ...] = field(default=(), repr=False)
+    """For each line of ``body`` the origin that it computes, or ""; empty where it cannot be told (C++)."""
     parts: tuple[str, ...] = field(default=(), repr=False)
     """The entries of the schedule before fusion that it is made of: names of ``Group``."""
 
@@ -81,10 +81,18 @@ class Kernel:
             at = self.source.find('extern "C"')
         return self.source[max(at, 0) :].strip()
 
+    @property
+    def computed(self) -> tuple[Origin, ...]:
+        """The origins that the code computes. Inductor's own list also names what led to the inputs, and views."""
+        if self.language == EXTERN:
+            return self.origins
+        found = [origin for origin in self.origins if not origin.is_view]
+        return tuple(origin for origin in found if not any(self.node_by_line) or origin.node in self.node_by_line)
+
     def computing(self, line: Line) -> tuple[int, ...]:
         """The lines of ``body``, from 1, that compute what the user's ``line`` asked for."""
         wanted = {origin.node for origin in self.origins if origin.line and origin.line.is_same_place(line)}
-        return tuple(at for at, nodes in enumerate(self.nodes_by_line, 1) if nodes & wanted)
+        return tuple(at for at, node in enumerate(self.node_by_line, 1) if node in wanted)
 
     def __str__(self) -> str:
         return f"{self.direction} {self.language} {self.name}: {len(self.origins)} nodes, {self.nbytes:,} bytes"
@@ -155,11 +163,11 @@ class InductorGraph:
         library = [group.nodes[-1] for group in (first, second) if group.kind == EXTERN]
         if library:
             return f"{' and '.join(library)}: a library's code, not Inductor's to change"
-        for refusal in reversed(self.refusals):
-            if set(refusal.first.split("_")) <= set(first.parts) and set(refusal.second.split("_")) <= set(
-                second.parts
-            ):
-                return refusal.reason
+        for refusal in reversed(self.refusals):  # the last word was about the largest groups
+            one, other = set(refusal.first.split("_")), set(refusal.second.split("_"))
+            for groups in ((first, second), (second, first)):
+                if one <= set(groups[0].parts) and other <= set(groups[1].parts):
+                    return refusal.reason
         return "Inductor gave no reason"
 
     @property
@@ -206,7 +214,7 @@ class _Watch:
     before: list[Group] = field(default_factory=list)
     after: list[Group] = field(default_factory=list)
     refusals: list[Refusal] = field(default_factory=list)
-    launches: list[tuple[Kernel, int | None, dict[str, set[str]]]] = field(default_factory=list)
+    launches: list[tuple[Kernel, int | None, dict[str, str]]] = field(default_factory=list)
     """Each kernel as far as it is known before the wrapper is written, torch's number for it, its variables."""
 
     def __post_init__(self) -> None:
@@ -231,7 +239,7 @@ class _Watch:
         kernel = Kernel(
             name, "", EXTERN, self.direction, tuple(nodes.values()), self._nbytes(parts), parts=tuple(parts)
         )
-        self.launches.append((kernel, number, self.variables.take()))
+        self.launches.append((kernel, number, self.variables.take(list(self.origins))))
 
     def _nbytes(self, parts: list[str]) -> int:
         """The bytes of the groups that these parts belong to; a group that was split counts with its first kernel."""
@@ -255,7 +263,7 @@ class _Watch:
             language, source = sources.get(kernel.name, (EXTERN, call))
             kernel = replace(kernel, language=language, source=source, call=call)
             if language == "triton":
-                kernel = replace(kernel, nodes_by_line=by_line(kernel.body, variables))
+                kernel = replace(kernel, node_by_line=by_line(kernel.body, variables))
             kernels.append(kernel)
         parts = tuple(kernels), tuple(self.before), tuple(self.after), tuple(dict.fromkeys(self.refusals))
         return InductorGraph(self.direction, tuple(self.origins.values()), *parts, wrapper, self.code)
