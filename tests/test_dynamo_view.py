@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compile_lab import dynamo_view
-from compile_lab.claims import VERDICTS, Verdict
+from compile_lab.claims import VERDICTS, Verdict, judged
 from compile_lab.dynamo import trace
 
 
@@ -48,3 +48,9 @@ def test_a_verdict_is_one_of_three_words():
     assert repr(shown).startswith("C07 confirmed: ") and "&lt;breaks&gt;" in shown._repr_html_()
     with pytest.raises(ValueError, match="not 'true'"):
         Verdict("C07", "Printing breaks", "true", "")
+
+
+def test_a_claim_in_parts_is_judged_by_how_many_hold():
+    assert [judged(parts) for parts in ([True, True], [True, False], [False])] == list(VERDICTS)
+    with pytest.raises(ValueError, match="no part of the claim was tested"):
+        judged([])

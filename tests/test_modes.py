@@ -10,12 +10,13 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from compile_lab import mode_cases, modes
+from compile_lab import mode_cases, modes, modes_view
 from compile_lab.capture import NotCompiledError
 from compile_lab.compile_gains import Gated, many_breaks, many_pointwise
 from compile_lab.cuda_graphs import Launches, launches, readable_reason, skip_reasons, status
 from compile_lab.dynamo import trace
 from compile_lab.modes import (
+    Comparison,
     CompileTime,
     ModeCost,
     Spread,
@@ -130,6 +131,44 @@ def test_break_even_needs_times():
 def test_break_even_of_a_mode_starts_cold_or_warm():
     eager, compiled = cost("eager", 3.0), cost("default", 1.0, cold_s=20, warm_s=2)
     assert (compiled.break_even(eager), compiled.break_even(eager, "warm")) == (10_000, 1_000)
+
+
+def comparison(**costs):
+    return Comparison("toy", "a toy", {"eager": cost("eager", 10.0), **costs}, "nowhere")
+
+
+def test_the_best_mode_depends_on_the_number_of_calls():
+    slow = ModeCost("max-autotune-no-cudagraphs", stopped="stopped after 60 s, its time limit")
+    found = comparison(
+        **{
+            "default": cost("default", 5.0, cold_s=10, warm_s=1),
+            "max-autotune": cost("max-autotune", 4.0, cold_s=100, warm_s=2),
+            "max-autotune-no-cudagraphs": slow,
+        }
+    )
+    assert [found.best_after(calls) for calls in (10, 10_000, 1_000_000)] == ["eager", "default", "max-autotune"]
+    assert found.best_after(1_500, "warm") == "max-autotune"
+    assert (
+        found.fastest == "max-autotune" and found.speedup("default") == 2 and found.speedup("reduce-overhead") is None
+    )
+    assert list(found.done) == ["eager", "default", "max-autotune"]
+
+
+def test_of_modes_that_hardly_differ_the_plainest_is_best():
+    near = {"default": cost("default", 5.0, cold_s=10), "reduce-overhead": cost("reduce-overhead", 4.95, cold_s=10)}
+    assert comparison(**near).best_after(10**7) == "default"
+
+
+def test_the_views_show_what_was_stopped_and_what_was_not_measured():
+    slow = ModeCost("max-autotune", stopped="stopped after 60 s, its time limit")
+    found = comparison(default=cost("default", 5.0, cold_s=10, warm_s=1), **{"max-autotune": slow})
+    shown = repr(modes_view.table(found))
+    assert "stopped after 60 s" in shown and "2.00×" in shown and "2,000" in shown
+    assert modes_view.panel(found, "max-autotune")[0].startswith("**max-autotune**: stopped after 60 s")
+    assert "was not measured here" in modes_view.panel(found, "reduce-overhead")[0]
+    sentence, figures = modes_view.panel(found, "default")
+    assert "2.00× as fast as eager" in sentence and "pays" not in sentence and len(figures.rows) == 3
+    assert repr(modes_view.choices([found], (10, 10**6))).splitlines()[-1].split()[-2:] == ["eager", "default"]
 
 
 def metrics(forward, duration, aot=None, inductor=None, kernels=None, runtime=False):
