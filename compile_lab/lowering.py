@@ -70,8 +70,8 @@ class Kernel:
 
     @property
     def lines(self) -> tuple[Line, ...]:
-        """The user's lines behind it, without repetition, in the order of the nodes."""
-        return tuple(dict.fromkeys(origin.line for origin in self.origins if origin.line))
+        """The user's lines that it computes, without repetition, in the order of the nodes."""
+        return tuple(dict.fromkeys(origin.line for origin in self.computed if origin.line))
 
     @property
     def body(self) -> str:
@@ -87,7 +87,9 @@ class Kernel:
         if self.language == EXTERN:
             return self.origins
         found = [origin for origin in self.origins if not origin.is_view]
-        return tuple(origin for origin in found if not any(self.node_by_line) or origin.node in self.node_by_line)
+        # Of a template's lines, those of the matmul are nobody's: Inductor did not write them.
+        told = any(self.node_by_line) and not self.name.startswith("triton_tem_")
+        return tuple(origin for origin in found if not told or origin.node in self.node_by_line)
 
     def computing(self, line: Line) -> tuple[int, ...]:
         """The lines of ``body``, from 1, that compute what the user's ``line`` asked for."""

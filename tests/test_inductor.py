@@ -215,7 +215,7 @@ def test_differences_between_chips_are_found():
 def test_models_that_nobody_here_wrote(name):
     transformers = pytest.importorskip("transformers")
     if name == "gpt2":
-        sizes = {"vocab_size": 50, "n_embd": 16, "n_head": 2, "n_layer": 1, "n_positions": 16}
+        sizes = {"vocab_size": 50, "n_embd": 16, "n_head": 2, "n_layer": 1, "n_positions": 16, "use_cache": False}
         model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=1))
         data = torch.randint(0, 50, (2, 8))
     else:
