@@ -127,18 +127,16 @@ def drawing(graphs: TrainingGraphs) -> Figure:
     places = {("f", n): (0.0, y) for n, y in _spread(left).items()}
     places |= {("b", n): (1.0, -1 - y) for n, y in _spread(right).items()}
     inner, crossing = _edges(graphs, places)
+    step = 1 / max(1, min(len(left), len(right)) - 1)
     traces = [
-        _lines(go, "reads", inner, {"color": PALETTE["grey"], "width": 1}),
-        _lines(go, "saved", crossing, {"color": PALETTE["orange"], "width": 3, "dash": "dot"}),
+        _lines(go, "reads", inner, step, {"color": PALETTE["grey"], "width": 1}),
+        _lines(go, "saved", crossing, step, {"color": PALETTE["orange"], "width": 3, "dash": "dot"}),
     ]
-    again = {each.name for each in graphs.recomputed}
-    inputs = {node.name for node in (*graphs.forward.nodes, *graphs.backward.nodes) if node.op == "input"}
-    for name, symbol, colour, chosen in (
-        ("input", "square", "grey", [at for at in places if at[1] in inputs]),
-        ("forward", "circle", "blue", [at for at in places if at[0] == "f" and at[1] not in inputs]),
-        ("backward", "diamond", "vermillion", [at for at in places if at[0] == "b" and at[1] not in inputs | again]),
-        ("recomputed", "star", "purple", [at for at in places if at[0] == "b" and at[1] in again - inputs]),
-    ):
+    kinds: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
+    for side, name in places:
+        kinds[_kind(graphs, side, name)].append((side, name))
+    for (name, colour), symbol in _SYMBOLS.items():
+        chosen = kinds.get((name, colour))
         if chosen:
             marker = {"symbol": symbol, "size": 11, "color": PALETTE[colour]}
             traces.append(_marks(go, name, chosen, places, graphs, marker))
@@ -158,6 +156,23 @@ def drawing(graphs: TrainingGraphs) -> Figure:
     rows = [(_what(each, graphs), _readers(each), each.nbytes) for each in graphs.saved]
     table = Table(["crosses over", "read in the backward by", "bytes"], rows)
     return Figure(go.Figure(traces, layout), alt, f"The two graphs of the {graphs.partitioner} partition", table)
+
+
+_SYMBOLS = {
+    ("input", "grey"): "square",
+    ("forward", "blue"): "circle",
+    ("backward", "vermillion"): "diamond",
+    ("recomputed", "purple"): "star",
+}
+
+
+def _kind(graphs: TrainingGraphs, side: str, name: str) -> tuple[str, str]:
+    node = (graphs.forward if side == "f" else graphs.backward)[name]
+    if node.op == "input":
+        return "input", "grey"
+    if side == "f":
+        return "forward", "blue"
+    return ("recomputed", "purple") if node.recomputed else ("backward", "vermillion")
 
 
 def _column(graph: Graph, graphs: TrainingGraphs) -> list[str]:
@@ -189,11 +204,11 @@ def _edges(
     return inner, crossing
 
 
-def _lines(go, name: str, edges: list[tuple[Place, Place]], line: dict[str, object]):
+def _lines(go, name: str, edges: list[tuple[Place, Place]], step: float, line: dict[str, object]):
     xs, ys = [], []
     for (x0, y0), (x1, y1) in edges:
         # Within a column, an edge that skips nodes bows out to the middle, or the nodes between would hide it.
-        bow = 0.0 if x0 != x1 else (0.28 if x0 == 0 else -0.28) * min(1.0, 4 * abs(y1 - y0))
+        bow = 0.0 if x0 != x1 or abs(y1 - y0) < 1.01 * step else (0.25 if x0 == 0 else -0.25) * abs(y1 - y0) ** 0.5
         steps = range(9) if bow else (0, 8)
         xs += [x0 + (x1 - x0) * t / 8 + bow * 4 * (t / 8) * (1 - t / 8) for t in steps] + [None]
         ys += [y0 + (y1 - y0) * t / 8 for t in steps] + [None]
