@@ -238,3 +238,15 @@ def test_virtual_gpu_pieces_are_where_a_gpu_is_asked_for_and_code_is_loaded():
     assert callable(pieces.DeviceProperties.create.cache_clear) and callable(pieces.trace_structured)
     assert callable(pieces.compile_fx.compile_fx) and callable(pieces.triton_driver.set_active)
     assert pieces.GPUTarget("cuda", 90, 32).arch == 90
+
+
+def test_interpreter_pieces_are_what_a_generated_wrapper_and_its_kernels_call():
+    pieces = _torch.interpreter_pieces()
+    assert callable(pieces.guards.assert_alignment) and callable(pieces.guards._empty_strided_cpu)
+    assert pieces.torch_c is torch._C
+    for name in ("pointwise", "reduction", "persistent_reduction", "template", "foreach"):
+        assert callable(getattr(pieces.triton_heuristics, name)), name
+    assert callable(pieces.triton_heuristics.GridExpr.from_meta) and pieces.triton_helpers.libdevice
+    with pieces.tracing(pieces.TracingContext(None)), pieces.unset_fake_temporarily():
+        assert pieces.tree_leaves({"a": [1, 2]}) == [1, 2]
+    assert pieces.tree_map_only(int, str, [1, "x"]) == ["1", "x"]

@@ -19,6 +19,7 @@ from typing import Any
 
 from compile_lab._torch import virtual_gpu_pieces
 from compile_lab.virtual_gpu import fake_cuda, travel
+from compile_lab.virtual_gpu.errors import UnsupportedKernel
 from compile_lab.virtual_gpu.server import Reply, receive, send
 
 
@@ -78,7 +79,16 @@ def answer(request: bytes, guard: ctypes.CDLL) -> bytes:
         fake_cuda.install(asked["chip"], guard)
         return pickle.dumps(("done", _WORK[asked["work"]](asked)))
     except BaseException as error:
-        return pickle.dumps(("raised", type(error).__name__, str(error), traceback.format_exc()))
+        said = _own(error)
+        return pickle.dumps(("raised", type(said).__name__, str(said), traceback.format_exc()))
+
+
+def _own(error: BaseException) -> BaseException:
+    """Our own refusal, if that is what torch wrapped in an error of its own; else the error."""
+    inner: BaseException | None = error
+    while inner and not isinstance(inner, UnsupportedKernel):
+        inner = inner.__cause__ or inner.__context__
+    return inner or error
 
 
 def _run(asked: dict[str, Any]) -> bytes:

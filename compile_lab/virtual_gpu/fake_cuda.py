@@ -20,6 +20,10 @@ from compile_lab.virtual_gpu.chips import Chip
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")
 
+# Whether an odd-shaped matrix product is padded, Inductor decides by timing it on the GPU (shape_padding). Nothing is
+# timed here: it is not padded, unless force_shape_pad asks for it.
+SETTINGS = {"fx_graph_cache": False, "compile_threads": 1, "shape_padding": False}
+
 
 def install(chip: Chip, guard: ctypes.CDLL) -> None:
     """From here on this process has one GPU, a `chip`, that can be asked everything and can hold nothing."""
@@ -159,8 +163,14 @@ def tracing(config: Mapping[str, Any]) -> Iterator[None]:
     # Capturing a CUDA graph needs a GPU. What Inductor generates for one is decided before this.
     pieces.output_code.cudagraph_post_compile = lambda *_, **__: None
     pieces.output_code.cudagraph_partition_post_compile = lambda *_, **__: None
-    settings = {"force_disable_caches": True, "compile_threads": 1, **config}
-    with mode, inductor_config.patch(settings), functorch_config.patch(enable_autograd_cache=False):
+    with mode, compiling(config):
+        yield
+
+
+@contextlib.contextmanager
+def compiling(config: Mapping[str, Any]) -> Iterator[None]:
+    """Inductor with our settings and the caller's, over a backward too, which is lowered when it is first run."""
+    with inductor_config.patch({**SETTINGS, **config}), functorch_config.patch(enable_autograd_cache=False):
         yield
 
 

@@ -19,7 +19,7 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from compile_lab._torch import functorch_config, inductor_config, interpreter_pieces, virtual_gpu_pieces
+from compile_lab._torch import interpreter_pieces, virtual_gpu_pieces
 from compile_lab.virtual_gpu import attention
 from compile_lab.virtual_gpu.errors import UnsupportedKernel
 from compile_lab.virtual_gpu.fake_cuda import CPU, CUDA
@@ -38,8 +38,8 @@ class Interpreter:
     ``kernels`` holds each kernel's source as it ran, ``launches`` how often; ``notes`` what was not done to the letter.
     """
 
-    def __init__(self, edit: Edit, config: Mapping[str, Any]):
-        self.edit, self.config = edit, dict(config)
+    def __init__(self, edit: Edit):
+        self.edit = edit
         self.kernels: dict[str, str] = {}
         self.launches: Counter[str] = Counter()
         self.notes: set[str] = set()
@@ -52,9 +52,7 @@ class Interpreter:
         with interpreter_pieces().unset_fake_temporarily(), mode:
             on_cuda = [_twin(each) if torch.is_tensor(each) else each for each in inputs]
         _move_to_cuda(module)
-        settings = {"force_disable_caches": True, "compile_threads": 1, **self.config}
-        context = interpreter_pieces().tracing(interpreter_pieces().TracingContext(mode))
-        with context, functorch_config.patch(enable_autograd_cache=False), inductor_config.patch(settings):
+        with interpreter_pieces().tracing(interpreter_pieces().TracingContext(mode)):
             return pieces.compile_fx.compile_fx(module, on_cuda)
 
     def _replace_what_touches_the_device(self) -> None:

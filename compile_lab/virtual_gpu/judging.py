@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from compile_lab._torch import interpreter_pieces
 from compile_lab.virtual_gpu import travel
 from compile_lab.virtual_gpu.errors import UnsupportedKernel
+from compile_lab.virtual_gpu.fake_cuda import compiling
 from compile_lab.virtual_gpu.interpreter import Interpreter
 
 
@@ -18,8 +19,9 @@ def judged(body: bytes, config: dict[str, Any]) -> dict[str, Any]:
     fn, args, kwargs, _ = travel.loads(body)
     expected = _step(fn, fn, args, kwargs)
     fn, args, kwargs, edit = travel.loads(body)
-    interpreter = Interpreter(edit, config)
-    outputs, gradients = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)
+    interpreter = Interpreter(edit)
+    with compiling(config):
+        outputs, gradients = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)
     if not interpreter.launches:
         raise UnsupportedKernel("no generated kernel ran: nothing in the function was compiled to one")
     if not callable(edit) and (unknown := [name for name in edit if name not in interpreter.kernels]):
