@@ -1,7 +1,9 @@
 """The child's side of ``assembly``: Triton's compiler and the tools of its wheel, on one kernel."""
 
 import contextlib
+import hashlib
 import io
+import json
 import os
 import re
 import subprocess
@@ -119,11 +121,17 @@ def _stages(source: Any, options: dict[str, Any], chip: Chip) -> dict[str, Any]:
 
     major, minor = chip.capability
     made = triton.compile(source, target=GPUTarget("cuda", 10 * major + minor, chip.warp_threads), options=options)
-    texts = {stage: made.asm[stage] for stage in ("ttir", "ttgir", "llir", "ptx")}
+    texts = {stage: made.asm[stage] for stage in ("ttir", "ttgir", "llir")}
+    texts["llir"] = re.sub(r'"(?:/[^"/]+)+/([^"]*)"', r'"\1"', texts["llir"])  # folders of this machine
+    texts["ptx"] = re.split(r"^\t\.(?:file|section)\t", made.asm["ptx"], maxsplit=1, flags=re.MULTILINE)[0]
     return {**texts, "shared_bytes": made.metadata.shared, **_from_machine_code(made.asm["cubin"])}
 
 
 def _from_machine_code(cubin: bytes) -> dict[str, Any]:
+    """SASS, registers and spills. The tools take a second on a large kernel, so what they said is kept beside it."""
+    kept = Path(os.environ["TRITON_CACHE_DIR"]) / f"{hashlib.sha256(cubin).hexdigest()}.json"
+    if kept.exists():
+        return json.loads(kept.read_text())
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
@@ -133,8 +141,12 @@ def _from_machine_code(cubin: bytes) -> dict[str, Any]:
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
             missing = f"triton's cuobjdump and nvdisasm do not run here ({error})"
             return {"sass": None, "registers": None, "spills": None, "missing": missing}
-    told = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", usage)}
-    return {"sass": sass, "registers": told["REG"], "spills": told["STACK"], "missing": ""}
+        told = {name: int(value) for name, value in re.findall(r"\b(REG|STACK):(\d+)", usage)}
+        found = {"sass": sass, "registers": told["REG"], "spills": told["STACK"], "missing": ""}
+    draft = kept.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(found))
+    draft.replace(kept)  # whole or not at all
+    return found
 
 
 def _told(tool: str, *arguments: str) -> str:

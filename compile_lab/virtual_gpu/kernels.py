@@ -24,8 +24,10 @@ class HandWritten:
     def made(self, file: str = SOURCE) -> Any:
         """The function, whose first line is line 1 of `file`, as ``@triton.jit`` makes it in this process."""
         import triton
+        import triton.language as tl
 
-        scope: dict[str, Any] = {"__name__": "kernel", "triton": triton}
+        # The interpreter looks for Triton's language among a kernel's globals, used or not.
+        scope: dict[str, Any] = {"__name__": "kernel", "triton": triton, "tl": tl}
         for name, value in self.names.items():
             scope[name] = value.made(f"{name}.py") if isinstance(value, HandWritten) else value
         return defined(self.source, file, scope)[self.name]

@@ -19,14 +19,20 @@ Lines = dict[int, tuple[int, ...]]
 def without_locations(mlir: str) -> tuple[str, Lines]:
     """TTIR or TTGIR without its ``loc(…)`` notes, and what they said."""
     named = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", mlir, re.MULTILINE))
-    text, found = [], []
+    text: list[str] = []
+    sources: list[int | None] = []
+    opened: list[int] = []
     for line in mlir.splitlines():
         if line.startswith("#loc"):
             continue
         plain, locations = _parted(line)
         text.append(plain)
-        found.append((_line_of(locations[-1], named) if locations else None, len(text)))
-    return "\n".join(text), _joined(found)
+        sources.append(_line_of(locations[-1], named) if locations else None)
+        if plain.lstrip().startswith("}") and opened:
+            sources[opened.pop()] = sources[-1]  # an operation with a body is located where the body ends
+        if plain.rstrip().endswith("{"):
+            opened.append(len(text) - 1)
+    return "\n".join(text), _joined(zip(sources, range(1, len(text) + 1), strict=True))
 
 
 def _parted(line: str) -> tuple[str, list[str]]:

@@ -1,0 +1,49 @@
+"""Exercises of chapter 05, from Triton to PTX."""
+
+from typing import Any
+
+import torch
+
+from compile_lab.exercises import exercise
+from compile_lab.virtual_gpu import CHIPS, interpret_kernel, occupancy
+
+
+@exercise("05.1")
+def predicted_warps(answer: int) -> str | None:
+    """Warps of a kernel with 72 registers a thread and 8 warps a block."""
+    if not isinstance(answer, int) or isinstance(answer, bool):
+        return "this asks for a whole number of warps."
+    held = occupancy(CHIPS["H200"], registers=72, shared_bytes=0, num_warps=8)
+    if answer == held.warps:
+        return None
+    if answer % 8:
+        return f"{answer} warps are no whole number of blocks."
+    return "there is room for more." if answer < held.warps else "there are not registers for so many."
+
+
+@exercise("05.2")
+def rms_norm_in_the_interpreter(answer: Any) -> str | None:
+    """A kernel (out, x, columns, BLOCK), one program a row, that divides a row by the root of its mean square."""
+    generator = torch.Generator().manual_seed(0)
+    for columns in (64, 100):
+        x = 3 * torch.randn(3, columns, generator=generator)
+        right = x / (x.double().square().mean(-1, keepdim=True) + 1e-6).sqrt()
+        out, *_ = interpret_kernel(answer, len(x), torch.full_like(x, torch.nan), x, columns, BLOCK=128)
+        if out.isnan().any():
+            return f"with rows of {columns}, some elements are not written, or are no numbers."
+        if (error := (out - right).abs().max().item()) > 1e-4:
+            return f"with rows of {columns} and BLOCK=128 the largest error is {error:.3f}."
+    return None
+
+
+@exercise("05.3")
+def opcodes_of_the_exponential(answer: str) -> str | None:
+    """The two operations of PTX that tl.exp takes for each element."""
+    if not isinstance(answer, str):
+        return "this asks for text: two opcodes, with a space between."
+    opcodes = answer.split()
+    if not opcodes or not opcodes[-1].startswith("ex2"):
+        return "the last operation must compute a power, of the only base that the chip knows."
+    if len(opcodes) != 2:
+        return f"each element takes two operations, not {len(opcodes)}."
+    return None if opcodes[0].startswith("mul") else f"{opcodes[0]} does not turn a power of e into one of that base."
