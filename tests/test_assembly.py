@@ -148,12 +148,12 @@ def test_inductors_own_configurations_are_tried():
         (
             lambda: assemble(
                 persistent_kernel,
-                "T4",
+                "A100",
                 Config({"BLOCK": 32768, "STAGES": 4}, 32),
                 arguments={"out": "*fp32", "x": "*fp32", "rows": 8, "columns": 32768},
             ),
             VirtualGPUError,
-            "bytes of shared memory a block, and the virtual T4 has 65,536: choose smaller blocks",
+            "bytes of shared memory a block, and the virtual A100 has 166,912: choose smaller blocks",
         ),
         (lambda: Config({}, num_warps=3), ValueError, "num_warps is 3"),
         (lambda: Config({}, num_stages=0), ValueError, "num_stages is 0"),

@@ -46,10 +46,10 @@ class Assembly:
     """One kernel, one configuration, one chip: the code of every stage, and what it takes.
 
     ``source`` is the Triton source; ``ttir`` and ``ttgir`` come without their location notes, ``ptx`` without the debug
-    data after the function, ``sass`` without addresses. ``registers`` a thread; ``shared_bytes`` a block; ``spills``: bytes of a thread's values that found no
-    register and went to memory. ``lines`` says for each stage but LLVM's which lines came from which line of the
-    source: ``assembly.lines["ptx"][7]``. Without the tools of triton's wheel, ``sass``, ``registers`` and ``spills``
-    are None, and ``missing`` says why.
+    data after the function, ``sass`` without addresses. ``registers`` a thread; ``shared_bytes`` a block; ``spills``:
+    bytes of a thread's values that found no register and went to memory. ``lines`` says for each stage but LLVM's
+    which lines came from which line of the source: ``assembly.lines["ptx"][7]``. Without the tools of triton's wheel,
+    ``sass``, ``registers`` and ``spills`` are None, and ``missing`` says why.
     """
 
     kernel: str
