@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from compile_lab.dynamo import readable
 from compile_lab.inductor import EXTERN, GeneratedCode, InductorGraph, Kernel
@@ -14,13 +15,13 @@ def launches(code: GeneratedCode, direction: str | None = None) -> Table:
     """One row a launch: the kernel, who wrote it, the operations and lines it computes, the bytes it moves."""
     kernels = [kernel for kernel in code.kernels if direction in (None, kernel.direction)]
     rows = [(*(() if direction else (kernel.direction,)), *_launch(kernel)) for kernel in kernels]
-    return Table(_LAUNCH if direction else ["graph", *_LAUNCH], rows, caption=str(code.provenance))
+    return Table(_LAUNCH if direction else ["graph", *_LAUNCH], rows, caption=evidence(code))
 
 
 def launches_of(codes: Mapping[str, GeneratedCode]) -> Table:
     """The launches of several cases, one below the other."""
     rows = [(case, *_launch(kernel)) for case, code in codes.items() for kernel in code.kernels]
-    return Table(["case", *_LAUNCH], rows, caption=str(next(iter(codes.values())).provenance))
+    return Table(["case", *_LAUNCH], rows, caption=evidence(next(iter(codes.values()))))
 
 
 _LAUNCH = ["kernel", "written in", "computes", "from", "bytes"]
@@ -59,7 +60,7 @@ def fusion(code: GeneratedCode) -> Table:
         unfused, fused = graph.unfused_bytes, graph.fused_bytes
         rows.append((graph.direction, len(graph.nodes), len(before), len(graph.kernels), unfused, fused))
     columns = ["graph", "nodes", "entries before fusion", "kernels", "bytes unfused", "bytes fused"]
-    return Table(columns, rows, caption=str(code.provenance))
+    return Table(columns, rows, caption=evidence(code))
 
 
 def boundaries(graph: InductorGraph) -> Table:
@@ -100,7 +101,7 @@ def tilings(code: GeneratedCode) -> Table:
         for kernel in code.kernels
         if kernel.language == "triton"
     ]
-    return Table(["line", "kind of kernel", "sizes", "blocks"], rows, caption=str(code.provenance))
+    return Table(["line", "kind of kernel", "sizes", "blocks"], rows, caption=evidence(code))
 
 
 _SIZE = re.compile(r"([a-z0-9]+?)_?numel = (\d+)")
@@ -143,6 +144,12 @@ def changed(kernel: Kernel, other: GeneratedCode) -> Code | None:
 def _device(source: str) -> dict[str, str]:
     found = re.search(r"'device': DeviceProperties\((.*?)\)", source)
     return dict(re.findall(r"(\w+)=([\w']+)", found[1])) if found else {}
+
+
+def evidence(code: GeneratedCode) -> str:
+    """Where code comes from, without the day and the build of torch: the same torch writes the same on any."""
+    known = replace(code.provenance, torch=code.provenance.torch.partition("+")[0])
+    return str(known).removesuffix(f" · {known.date}")
 
 
 def operations(ops: Iterable[str]) -> str:
