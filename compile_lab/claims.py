@@ -1,8 +1,9 @@
 """Was the claim true? A verdict that a cell prints from its own result, so that they can be gathered from the book."""
 
-import html
 from collections.abc import Iterable
 from dataclasses import dataclass
+
+from compile_lab.panels import marked_up
 
 VERDICTS = ("confirmed", "refined", "refuted")
 
@@ -38,8 +39,7 @@ class Verdict:
         return f"{self.claim_id} {self.verdict}: {self.claim}\n{self.evidence}"
 
     def _repr_html_(self) -> str:
-        claim, evidence = html.escape(self.claim, quote=False), html.escape(self.evidence, quote=False)
         return (
             f'<div class="lab-verdict lab-{self.verdict}"><p><strong>{self.claim_id}, {self.verdict}.</strong> '
-            f"<em>{claim}.</em></p><p>{evidence}</p></div>"
+            f"<em>{marked_up(self.claim)}.</em></p><p>{marked_up(self.evidence)}</p></div>"
         )

@@ -31,10 +31,11 @@ def number(value: int | float) -> str:
 def paragraphs(text: str) -> str:
     """Plain text as HTML: a blank line parts paragraphs, `backticks` mark code, **asterisks** mark strong."""
     blocks = [block.strip() for block in re.split(r"\n\s*\n", textwrap.dedent(text).strip())]
-    return "".join(f"<p>{_inline(block)}</p>" for block in blocks if block)
+    return "".join(f"<p>{marked_up(block)}</p>" for block in blocks if block)
 
 
-def _inline(text: str) -> str:
+def marked_up(text: str) -> str:
+    """One line of plain text as HTML: `backticks` mark code, **asterisks** mark strong."""
     pieces = re.split(r"(`[^`]+`)", text)
     return "".join(
         f"<code>{html.escape(piece[1:-1])}</code>"
@@ -78,7 +79,7 @@ class Code:
         return "\n".join([*([f"{self.title}:"] if self.title else []), *body])
 
     def _repr_html_(self) -> str:
-        title = f'<p class="lab-code-title">{_inline(self.title)}</p>' if self.title else ""
+        title = f'<p class="lab-code-title">{marked_up(self.title)}</p>' if self.title else ""
         body = "\n".join(self._margin(n, line) for n, line in enumerate(self._highlighted(), 1))
         return f'{title}<div class="highlight"><pre>{body}\n</pre></div>'
 
@@ -160,11 +161,11 @@ class Table:
         return "\n".join([*([self.caption] if self.caption else []), *aligned[:head], rule, *aligned[head:]])
 
     def _repr_html_(self) -> str:
-        caption = f"<caption>{_inline(self.caption)}</caption>" if self.caption else ""
+        caption = f"<caption>{marked_up(self.caption)}</caption>" if self.caption else ""
         # The side is written on each cell because JupyterLab's own style sheet sends every cell to the right.
         sides = [{"l": "left", "c": "center", "r": "right"}[side] for side in self._sides]
         head = "".join(
-            f'<th scope="col" style="text-align: {side}">{_inline(column)}</th>' if column else "<td></td>"
+            f'<th scope="col" style="text-align: {side}">{marked_up(column)}</th>' if column else "<td></td>"
             for column, side in zip(self.columns, sides, strict=True)
         )
         body = "".join(
@@ -196,4 +197,4 @@ def _text(cell: Cell) -> str:
 def _markup(cell: Cell) -> str:
     if isinstance(cell, Code):
         return cell.inline()
-    return _inline(_text(cell)).replace("\n", "<br>")
+    return marked_up(_text(cell)).replace("\n", "<br>")

@@ -44,8 +44,9 @@ def test_the_summary_says_when_nothing_was_compiled():
 
 
 def test_a_verdict_is_one_of_three_words():
-    shown = Verdict("C07", "Printing <breaks>", VERDICTS[0], "2 graphs")
-    assert repr(shown).startswith("C07 confirmed: ") and "&lt;breaks&gt;" in shown._repr_html_()
+    shown = Verdict("C07", "Printing <breaks>", VERDICTS[0], "2 graphs of `f`")
+    assert repr(shown).startswith("C07 confirmed: ")
+    assert all(part in shown._repr_html_() for part in ("&lt;breaks&gt;", "<code>f</code>"))
     with pytest.raises(ValueError, match="not 'true'"):
         Verdict("C07", "Printing breaks", "true", "")
 
