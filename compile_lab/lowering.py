@@ -310,7 +310,8 @@ def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
     parts = scheduled.get_nodes()
     irs = [part.node for part in parts if part.node is not None]
     found = [_called(ir, origins) if scheduled.is_extern() else ir.get_origins() for ir in irs]
-    space = () if scheduled.is_extern() else tuple(map(_extent, scheduled.group[1]))
+    looped = getattr(scheduled, "group", None)  # calls and entries without code have none
+    space = () if looped is None or scheduled.is_extern() else tuple(map(_extent, looped[1]))
     read_writes = scheduled.read_writes
     return Group(
         scheduled.get_name(),
