@@ -261,6 +261,19 @@ def test_the_interpreter_says_what_went_wrong():
         interpret_kernel(occupancy, 1)
 
 
+@triton.jit
+def product(out, a, b, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None]
+    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+
+def test_a_product_of_bf16_is_refused_where_it_would_be_wrong():
+    a, b = torch.eye(16), torch.arange(256.0).view(16, 16)
+    assert torch.equal(interpret_kernel(product, 1, torch.zeros(16, 16), a, b, N=16)[0], b)
+    with pytest.raises(VirtualGPUError, match="multiplies the bit patterns: give it float32"):
+        interpret_kernel(product, 1, torch.zeros(16, 16), a.bfloat16(), b.bfloat16(), N=16)
+
+
 def test_the_tables_say_what_the_assembly_says(row):
     (only,) = assembly_view.resources([row]).rows
     assert only[1:4] == (row.registers, 0, 16) and only[4] == f"{row.occupancy.warps} of 64"

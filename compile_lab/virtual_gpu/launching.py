@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from compile_lab.virtual_gpu import travel
@@ -40,6 +41,11 @@ def launched(body: bytes) -> tuple[Any, ...]:
     made, grid, args, constants = travel.loads(body)
     assert isinstance(made, HandWritten)
     args = tuple(arg.detach() if isinstance(arg, Tensor) else arg for arg in args)
+    if "tl.dot" in str(made) and any(isinstance(arg, Tensor) and arg.dtype == torch.bfloat16 for arg in args):
+        raise UnsupportedKernel(
+            f"{made.name} has a tl.dot and is given bf16, of which Triton's interpreter multiplies the bit patterns: "
+            "give it float32"
+        )
     try:
         made.made()[grid](*args, **constants)
     except Exception as error:
