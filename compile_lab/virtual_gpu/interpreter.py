@@ -225,6 +225,7 @@ def _give_the_interpreter_what_it_lacks(notes: set[str]) -> None:
     # A reduction with a function of its own runs element by element in Python; these two are maxima and minima.
     helpers.max2 = lambda value, dim: tl.max(value, dim)
     helpers.min2 = lambda value, dim: tl.min(value, dim)
+    _count_by_one_element()
     builder = triton_interpreter.InterpreterBuilder
     dot = builder.create_dot
 
@@ -232,6 +233,18 @@ def _give_the_interpreter_what_it_lacks(notes: set[str]) -> None:
         return dot(self, _widened(a, notes), _widened(b, notes), *rest)
 
     builder.create_dot = create_dot
+
+
+def _count_by_one_element() -> None:
+    # A loop of a kernel runs to a number that the interpreter holds as an array of one element. Triton 3.6 makes an
+    # int of the array itself, which numpy refuses from 2.4 on; 3.7 takes the element, and so do we for both.
+    patch = triton_interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, *scope: Any) -> None:
+        patch(tensor, *scope)
+        tensor.__index__ = lambda self: self.handle.data.item()  # the patch above is what the scope undoes
+
+    triton_interpreter._patch_lang_tensor = patched
 
 
 def _widened(handle: TensorHandle, notes: set[str]) -> TensorHandle:
