@@ -38,7 +38,7 @@ def count_launches(call: Callable[[], Any], calls: int = 3) -> Launches | None:
     """What one call launches on the GPU: the mean of a few, under torch's profiler. None if it sees no kernel."""
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as seen:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
         for _ in range(calls):
             call()
         torch.cuda.synchronize()

@@ -182,7 +182,7 @@ def _kernels(call: Callable[[], Any]) -> tuple[float, float]:
 def _profiled(call: Callable[[], Any]) -> Iterable[Any]:
     call()
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiled:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiled:
         for _ in range(PROFILED):
             call()
         torch.cuda.synchronize()

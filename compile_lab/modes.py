@@ -11,6 +11,7 @@ import math
 import re
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -235,7 +236,8 @@ def _compiled(
     fn: Callable[..., Any], step: Step, mode: str, device: str, cold: bool, options: Mapping[str, Any] | None
 ) -> ModeCost:
     runs = []
-    with skip_reasons() as reasons:
+    with skip_reasons() as reasons, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
         if cold:
             _wake_compiler(device)
         for _ in range(2):

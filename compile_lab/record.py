@@ -98,14 +98,14 @@ def _integer_powers(progress: Any) -> dict[str, Any]:
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "compile_gains": Measurement(_compile_gains, "cases in which compiling helps much or little; CUDA graphs", 110),
-    "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 40),
-    "fidelity": Measurement(_fidelity, "kernels of this GPU against those of its virtual twin, source for source", 90),
-    "generated_code": Measurement(_generated_code, "the code Inductor writes here for softmax and MiniGPT", 40),
+    "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
+    "fidelity": Measurement(_fidelity, "kernels of this GPU against those of its virtual twin, source for source", 60),
+    "generated_code": Measurement(_generated_code, "the code Inductor writes here for softmax and MiniGPT", 15),
     "graph_breaks": Measurement(_graph_breaks, "time of a pointwise chain with 0 to 7 graph breaks", 30),
-    "modes": Measurement(_modes, "every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 520),
-    "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 20),
+    "modes": Measurement(_modes, "every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
+    "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 15),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
-    "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 45),
+    "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 25),
 }
 
 
