@@ -151,7 +151,7 @@ def launched_kernels() -> list[dict[str, Any]]:
 
 
 def virtual_gpu_pieces() -> types.SimpleNamespace:
-    """What a virtual GPU replaces or asks: fake tensors, Inductor's lowering and loader, Triton's driver. Slow to import.
+    """What a virtual GPU replaces or asks: fake tensors, Inductor's lowering and loader, Triton's driver; slow.
 
     ``modules_that_remember`` keep the answer of functions that ask whether there is a GPU.
     """
@@ -230,11 +230,11 @@ __all__ = [
     "inductor_config",
     "inductor_lowering",
     "inductor_modes",
+    "interpreter_pieces",
     "launched_kernels",
     "operator_names",
     "operator_table",
     "register_bytecode_hook",
-    "interpreter_pieces",
     "reset_dynamo",
     "trace_log",
     "triton_helpers",
