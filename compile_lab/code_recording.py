@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from compile_lab import subjects
-from compile_lab.inductor import generated_code
+from compile_lab.inductor import Kernel, generated_code
+from compile_lab.recordings import Recording
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
@@ -42,3 +43,13 @@ def _kernels(fn: Callable[..., Any], *args: Any) -> list[dict[str, Any]]:
         raise RuntimeError(f"only a part was compiled: {'; '.join(found.trouble)}")
     kept = ("name", "direction", "language", "source", "nbytes")
     return [{name: getattr(kernel, name) for name in kept} for kernel in found.kernels]
+
+
+def kernels(recording: Recording, subject: str) -> list[Kernel]:
+    """The launches of one subject as they were recorded; of their origins nothing was kept.
+
+    Raises KeyError, naming those there are, for a subject that was not recorded.
+    """
+    if subject not in recording.result:
+        raise KeyError(f"no code of {subject!r} was recorded; there is {', '.join(recording.result)}")
+    return [Kernel(origins=(), **fields) for fields in recording.result[subject]]

@@ -9,6 +9,7 @@ from compile_lab.dynamo import readable
 from compile_lab.inductor import EXTERN, GeneratedCode, InductorGraph, Kernel
 from compile_lab.panels import Cell, Code, Table
 from compile_lab.places import Line
+from compile_lab.virtual_gpu.fidelity import comparable
 
 
 def launches(code: GeneratedCode, direction: str | None = None) -> Table:
@@ -144,6 +145,23 @@ def changed(kernel: Kernel, other: GeneratedCode) -> Code | None:
 def _device(source: str) -> dict[str, str]:
     found = re.search(r"'device': DeviceProperties\((.*?)\)", source)
     return dict(re.findall(r"(\w+)=([\w']+)", found[1])) if found else {}
+
+
+def beside_recorded(code: GeneratedCode, recorded: Iterable[Kernel], source: object) -> Table:
+    """Kernels of one torch beside those of another, by name: how many agree in name, in body, and header included."""
+    here, there = (
+        {(kernel.direction, kernel.name): kernel for kernel in kernels if kernel.language != EXTERN}
+        for kernels in (code.kernels, recorded)
+    )
+    rows: list[list[Cell]] = []
+    for direction in dict.fromkeys(direction for direction, _ in (*here, *there)):
+        ours, theirs = ({k: v for k, v in side.items() if k[0] == direction} for side in (here, there))
+        both = [(ours[name], theirs[name]) for name in ours if name in theirs]
+        same_body = sum(a.body == b.body for a, b in both)
+        same = sum(comparable(a.source) == comparable(b.source) for a, b in both)
+        rows.append([direction, len(ours), len(theirs), len(both), same_body, same])
+    columns = ["", "here", "recorded", "same name", "same body", "same source"]
+    return Table(columns, rows, f"Kernels here: {evidence(code)}. Recorded: {source}")
 
 
 def evidence(code: GeneratedCode) -> str:

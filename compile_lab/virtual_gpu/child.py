@@ -1,7 +1,7 @@
-"""The other side of ``server``: imports torch once, forks for each request, and runs it on a pretended GPU.
+"""The other side of ``server``: imports torch once, forks once for each chip, and of that fork one for each request.
 
-The C++ part is loaded before this module is imported; each fork makes its changes to torch for good, since it ends
-with its request.
+The C++ part is loaded before this module is imported. A chip's fork changes torch for good into one that has this chip,
+and compiles something small, so that its own forks need not set up Inductor again: that is most of a small request.
 """
 
 import contextlib
@@ -19,6 +19,7 @@ from typing import Any
 
 from compile_lab._torch import virtual_gpu_pieces
 from compile_lab.virtual_gpu import fake_cuda, travel
+from compile_lab.virtual_gpu.chips import Chip
 from compile_lab.virtual_gpu.errors import UnsupportedKernel
 from compile_lab.virtual_gpu.server import Reply, receive, send
 
@@ -26,12 +27,40 @@ from compile_lab.virtual_gpu.server import Reply, receive, send
 def serve(fd: int, guard: ctypes.CDLL) -> None:
     """Answer requests until the parent is gone."""
     virtual_gpu_pieces()  # the slow imports, once for all forks
+    chips: dict[Chip, socket.socket] = {}
     with socket.socket(fileno=fd) as parent:
         while (request := receive(parent)) is not None:
-            send(parent, pickle.dumps(_forked(parent, request, guard)))
+            chip = pickle.loads(request)["chip"]
+            if chip not in chips:
+                chips[chip] = _with_chip(chip, guard, [parent, *chips.values()])
+            send(chips[chip], request)
+            _wait(chips[chip], parent)
+            if (reply := receive(chips[chip])) is None:
+                return  # the chip's fork has died, and its last words are in the log
+            send(parent, reply)
 
 
-def _forked(parent: socket.socket, request: bytes, guard: ctypes.CDLL) -> Reply:
+def _with_chip(chip: Chip, guard: ctypes.CDLL, others: list[socket.socket]) -> socket.socket:
+    """Fork a process that has the chip, and answers what comes through the socket that is returned."""
+    ours, theirs = socket.socketpair()
+    if os.fork():
+        theirs.close()
+        return ours
+    status = 1
+    try:
+        for other in (ours, *others):
+            other.close()
+        fake_cuda.install(chip, guard)
+        fake_cuda.warm_up()
+        while (request := receive(theirs)) is not None:
+            send(theirs, pickle.dumps(_forked(theirs, request)))
+        status = 0
+    except BaseException as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+    os._exit(status)
+
+
+def _forked(parent: socket.socket, request: bytes) -> Reply:
     read, write = os.pipe()
     out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
     child = os.fork()
@@ -39,7 +68,7 @@ def _forked(parent: socket.socket, request: bytes, guard: ctypes.CDLL) -> Reply:
         parent.close()
         os.dup2(out, 1), os.dup2(err, 2)
         with os.fdopen(write, "wb") as file:
-            file.write(answer(request, guard))
+            file.write(answer(request))
         sys.stdout.flush(), sys.stderr.flush()
         os._exit(0)
     os.close(write)
@@ -49,17 +78,22 @@ def _forked(parent: socket.socket, request: bytes, guard: ctypes.CDLL) -> Reply:
 
 
 def _read_all(pipe: int, parent: socket.socket) -> bytes:
-    """What the child writes until its end. The parent says nothing meanwhile: if its socket is readable, it is gone."""
+    """What the child writes until its end."""
     parts: list[bytes] = []
     while True:
-        ready, _, _ = select.select([pipe, parent], [], [])
-        if parent in ready:
-            os.killpg(0, signal.SIGKILL)
+        _wait(pipe, parent)
         part = os.read(pipe, 1 << 20)
         if not part:
             os.close(pipe)
             return b"".join(parts)
         parts.append(part)
+
+
+def _wait(answer: int | socket.socket, parent: socket.socket) -> None:
+    """Until there is something to read. The parent says nothing meanwhile: if its socket is readable, it is gone."""
+    ready, _, _ = select.select([answer, parent], [], [])
+    if parent in ready:
+        os.killpg(0, signal.SIGKILL)
 
 
 def _text(fd: int) -> str:
@@ -68,7 +102,7 @@ def _text(fd: int) -> str:
         return file.read().decode(errors="replace")
 
 
-def answer(request: bytes, guard: ctypes.CDLL) -> bytes:
+def answer(request: bytes) -> bytes:
     """The pickled ("done", result) or ("raised", kind, message, traceback) of one request."""
     try:
         asked = pickle.loads(request)
@@ -76,7 +110,6 @@ def answer(request: bytes, guard: ctypes.CDLL) -> bytes:
         with contextlib.suppress(OSError):
             os.chdir(asked["folder"])
         linecache.cache.update(asked["sources"])
-        fake_cuda.install(asked["chip"], guard)
         return pickle.dumps(("done", _WORK[asked["work"]](asked)))
     except BaseException as error:
         said = _own(error)

@@ -1,6 +1,6 @@
 """Inside a child: torch, Inductor and Triton are told of a GPU, and Inductor writes code that nobody loads.
 
-Everything here changes torch for the rest of the process, which is a fork made for one request. What is replaced is
+Everything here changes torch for the rest of the process, which is a fork made for one chip. What is replaced is
 what asks the driver; what decides and generates is Inductor's own. Seen on torch 2.11 and 2.13.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compile_lab._torch import functorch_config, inductor_config, virtual_gpu_pieces
+from compile_lab._torch import functorch_config, inductor_config, reset_dynamo, virtual_gpu_pieces
 from compile_lab.virtual_gpu.chips import Chip
 
 CUDA = torch.device("cuda", 0)
@@ -165,6 +165,15 @@ def tracing(config: Mapping[str, Any]) -> Iterator[None]:
     pieces.output_code.cudagraph_partition_post_compile = lambda *_, **__: None
     with mode, compiling(config):
         yield
+
+
+def warm_up() -> None:
+    """Compile something small, so that Inductor's tables are filled. Without gradients: autograd's threads, once
+    there, would be missing in a fork."""
+    with tracing({}), torch.no_grad():
+        x = torch.ones(8, 8, device=CUDA)
+        torch.compile(lambda x: (x @ x).softmax(-1).sum())(x)
+    reset_dynamo()
 
 
 @contextlib.contextmanager

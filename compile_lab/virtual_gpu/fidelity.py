@@ -83,7 +83,12 @@ def _compared(real: list[Kernel], virtual: list[Kernel], direction: str) -> dict
 
 
 def _sources(kernels: list[Kernel]) -> dict[str, str]:
-    return {one.name: _NAMES_THE_MACHINE.sub("", one.source) for one in kernels if one.language != EXTERN}
+    return {one.name: comparable(one.source) for one in kernels if one.language != EXTERN}
+
+
+def comparable(source: str) -> str:
+    """A kernel's source without what names the machine."""
+    return _NAMES_THE_MACHINE.sub("", source)
 
 
 def _diff(real: str | None, virtual: str | None) -> str:
