@@ -51,7 +51,8 @@ def _with_chip(chip: Chip, guard: ctypes.CDLL, others: list[socket.socket]) -> s
         for other in (ours, *others):
             other.close()
         fake_cuda.install(chip, guard)
-        fake_cuda.warm_up()
+        if os.environ["TRITON_INTERPRET"] == "0":  # the interpreter's compiler is another
+            fake_cuda.warm_up()
         while (request := receive(theirs)) is not None:
             send(theirs, pickle.dumps(_forked(theirs, request)))
         status = 0
