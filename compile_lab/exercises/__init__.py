@@ -53,7 +53,9 @@ def check(name: str, answer: Any) -> Outcome:
     if importlib.util.find_spec(f"{__name__}.chapter_{chapter}"):
         importlib.import_module(f"{__name__}.chapter_{chapter}")
     if name not in _CHECKERS:
-        known = ", ".join(sorted(_CHECKERS)) or "none of this chapter"
+        known = (
+            ", ".join(sorted(each for each in _CHECKERS if each.startswith(f"{chapter}."))) or "none of this chapter"
+        )
         raise KeyError(f"there is no exercise {name!r}; known are {known}")
     if answer is None or answer is ...:
         return Outcome(name, "no answer yet: put yours in the place of the dots.")
