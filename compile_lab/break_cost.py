@@ -4,14 +4,13 @@ A pointwise chain is the case in which a break hurts most: whole, it is one kern
 once; each cut adds a kernel, a pass over memory, a resume function and its guards.
 """
 
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from compile_lab._torch import graph_break, reset_dynamo
+from compile_lab.timing import samples_us, spread_us
 
 OPS = 24
 BREAKS = (0, 1, 3, 7)
@@ -71,27 +70,8 @@ def break_cost(device: str, progress: Callable[[list], Any] = iter) -> dict[str,
         reset_dynamo()
         fn = chain(0) if breaks is None else torch.compile(chain(breaks))
         x = torch.rand(numel, device=device, generator=torch.Generator(device).manual_seed(0))
-        low, median, high = _quartiles_us(lambda fn=fn, x=x: fn(x), device)
-        rows.append({"numel": numel, "breaks": breaks, "median_us": median, "low_us": low, "high_us": high})
+        with torch.no_grad():
+            taken = samples_us(lambda fn=fn, x=x: fn(x), device)
+        rows.append({"numel": numel, "breaks": breaks, **spread_us(taken)})
     reset_dynamo()
     return {"ops": OPS, "rows": rows}
-
-
-def _quartiles_us(call: Callable[[], Any], device: str, samples: int = 25) -> list[float]:
-    """Lower quartile, median and upper quartile of the time of one call, in microseconds."""
-    synchronise = torch.cuda.synchronize if device == "cuda" else lambda: None
-
-    def microseconds(repeats: int) -> float:
-        start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        synchronise()
-        return (time.perf_counter() - start) / repeats * 1e6
-
-    with torch.no_grad():
-        for _ in range(3):  # compiles, then warms up
-            call()
-        synchronise()
-        repeats = max(1, min(200, int(10_000 / microseconds(1))))
-        taken = [microseconds(repeats) for _ in range(samples)]
-    return [round(value, 2) for value in statistics.quantiles(taken, n=4)]

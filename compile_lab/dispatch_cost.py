@@ -4,8 +4,6 @@ Two measurements, on a GPU or a CPU: single operations on a tensor of one elemen
 one model at growing batches, where the time of the kernels grows and the overhead does not.
 """
 
-import statistics
-import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
@@ -15,6 +13,7 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from compile_lab import dispatch
+from compile_lab.timing import samples_us, spread_us
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
 Inputs = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
@@ -23,7 +22,6 @@ BATCHES = {"cuda": tuple(2**k for k in range(13)), "cpu": (1, 8)}
 TRAINING_UP_TO = 512  # sequences: what the backward of more keeps does not fit a card of 16 GB
 PROFILED = 5  # calls under the profiler
 SAMPLES = {"cuda": 25, "cpu": 9}
-SAMPLE_S = 0.01
 
 
 def op_costs(device: str, progress: Progress = iter) -> list[dict[str, Any]]:
@@ -116,40 +114,15 @@ def _training(model: torch.nn.Module, tokens: torch.Tensor, targets: torch.Tenso
 def quartiles_us(call: Callable[[], Any], device: str, from_idle: bool = False) -> dict[str, float]:
     """Microseconds of one ``call``: the median and quartiles of 25 samples (9 on a CPU), each of about 10 ms.
 
-    The device is waited for once at the end of a sample; a CPU computes on one core. ``from_idle``: each call starts on
-    an idle device and is timed until it returns, whether or not the device is done.
+    A CPU computes on one core: on small tensors, sharing the work out takes longer than the work. ``from_idle`` as in
+    `timing.samples_us`.
     """
-    synchronise = torch.cuda.synchronize if device == "cuda" else lambda: None
-
-    def in_a_row(repeats: int) -> float:
-        start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        synchronise()
-        return (time.perf_counter() - start) / repeats * 1e6
-
-    def one_by_one(repeats: int) -> float:
-        taken = 0.0
-        for _ in range(repeats):
-            synchronise()
-            start = time.perf_counter()
-            call()
-            taken += time.perf_counter() - start
-        return taken / repeats * 1e6
-
-    sample = one_by_one if from_idle else in_a_row
     threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # on small tensors, sharing the work out takes longer than the work
+    torch.set_num_threads(1)
     try:
-        for _ in range(3):
-            in_a_row(1)
-        repeats = max(1, min(2000, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
-        sample(repeats)
-        low, median, high = statistics.quantiles([sample(repeats) for _ in range(SAMPLES[device])], n=4)
-        synchronise()
+        return spread_us(samples_us(call, device, SAMPLES[device], from_idle))
     finally:
         torch.set_num_threads(threads)
-    return {"median_us": round(median, 3), "low_us": round(low, 3), "high_us": round(high, 3)}
 
 
 def launches(call: Callable[[], Any]) -> list[dict[str, Any]]:

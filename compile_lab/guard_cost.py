@@ -4,8 +4,6 @@ The backend returns its first input, so what is timed is what surrounds a graph:
 parameters, calling. Leaving guards out, in several ways, shows which share is whose.
 """
 
-import statistics
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -15,6 +13,7 @@ from torch import nn
 from compile_lab._torch import reset_dynamo
 from compile_lab.capture import GuardTree, compilation
 from compile_lab.guards import guards_of
+from compile_lab.timing import samples_us, spread_us
 
 LAYERS = (10, 20, 40)
 FILTERS = {
@@ -42,9 +41,8 @@ def guard_cost(
     for count, way in progress([(count, way) for count in layers for way in ways]):
         model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(count)])
         guards, times = _measured(model, way, samples)
-        low, median, high = (round(value, 2) for value in statistics.quantiles(times, n=4))
         row = {"layers": count, "parameters": 2 * count, "way": way, "guards": guards}
-        rows.append({**row, "median_us": median, "low_us": low, "high_us": high})
+        rows.append({**row, **spread_us(times)})
     return rows
 
 
@@ -60,19 +58,8 @@ def _measured(model: nn.Module, way: str, samples: int) -> tuple[int, list[float
         log.require_compiled()
         # Made here and not earlier: a stance holds from the moment it is made.
         with torch.no_grad(), torch.compiler.set_stance(skip_guard_eval_unsafe=way == UNCHECKED):
-            times = _times_us(fn, torch.ones(1, 2), samples)
+            x = torch.ones(1, 2)
+            times = samples_us(lambda: fn(x), "cpu", samples)
     finally:
         reset_dynamo()
     return sum(len(guards_of(tree)) for tree in log.of(GuardTree)), times
-
-
-def _times_us(fn: Callable[[torch.Tensor], Any], x: torch.Tensor, samples: int, calls: int = 100) -> list[float]:
-    for _ in range(calls):
-        fn(x)
-    times = []
-    for _ in range(samples):
-        start = time.perf_counter()
-        for _ in range(calls):
-            fn(x)
-        times.append((time.perf_counter() - start) / calls * 1e6)
-    return times

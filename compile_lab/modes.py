@@ -9,7 +9,6 @@ import gc
 import itertools
 import math
 import re
-import statistics
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +21,12 @@ from compile_lab._torch import dynamo_utils, inductor_modes, reset_dynamo
 from compile_lab.capture import KernelsWritten, compilation
 from compile_lab.cuda_graphs import Launches, count_launches, skip_reasons, status
 from compile_lab.recordings import Recording
+from compile_lab.timing import samples_us, spread_us, wait
 
 MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
 WARM_UP_CALLS = 3
 """The first call compiles and, with CUDA graphs, warms up; the second records the graph; the third replays it."""
 PHASES = ("Dynamo", "AOTAutograd", "Inductor", "kernels", "first calls")
-SAMPLES = 25
-SAMPLE_MS = 10.0
-MOST_REPEATS = 200
 
 Step = Callable[[Callable[..., Any]], Any]
 
@@ -293,11 +290,11 @@ def _wake_compiler(device: str) -> None:
 def _first_calls(call: Callable[[], Any], device: str) -> tuple[float, dict[str, float]]:
     """Seconds that the first calls took, and the part of each phase of compiling."""
     dynamo_utils.clear_compilation_metrics()
-    _wait(device)
+    wait(device)
     start = time.perf_counter()
     for _ in range(WARM_UP_CALLS):
         call()
-    _wait(device)
+    wait(device)
     seconds = time.perf_counter() - start
     return seconds, phases(dynamo_utils.get_compilation_metrics())
 
@@ -340,30 +337,15 @@ def _settled(call: Callable[[], Any], device: str) -> dict[str, Any]:
     """The fields of a case that are measured once all is compiled: time per call and, on a GPU, launches and memory."""
     for _ in range(WARM_UP_CALLS):
         call()
-    _wait(device)
+    wait(device)
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
     with _collector_off():
-        spread = Spread(*(round(value, 5) for value in _quartiles_ms(call, device)))
+        spread = Spread(*(round(value / 1e3, 5) for value in spread_us(samples_us(call, device)).values()))
     if device != "cuda":
         return {"call": spread}
     memory = {"peak_nbytes": torch.cuda.max_memory_allocated(), "reserved_nbytes": torch.cuda.max_memory_reserved()}
     return {"call": spread, **memory, "launches": count_launches(call)}
-
-
-def _quartiles_ms(call: Callable[[], Any], device: str) -> tuple[float, float, float]:
-    """Median and quartiles of the time per call, of samples that last 10 ms or more, each ended by a wait."""
-
-    def sample(repeats: int) -> float:
-        start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        _wait(device)
-        return (time.perf_counter() - start) / repeats * 1e3
-
-    repeats = max(1, min(MOST_REPEATS, math.ceil(SAMPLE_MS / sample(1))))
-    low, median, high = statistics.quantiles([sample(repeats) for _ in range(SAMPLES)], n=4)
-    return median, low, high
 
 
 @contextlib.contextmanager
@@ -377,8 +359,3 @@ def _collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-def _wait(device: str) -> None:
-    if device == "cuda":
-        torch.cuda.synchronize()

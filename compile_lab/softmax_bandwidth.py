@@ -4,7 +4,6 @@ A softmax must read every element once and write one for each. A copy does just 
 copy of the same bytes, measured in the same run, is the limit that all are held against.
 """
 
-import statistics
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from compile_lab._torch import launched_kernels, reset_dynamo
 from compile_lab.capture import KernelsWritten, compilation
 from compile_lab.rates import REPEATS, sustained_ms
+from compile_lab.timing import spread_us
 
 SHAPE = {"cuda": (65_536, 4_096), "cpu": (64, 4_096)}
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -121,10 +121,8 @@ def _measured(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> 
 
 def _timed(call: Callable[[], Any], x: torch.Tensor) -> Row:
     taken_us = [one * 1e3 for one in sustained_ms(call, x.device)]
-    low, median, high = statistics.quantiles(taken_us, n=4)
-    moved = 2 * x.numel() * x.element_size()
-    times = {"median_us": median, "low_us": low, "high_us": high}
-    return {name: round(value, 2) for name, value in times.items()} | {"gb_per_s": round(moved / median / 1e3, 1)}
+    moved, spread = 2 * x.numel() * x.element_size(), spread_us(taken_us)
+    return spread | {"gb_per_s": round(moved / spread["median_us"] / 1e3, 1)}
 
 
 def _with_limit(rows: list[Row]) -> list[Row]:

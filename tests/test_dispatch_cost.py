@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import nn
 
-from compile_lab import dispatch_cost, dispatch_view, subjects
+from compile_lab import dispatch_cost, dispatch_view, subjects, timing
 
 
 @pytest.fixture
 def quick(monkeypatch):
     monkeypatch.setattr(dispatch_cost, "SAMPLES", {"cpu": 3, "cuda": 3})
-    monkeypatch.setattr(dispatch_cost, "SAMPLE_S", 1e-4)
+    monkeypatch.setattr(timing, "SAMPLE_S", 1e-4)
 
 
 def is_a_spread(times):

@@ -7,7 +7,6 @@ TRITON_INTERPRET=1 from before the first import of triton.
 """
 
 import contextlib
-import linecache
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -23,6 +22,7 @@ from compile_lab._torch import interpreter_pieces, virtual_gpu_pieces
 from compile_lab.virtual_gpu import attention
 from compile_lab.virtual_gpu.errors import UnsupportedKernel
 from compile_lab.virtual_gpu.fake_cuda import CPU, CUDA
+from compile_lab.virtual_gpu.kernels import defined
 
 Edit = Mapping[str, str] | Callable[[str, str], str]
 
@@ -118,14 +118,12 @@ class _Kernel:
         """The kernel as a function of the interpreter. Its decorator keeps what Inductor said instead of tuning it."""
         heuristics = interpreter_pieces().triton_heuristics
         file = f"{self.name}.py"
-        linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
-        scope: dict[str, Any] = {"__name__": self.name, "__file__": file}
         kinds = [name for name in _DECORATORS if hasattr(heuristics, name)]
         kept = {name: getattr(heuristics, name) for name in kinds}
         for name in kinds:
             setattr(heuristics, name, self._decorator)
         try:
-            exec(compile(source, file, "exec"), scope)
+            scope = defined(source, file, {"__name__": self.name})
         finally:
             for name, original in kept.items():
                 setattr(heuristics, name, original)
@@ -173,22 +171,8 @@ _DECORATORS = (
 )
 
 _SAME_IN_TORCH = {
-    *(
-        "exp",
-        "exp2",
-        "expm1",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "sqrt",
-        "rsqrt",
-        "pow",
-        "erf",
-        "erfc",
-        "erfinv",
-        "lgamma",
-    ),
+    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow"),
+    *("erf", "erfc", "erfinv", "lgamma"),
     *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
     *("floor", "ceil", "trunc", "hypot", "fmod", "copysign", "nextafter", "isnan", "isinf", "signbit"),
 }

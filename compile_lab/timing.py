@@ -1,0 +1,60 @@
+"""How long does a call take? Samples of some ten milliseconds, of which the median and the quartiles are told.
+
+One sample is many calls in a row, so that a clock's resolution and a wait for the device are spread over all of them.
+"""
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+SAMPLES = 25
+SAMPLE_S = 0.01
+MOST_REPEATS = 2000
+WARM_UP_CALLS = 3
+
+
+def wait(device: str) -> None:
+    """Until a "cuda" device has done what it was given; a "cpu" has, when a call returns."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def samples_us(call: Callable[[], Any], device: str, samples: int = SAMPLES, from_idle: bool = False) -> list[float]:
+    """Microseconds of one ``call``, a figure for each sample, after three calls to warm up.
+
+    The device is waited for once, at the end of a sample. ``from_idle``: each call starts on an idle device and is
+    timed until it returns, whether or not the device is done.
+    """
+
+    def in_a_row(repeats: int) -> float:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        wait(device)
+        return (time.perf_counter() - start) / repeats * 1e6
+
+    def one_by_one(repeats: int) -> float:
+        taken = 0.0
+        for _ in range(repeats):
+            wait(device)
+            start = time.perf_counter()
+            call()
+            taken += time.perf_counter() - start
+        return taken / repeats * 1e6
+
+    in_a_row(WARM_UP_CALLS)
+    repeats = max(1, min(MOST_REPEATS, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
+    sample = one_by_one if from_idle else in_a_row
+    sample(repeats)
+    taken = [sample(repeats) for _ in range(samples)]
+    wait(device)
+    return taken
+
+
+def spread_us(taken: Sequence[float]) -> dict[str, float]:
+    """``median_us`` and the quartiles ``low_us`` and ``high_us`` of microseconds, to a nanosecond."""
+    low, median, high = statistics.quantiles(taken, n=4)
+    return {"median_us": round(median, 3), "low_us": round(low, 3), "high_us": round(high, 3)}
