@@ -5,8 +5,10 @@ Nothing else in compile_lab imports from ``torch._dynamo``, ``torch._inductor``,
 told at once and by name. Written for torch 2.13, run on 2.11, meant for 2.10 and later.
 """
 
+import contextlib
 import gc
 import types
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -38,6 +40,11 @@ current_autograd_node = torch._C._current_autograd_node
 """The autograd node that this thread is running, or None outside of a backward."""
 
 
+def autograd_sequence_nr() -> int:
+    """The number that this thread's next autograd node will get; a node's own is its ``_sequence_nr()``."""
+    return torch.autograd._get_sequence_nr()
+
+
 def operator_names(namespace: str) -> list[str]:
     """Every operator known to the dispatcher in a namespace, with its overload: ``aten::add.Tensor``, sorted."""
     return sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::"))
@@ -46,6 +53,30 @@ def operator_names(namespace: str) -> list[str]:
 def operator_table(op: str) -> dict[str, str]:
     """The dispatcher's table for one operator: for each dispatch key, what stands there and in brackets why."""
     return dict(line.split(": ", 1) for line in torch._C._dispatch_dump_table(op).splitlines())
+
+
+def is_composite(op: Any) -> bool:
+    """True for an operator overload that is made of others: what it returns may be a view or a copy."""
+    return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
+
+
+def profiler_events(profiler: torch.profiler.profile) -> list[Any]:
+    """The roots of the tree of what a profiler saw, once it has stopped; with ``profile_memory``, allocations too."""
+    return profiler.profiler.kineto_results.experimental_event_tree()
+
+
+@contextlib.contextmanager
+def cuda_history() -> Iterator[Callable[[], list[dict[str, Any]]]]:
+    """The caching allocator's history while the block runs: a function that gives its entries so far, in order.
+
+    Each is a dict with ``action`` ("alloc", "free_requested", …), ``addr``, ``size`` in bytes, and Python ``frames``.
+    """
+    memory, device = torch.cuda.memory, torch.cuda.current_device()
+    memory._record_memory_history(enabled="all", stacks="python", max_entries=1_000_000)
+    try:
+        yield lambda: memory._snapshot()["device_traces"][device]
+    finally:
+        memory._record_memory_history(enabled=None)
 
 
 def dispatch_mode_is_active() -> bool:
@@ -96,6 +127,7 @@ def inductor_lowering() -> types.SimpleNamespace:
     return types.SimpleNamespace(
         GraphLowering=GraphLowering,
         NopKernelSchedulerNode=scheduler.NopKernelSchedulerNode,
+        TritonScheduling=triton.TritonScheduling,
         WhyNoFuse=scheduler.WhyNoFuse,
         Pointwise=ir.Pointwise,
         Reduction=ir.Reduction,
@@ -219,6 +251,8 @@ __all__ = [
     "CompileContext",
     "DisableTorchFunction",
     "aot_pieces",
+    "autograd_sequence_nr",
+    "cuda_history",
     "cache_entries",
     "current_autograd_node",
     "dispatch_mode_is_active",
@@ -231,9 +265,11 @@ __all__ = [
     "inductor_lowering",
     "inductor_modes",
     "interpreter_pieces",
+    "is_composite",
     "launched_kernels",
     "operator_names",
     "operator_table",
+    "profiler_events",
     "register_bytecode_hook",
     "reset_dynamo",
     "trace_log",

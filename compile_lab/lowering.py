@@ -18,6 +18,7 @@ import torch
 
 from compile_lab._torch import inductor_config, inductor_lowering
 from compile_lab.attribution import Variables, by_line, is_view, listening
+from compile_lab.mixed_reductions import announced, launch_line, partial_sums
 from compile_lab.places import Line, stack
 
 EXTERN = "extern"
@@ -261,14 +262,26 @@ class _Watch:
         sources, calls = definitions(wrapper), numbered_calls(wrapper)
         kernels = []
         for kernel, number, variables in self.launches:
-            call = calls.get(f"{kernel.name}:{number}", "")
+            call = calls.get(f"{kernel.name}:{number}") or launch_line(wrapper, kernel.name)
             language, source = sources.get(kernel.name, (EXTERN, call))
             kernel = replace(kernel, language=language, source=source, call=call)
             if language == "triton":
                 kernel = replace(kernel, node_by_line=by_line(kernel.body, variables))
-            kernels.append(kernel)
+            kernels += [kernel] if number is not None else self._mixed(kernel, wrapper)
         parts = tuple(kernels), tuple(self.before), tuple(self.after), tuple(dict.fromkeys(self.refusals))
         return InductorGraph(self.direction, tuple(self.origins.values()), *parts, wrapper, self.code)
+
+    def _mixed(self, kernel: Kernel, wrapper: str) -> list[Kernel]:
+        """A kernel that reduces both ways, and the library calls that finish what it began."""
+        sums = partial_sums(wrapper, kernel.call)
+        kernels = [replace(kernel, nbytes=kernel.nbytes + sum(each.nbytes for each in sums))]
+        for each in sums:
+            made_by = next((group for group in self.before if each.buffer in group.writes), None)
+            origins = tuple(self.origins[name] for name in made_by.nodes[-1:]) if made_by else ()
+            moved = [(f"aten.{each.op}", each.nbytes + each.out_nbytes)]
+            moved += [("aten._to_copy", 2 * each.out_nbytes)] * each.cast
+            kernels += [Kernel(op, each.line, EXTERN, self.direction, origins, n, each.line) for op, n in moved]
+        return kernels
 
 
 @contextlib.contextmanager
@@ -295,6 +308,7 @@ def _watching(lowering: Any, variables: Variables) -> Iterator[_Watch]:
     with contextlib.ExitStack() as entered:
         entered.enter_context(inductor_config.patch(hooks))
         entered.enter_context(mock.patch.object(parts.WhyNoFuse, "__call__", refused))
+        entered.enter_context(announced(lambda nodes, name: watch.launch(nodes, name, None)))
         for module in parts.provenance_callers:
             name = "set_kernel_post_grad_provenance_tracing"
             entered.enter_context(mock.patch.object(module, name, launched))

@@ -143,6 +143,8 @@ def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_laun
     assert callable(parts.Pointwise.make_loader) and callable(parts.Reduction.store_reduction)
     assert callable(parts.LoopTracer.create_node) and callable(parts.CSE.newvar)
     assert hasattr(parts.V, "interpreter") and hasattr(parts.V, "kernel")
+    mixed = inspect.signature(parts.TritonScheduling.codegen_mix_order_reduction).parameters
+    assert list(mixed) == ["self", "node"] and callable(parts.TritonScheduling.define_kernel)
     for module in parts.provenance_callers:
         parameters = inspect.signature(module.set_kernel_post_grad_provenance_tracing).parameters
         assert list(parameters) == ["node_schedule", "kernel_name", "is_extern"]
