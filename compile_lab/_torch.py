@@ -45,6 +45,10 @@ def autograd_sequence_nr() -> int:
     return torch.autograd._get_sequence_nr()
 
 
+scaled_mm = torch._scaled_mm
+"""The product of two fp8 matrices, the second stored column by column, with a scale for each; CPU and GPU."""
+
+
 def operator_names(namespace: str) -> list[str]:
     """Every operator known to the dispatcher in a namespace, with its overload: ``aten::add.Tensor``, sorted."""
     return sorted(name for name in torch._C._dispatch_get_all_op_names() if name.startswith(f"{namespace}::"))
@@ -136,6 +140,15 @@ def inductor_lowering() -> types.SimpleNamespace:
         V=V,
         provenance_callers=(debug, cpp, triton),
     )
+
+
+def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[None]:
+    """While the block runs, a backward is captured as a whole, accumulation into ``.grad`` included, and handed to
+    ``compiler``, which is what ``torch.compile()`` without a function gives. Imported on first use.
+    """
+    from torch._dynamo import compiled_autograd
+
+    return compiled_autograd._enable(compiler, dynamic=False)
 
 
 def inductor_modes() -> types.SimpleNamespace:
@@ -252,8 +265,9 @@ __all__ = [
     "DisableTorchFunction",
     "aot_pieces",
     "autograd_sequence_nr",
-    "cuda_history",
     "cache_entries",
+    "compiled_backward",
+    "cuda_history",
     "current_autograd_node",
     "dispatch_mode_is_active",
     "dynamo_config",
@@ -272,6 +286,7 @@ __all__ = [
     "profiler_events",
     "register_bytecode_hook",
     "reset_dynamo",
+    "scaled_mm",
     "trace_log",
     "triton_helpers",
     "virtual_gpu_pieces",

@@ -95,6 +95,12 @@ def _integer_powers(progress: Any) -> dict[str, Any]:
     return integer_powers("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _precision(progress: Any) -> dict[str, Any]:
+    from compile_lab.precision_recording import record_precision
+
+    return record_precision("cuda" if _has_gpu() else "cpu", progress)
+
+
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "compile_gains": Measurement(_compile_gains, "cases in which compiling helps much or little; CUDA graphs", 110),
@@ -105,6 +111,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "modes": Measurement(_modes, "every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
     "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 15),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
+    "precision": Measurement(_precision, "rates, errors, casts, training steps and losses in each precision", 120),
     "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 25),
 }
 

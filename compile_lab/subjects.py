@@ -36,6 +36,18 @@ def tokens(model: MiniGPT, batch: int, length: int | None = None) -> tuple[Tenso
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
 
+def sentences(model: MiniGPT, batch: int, step: int = 0) -> tuple[Tensor, Tensor]:
+    """Tokens and targets of the book's grammar, int64 [batch, context], on the model's device; others at each step.
+
+    The grammar has 600 words, whatever the model's vocabulary.
+    """
+    from mini_model.grammar import GRAMMAR
+
+    device = next(model.parameters()).device
+    drawn = torch.from_numpy(GRAMMAR.windows(batch, model.config.context, seed=[0, 0, step])).to(device)
+    return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+
 def gpt2_block(device: str = "cpu", dim: int = 768) -> nn.Module:
     """One block of GPT-2 from the transformers library, without dropout; float32 [batch, length, dim] in.
 

@@ -116,6 +116,16 @@ def test_the_dispatcher_lists_its_operators_and_their_tables():
     assert _torch.operator_table("aten::addmm")["ADInplaceOrView"].startswith("fallthrough")
 
 
+def test_the_product_of_fp8_matrices_is_that_of_their_values():
+    if torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("fp8 products need compute capability 8.9")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    a, b = (torch.randn(32, 32, device=device).to(torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device=device)
+    found = _torch.scaled_mm(a, b.t(), scale_a=one, scale_b=2 * one, out_dtype=torch.bfloat16)
+    torch.testing.assert_close(found.float(), 2 * a.float() @ b.float().t(), rtol=1e-2, atol=1e-1)
+
+
 def test_graph_break_breaks():
     made = []
 
@@ -148,6 +158,15 @@ def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_laun
     for module in parts.provenance_callers:
         parameters = inspect.signature(module.set_kernel_post_grad_provenance_tracing).parameters
         assert list(parameters) == ["node_schedule", "kernel_name", "is_extern"]
+
+
+def test_a_compiled_backward_is_captured_with_its_accumulation():
+    captured = []
+    x = torch.ones(3, requires_grad=True)
+    x.grad = torch.ones(3)
+    with _torch.compiled_backward(lambda graph: captured.append(graph.code) or graph):
+        (x * 2).sum().backward()
+    assert x.grad.tolist() == [3, 3, 3] and "accumulate" in captured[0].lower()
 
 
 def test_launched_kernels_are_those_that_inductor_loaded_and_tuned():
