@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from compile_lab.casts import short
+from compile_lab.casts import dtypes, short
 
 
 @dataclass(frozen=True)
@@ -142,25 +142,24 @@ def _op_error(op: str, precision: str, fn: Callable[..., Tensor], x: Tensor, w: 
 def loss_errors(device: str, tokens: int = 256, words: int = 1000) -> list[dict[str, Any]]:
     """The loss under bf16 autocast, given bf16 logits: as it is written, and of logits cast to fp32 first.
 
-    Rows ``{"loss", "reads", "writes", "error"}``: the dtypes of the logarithmic softmax, the error of the mean loss.
+    Rows ``{"loss", "reads", "writes", "error", "mean_error"}``: the dtypes of the logarithmic softmax, the error of the
+    tokens' losses, and that of their mean.
     """
-    from compile_lab.casts import dtypes
-
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(tokens, words, generator=generator).to(device, torch.bfloat16)
-    exact = F.cross_entropy(logits.double(), _targets(logits))
-    forms = {
-        "cross_entropy(logits)": lambda x: F.cross_entropy(x, _targets(x)),
-        "cross_entropy(logits.float())": lambda x: F.cross_entropy(x.float(), _targets(x)),
+    exact = F.cross_entropy(logits.double(), _targets(logits), reduction="none")
+    forms: dict[str, Callable[[Tensor, str], Tensor]] = {
+        "cross_entropy(logits)": lambda x, of: F.cross_entropy(x, _targets(x), reduction=of),
+        "cross_entropy(logits.float())": lambda x, of: F.cross_entropy(x.float(), _targets(x), reduction=of),
     }
     rows = []
     for loss, fn in forms.items():
         with torch.autocast(device, torch.bfloat16):
-            found = fn(logits)
-            ops = dtypes(fn, logits, backward=False).ops
+            each, mean = fn(logits, "none"), fn(logits, "mean")
+            ops = dtypes(fn, logits, "mean", backward=False).ops
         (softmax,) = (op for op in ops if op.op == "aten._log_softmax")
-        reads, writes = "+".join(softmax.inputs), "+".join(softmax.outputs)
-        rows.append({"loss": loss, "reads": reads, "writes": writes, "error": error(found, exact)})
+        errors = {"error": error(each, exact), "mean_error": error(mean, exact.mean())}
+        rows.append({"loss": loss, "reads": softmax.inputs[0], "writes": softmax.outputs[0], **errors})
     return rows
 
 

@@ -60,11 +60,11 @@ def record_precision(device: str, progress: Callable[[list], Iterable] = iter) -
       normal random numbers; the error against float64, rounding the inputs included.
     - ``ops``, ``losses``: see ``precision.op_errors`` and ``precision.loss_errors``; ``probes``: ``casts.probed``.
     - ``trace``: forward and backward of MiniGPT under bf16 autocast: ``{"ops", "casts", "largest_reuse"}``.
-    - ``steps``: ``{"precision", "compiled", median_us …, "peak_nbytes", "launched", "written"}`` of a whole training step.
-      ``launched`` is ``{"kernels", "gpu_ms", "cast_kernels", "cast_ms"}`` (None without a GPU), ``written`` the fields of
-      ``CastKernels`` (None for eager code).
-    - ``underflow``: ``{"precision", "scale", "zeros": {module: share}, "largest", "error"}``: gradients of one batch, and
-      their error against fp32.
+    - ``steps``: ``{"precision", "compiled", median_us …, "peak_nbytes", "launched", "written"}`` of a training step;
+      ``launched`` is ``{"kernels", "gpu_ms", "cast_kernels", "cast_ms"}`` (None without a GPU), ``written`` has the
+      fields of ``CastKernels`` (None for eager code).
+    - ``underflow``: ``{"precision", "scale", "zeros": {module: share}, "largest", "error"}``: gradients of one batch,
+      and their error against fp32.
     - ``training``: ``{"precision", "losses", "stuck", "skipped", "scales"}`` over the same batches of the grammar.
 
     Raises RuntimeError if compiled code did not run.
@@ -292,7 +292,7 @@ def _training_case(precision: str, device: str) -> Row:
 
 _ONCE: dict[str, Callable[[str], Any]] = {
     "ops": lambda device: op_errors(device, 1024 if device == "cuda" else 64),
-    "losses": loss_errors,
+    "losses": lambda device: loss_errors(device, 2048, 50_304) if device == "cuda" else loss_errors(device),
     "probes": probed,
     "trace": _trace,
     "underflow": _underflow,
