@@ -9,6 +9,7 @@ import contextlib
 import gc
 import types
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -167,6 +168,22 @@ def inductor_modes() -> types.SimpleNamespace:
     )
 
 
+def inductor_partitioner(partition: Callable[..., Any]) -> Any:
+    """A function in place of Inductor's partitioner, as its option ``custom_partitioner_fn`` wants it: called with the
+    joint graph, after Inductor's passes over it.
+    """
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __call__(self, gm: torch.fx.GraphModule, joint_inputs: Any, **options: Any) -> Any:
+            return partition(gm, joint_inputs, **options)
+
+        def uuid(self) -> str:  # part of the key under which Inductor keeps what it compiled
+            return "compile_lab: the min-cut partitioner, listened to"
+
+    return Partitioner()
+
+
 def launched_kernels() -> list[dict[str, Any]]:
     """Inductor's Triton kernels that have run in this process and are still there, as plain JSON values.
 
@@ -278,6 +295,7 @@ __all__ = [
     "inductor_config",
     "inductor_lowering",
     "inductor_modes",
+    "inductor_partitioner",
     "interpreter_pieces",
     "is_composite",
     "launched_kernels",

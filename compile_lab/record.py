@@ -63,12 +63,24 @@ def _compile_gains(progress: Any) -> dict[str, Any]:
     return compile_gains("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _checkpointing(progress: Any) -> dict[str, Any]:
+    from compile_lab.checkpoint_cost import checkpoint_costs
+
+    return checkpoint_costs("cuda" if _has_gpu() else "cpu", progress)
+
+
 def _dispatch(progress: Any) -> dict[str, Any]:
     from compile_lab import subjects
     from compile_lab.dispatch_cost import dispatch_cost
 
     model = subjects.minigpt(device="cuda" if _has_gpu() else "cpu")
     return dispatch_cost(model, lambda batch: subjects.tokens(model, batch), progress)
+
+
+def _backward_fusion(progress: Any) -> dict[str, Any]:
+    from compile_lab.backward_fusion import backward_fusion
+
+    return backward_fusion("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _fidelity(progress: Any) -> dict[str, Any]:
@@ -103,6 +115,12 @@ def _precision(progress: Any) -> dict[str, Any]:
 
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
+    "backward_fusion": Measurement(
+        _backward_fusion, "LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel; accumulation", 150
+    ),
+    "checkpointing": Measurement(
+        _checkpointing, "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
+    ),
     "compile_gains": Measurement(_compile_gains, "cases in which compiling helps much or little; CUDA graphs", 110),
     "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
     "fidelity": Measurement(_fidelity, "kernels of this GPU against those of its virtual twin, source for source", 60),

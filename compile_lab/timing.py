@@ -54,6 +54,34 @@ def samples_us(call: Callable[[], Any], device: str, samples: int = SAMPLES, fro
     return taken
 
 
+def prepared_samples_us(
+    prepare: Callable[[], Any],
+    call: Callable[[Any], Any],
+    device: str,
+    samples: int = SAMPLES,
+    most: int = MOST_REPEATS,
+) -> list[float]:
+    """Microseconds of one ``call(prepare())``, of which the preparing is not timed: a figure for each sample.
+
+    For what can be called once only, as the backward of a graph. A sample prepares up to ``most`` of them, waits for
+    the device, and makes their calls in a row.
+    """
+
+    def in_a_row(repeats: int) -> float:
+        prepared = [prepare() for _ in range(repeats)]
+        wait(device)
+        start = time.perf_counter()
+        while prepared:
+            call(prepared.pop())
+        wait(device)
+        return (time.perf_counter() - start) / repeats * 1e6
+
+    in_a_row(min(most, WARM_UP_CALLS))
+    repeats = max(1, min(most, MOST_REPEATS, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
+    in_a_row(repeats)
+    return [in_a_row(repeats) for _ in range(samples)]
+
+
 def spread_us(taken: Sequence[float]) -> dict[str, float]:
     """``median_us`` and the quartiles ``low_us`` and ``high_us`` of microseconds, to a nanosecond."""
     low, median, high = statistics.quantiles(taken, n=4)
