@@ -80,11 +80,10 @@ def _cases(chain: str, shapes: Iterable[tuple[int, int, int]], dtypes: Iterable[
     return [Case(chain, *shape, dtype) for dtype in dtypes for shape in shapes]
 
 
-_SHAPES = [(1024, 1024, 4096), (16384, 1024, 4096), (65536, 1024, 1024), (65536, 256, 256)]
-_MORE = [(4096, 1024, 4096), (65536, 1024, 4096), (16384, 4096, 4096)]
+_SHAPES = [(1024, 1024, 4096), (4096, 1024, 4096), (16384, 1024, 4096), (16384, 4096, 4096)]
+_SHAPES += [(65536, 1024, 1024), (65536, 256, 256)]
 CASES: dict[str, list[Case]] = {
-    "cuda": _cases("norm of gelu", sorted(_SHAPES + _MORE), ["bf16"])
-    + _cases("norm of gelu", _SHAPES, ["fp32"])
+    "cuda": _cases("norm of gelu", _SHAPES, ["bf16", "fp32"])
     + _cases("residual", [(1024, 4096, 1024), (16384, 4096, 1024)], ["bf16"]),
     "cpu": _cases("norm of gelu", [(64, 32, 64)], ["bf16", "fp32"]) + _cases("residual", [(64, 64, 32)], ["fp32"]),
 }
@@ -93,9 +92,9 @@ EXAMINED = Case("norm of gelu", 16384, 1024, 4096, "bf16")
 
 
 def backward_fusion(device: str, progress: Progress = iter) -> dict[str, Any]:
-    """Every case, eager and compiled, and accumulation into ``.grad``, as plain JSON values; two and a half minutes on an H200.
+    """Every case, eager and compiled, and accumulation into ``.grad``, as plain JSON values.
 
-    Returns ``{"copy_gb_per_s", "cases": [as of measure_case], "accumulation": [as of accumulation.accumulated]}``.
+    Two and a half minutes on an H200. Returns ``{"copy_gb_per_s", "cases": [as of measure_case], "accumulation": [as of accumulation.accumulated]}``.
     Raises NotCompiledError (a RuntimeError) if compiled code did not run in both directions.
     """
     from compile_lab.accumulation import ACCUMULATED, accumulated
