@@ -181,6 +181,9 @@ def inductor_partitioner(partition: Callable[..., Any]) -> Any:
         def uuid(self) -> str:  # part of the key under which Inductor keeps what it compiled
             return "compile_lab: the min-cut partitioner, listened to"
 
+        def __reduce__(self) -> tuple[Any, ...]:  # that key is a hash of the pickled options
+            return str, (self.uuid(),)
+
     return Partitioner()
 
 

@@ -28,6 +28,15 @@ def minigpt(name: str = "mini", device: str = "cpu", vocabulary: int | None = No
         return MiniGPT(replace(config(name), vocabulary=vocabulary) if vocabulary else config(name))
 
 
+def deep_gpt(layers: int, dim: int, heads: int, context: int, device: str = "cpu") -> MiniGPT:
+    """MiniGPT of any depth and width, with the book's vocabulary and seeded random weights."""
+    from mini_model.model import MINI, MiniGPT
+
+    torch.manual_seed(0)
+    with torch.device(device):
+        return MiniGPT(replace(MINI, layers=layers, dim=dim, heads=heads, context=context))
+
+
 def tokens(model: MiniGPT, batch: int, length: int | None = None) -> tuple[Tensor, Tensor]:
     """Random tokens and targets, int64 [batch, length], on the model's device; by default as long as its context."""
     device = next(model.parameters()).device

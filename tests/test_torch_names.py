@@ -169,6 +169,18 @@ def test_a_compiled_backward_is_captured_with_its_accumulation():
     assert x.grad.tolist() == [3, 3, 3] and "accumulate" in captured[0].lower()
 
 
+def test_inductor_asks_a_partitioner_of_ours_and_can_name_it_in_its_caches():
+    import pickle
+
+    partitioner = _torch.inductor_partitioner(lambda joint, inputs, **options: (joint, options))
+    assert partitioner("joint", (), num_fwd_outputs=1) == ("joint", {"num_fwd_outputs": 1})
+    assert pickle.dumps(partitioner)
+    assert _torch.inductor_config.custom_partitioner_fn is None
+    assert partitioner.uuid()
+    with _torch.functorch_config.patch(enable_autograd_cache=False):
+        assert not _torch.functorch_config.enable_autograd_cache
+
+
 def test_launched_kernels_are_those_that_inductor_loaded_and_tuned():
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 

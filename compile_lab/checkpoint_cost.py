@@ -1,0 +1,306 @@
+"""What does each checkpoint strategy really cost? Bytes predicted, held and at the peak, work and time, one by one.
+
+Every strategy is measured in a fresh state: nothing compiled is left, no gradient, nothing cached. Bytes are counted
+above what was there before the step: the parameters and the batch are not among them, the gradients are.
+"""
+
+import contextlib
+import gc
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compile_lab import subjects
+from compile_lab._torch import aot_pieces, functorch_config, inductor_config, inductor_partitioner, reset_dynamo
+from compile_lab.capture import compilation
+from compile_lab.checkpointing import EVERY_LAYER, MATMULS_KEPT, NONE, Strategy, budgets, segments_of
+from compile_lab.operation_cost import Work, is_work, node_flops, work_of
+from compile_lab.timing import samples_us, spread_us, wait
+
+LAYERS = 24
+SIZES = {
+    "cuda": {"dim": 1024, "heads": 16, "length": 1024, "batch": 16},
+    "cpu": {"dim": 32, "heads": 2, "length": 16, "batch": 2},
+}
+SAMPLES = 9
+BUDGET_S = 200
+"""All strategies together: one that would begin later is left out, and named."""
+LIMIT = 0.6
+"""The memory limit, as a share of what the step takes above its parameters with no strategy at all."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One strategy, measured. Bytes are above what was there before the step."""
+
+    strategy: Strategy
+    saved_nbytes: int | None
+    """What the partitioner says it saves, besides inputs and parameters; None where no graph was partitioned."""
+    held_nbytes: int
+    """Still there when the forward is done."""
+    forward_peak_nbytes: int | None
+    """The most during the forward; None where it was not looked at by itself."""
+    peak_nbytes: int
+    """The most during the step."""
+    gradients_nbytes: int
+    """The gradients of the parameters, which are there at the end, and for a part at the peak."""
+    time_ms: float
+    low_ms: float
+    high_ms: float
+    ops: int
+    """Operations of the step that are no views: as dispatched, or in the two graphs."""
+    recomputed: int
+    """Those of them that run a second time."""
+    flops: int
+    """Of matrix products, convolutions and attention in the step."""
+    loss: float
+    gradient_error: float
+    """The largest difference from the gradients without a strategy, over the parameters, in parts of the largest
+    entry of the parameter's gradient."""
+    compile_s: float | None = None
+    fits: bool | None = None
+    """Whether a step ran under the memory limit, with that loss; None where there was no limit."""
+    loss_under_limit: float | None = None
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> "Cost":
+        """Of what the recording keeps."""
+        given = found["strategy"]
+        return cls(**{**found, "strategy": Strategy(**{**given, "keep": tuple(given["keep"])})})
+
+
+@dataclass(frozen=True)
+class Split:
+    """What a partitioner decided, in figures."""
+
+    saved_nbytes: int
+    recomputed: int
+    work: Work
+
+
+class Subject:
+    """A model with its batch: runs a step by a strategy. On a GPU under bf16 autocast, on a CPU in float32."""
+
+    def __init__(self, model: nn.Module, args: tuple[Tensor, ...], device: str) -> None:
+        self.model, self.args, self.device = model, args, device
+
+    def forward(self, fn: Callable[..., Tensor]) -> Tensor:
+        with torch.autocast(self.device, torch.bfloat16, enabled=self.device == "cuda"):
+            return fn(*self.args)
+
+    def step(self, fn: Callable[..., Tensor]) -> Tensor:
+        """Forward and backward from no gradients; the loss, without its graph."""
+        self.forget()
+        loss = self.forward(fn)
+        loss.backward()
+        return loss.detach()
+
+    def forget(self) -> None:
+        """No gradients."""
+        self.model.zero_grad(set_to_none=True)
+
+    def gradients(self) -> dict[str, Tensor]:
+        return {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
+
+
+def gradient_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
+    """The largest difference over the parameters, each in parts of the largest entry of what is expected."""
+    return max(
+        float((found[name] - right).abs().max() / right.abs().max().clamp_min(torch.finfo(right.dtype).tiny))
+        for name, right in expected.items()
+    )
+
+
+def checkpoint_costs(device: str, progress: Callable[[list], Iterable] = iter, budget_s: float = BUDGET_S) -> dict:
+    """Every strategy on a GPT of 24 layers, as plain JSON values: about four minutes on a large GPU.
+
+    Returns ``{"model": {"layers", "dim", "batch", "length", "what", "parameters_nbytes"}, "limit_nbytes", "costs":
+    [Cost as a dict], "left_out": [names], "noise": gradient_error of a second step without a strategy}``.
+    Raises NotCompiledError if compiled code did not run.
+    """
+    ends = time.monotonic() + budget_s
+    subject, about = _subject(device)
+    expected, noise = _expected(subject)
+    costs: list[Cost] = []
+    left_out, limit = [], None
+    for strategy in progress(list(_strategies(device))):
+        if time.monotonic() > ends:
+            left_out.append(strategy.name)
+            continue
+        cost = measured(subject, strategy, expected, limit)
+        costs.append(cost)
+        if strategy == NONE and device == "cuda":
+            limit = int(LIMIT * cost.peak_nbytes)
+    return {
+        "model": about,
+        "limit_nbytes": limit,
+        "costs": [asdict(cost) for cost in costs],
+        "left_out": left_out,
+        "noise": noise,
+    }
+
+
+def _strategies(device: str) -> Iterator[Strategy]:
+    """Those that matter most come first, in case time runs out."""
+    yield from (NONE, *segments_of(LAYERS), MATMULS_KEPT)
+    yield from budgets((1.0, 0.5, 0.0, 0.25))
+    yield Strategy("every layer, compiled", every=EVERY_LAYER.every, compiled=True)
+    yield Strategy("keep products, compiled", every=1, keep=MATMULS_KEPT.keep, compiled=True)
+    yield from budgets((0.1, 0.75))
+
+
+def _subject(device: str) -> tuple[Subject, dict[str, Any]]:
+    size = SIZES[device]
+    model = subjects.deep_gpt(LAYERS, size["dim"], size["heads"], size["length"], device)
+    parameters = sum(each.numel() * each.element_size() for each in model.parameters())
+    what = "MiniGPT with 24 layers, " + ("bf16 autocast" if device == "cuda" else "float32, a try-out on a CPU")
+    about = {"layers": LAYERS, **size, "what": what, "parameters_nbytes": parameters}
+    return Subject(model, subjects.tokens(model, size["batch"]), device), about
+
+
+def _expected(subject: Subject) -> tuple[dict[str, Tensor], float]:
+    """The gradients without a strategy, and how far those of a second such step are from them."""
+    subject.step(subject.model)
+    expected = subject.gradients()
+    subject.step(subject.model)
+    return expected, gradient_error(subject.gradients(), expected)
+
+
+def measured(
+    subject: Subject, strategy: Strategy, expected: dict[str, Tensor], limit_nbytes: int | None = None
+) -> Cost:
+    """One strategy from a fresh state. Raises NotCompiledError if it is compiled and the compiled code did not run."""
+    _fresh(subject)
+    fn = strategy.applied(subject.model)
+    with contextlib.ExitStack() as stack:
+        if strategy.compiled:
+            fn, split, compile_s = _compiled(subject, strategy, fn)
+            saved, recomputed, work = split.saved_nbytes, split.recomputed, split.work
+        else:
+            saved, compile_s, work = None, None, work_of(lambda: subject.step(fn))
+            plain = work if strategy.every is None else work_of(lambda: subject.step(subject.model))
+            recomputed = work.ops - plain.ops
+        stack.callback(_fresh, subject)
+        loss = float(subject.step(fn))
+        error = gradient_error(subject.gradients(), expected)
+        memory = _memory(subject, fn)
+        taken = spread_us(samples_us(lambda: subject.step(fn), subject.device, samples=SAMPLES))
+        under = None if limit_nbytes is None else _under(limit_nbytes, subject, fn)
+    return Cost(
+        strategy,
+        saved,
+        **memory,
+        gradients_nbytes=sum(each.numel() * each.element_size() for each in expected.values()),
+        time_ms=taken["median_us"] / 1e3,
+        low_ms=taken["low_us"] / 1e3,
+        high_ms=taken["high_us"] / 1e3,
+        ops=work.ops,
+        recomputed=recomputed,
+        flops=work.flops,
+        loss=loss,
+        gradient_error=error,
+        compile_s=compile_s,
+        fits=None if limit_nbytes is None else under is not None,
+        loss_under_limit=under,
+    )
+
+
+def _fresh(subject: Subject) -> None:
+    reset_dynamo()
+    subject.forget()
+    gc.collect()
+    if subject.device == "cuda":
+        torch.cuda.empty_cache()
+
+
+def _compiled(subject: Subject, strategy: Strategy, fn: nn.Module) -> tuple[Callable[..., Tensor], Split, float]:
+    """The compiled model, what its partitioner decided, and the seconds of the first step."""
+    compiled = torch.compile(fn)
+    with strategy.context(), _partitions() as found, compilation(use_caches=True) as log:
+        start = time.perf_counter()
+        subject.step(compiled)
+        wait(subject.device)
+        seconds = time.perf_counter() - start
+    log.require_compiled()
+    if len(found) != 1:
+        raise RuntimeError(f"the model was compiled as {len(found)} graphs with a backward, and should be one")
+    return compiled, found[0], seconds
+
+
+@contextlib.contextmanager
+def _partitions() -> Iterator[list[Split]]:
+    """What Inductor's partitioner decides while the block runs: it is asked each time, not AOTAutograd's cache."""
+    found: list[Split] = []
+    split_graph = aot_pieces().min_cut_partition
+
+    def partition(joint: torch.fx.GraphModule, inputs: Any, *, num_fwd_outputs: int, **options: Any) -> Any:
+        forward, backward = split_graph(joint, inputs, num_fwd_outputs=num_fwd_outputs, **options)
+        found.append(split_of(forward, backward, num_fwd_outputs))
+        return forward, backward
+
+    listening = inductor_partitioner(partition)
+    with (
+        functorch_config.patch(enable_autograd_cache=False),
+        inductor_config.patch(custom_partitioner_fn=listening),
+    ):
+        yield found
+
+
+def split_of(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, num_fwd_outputs: int) -> Split:
+    """Saved bytes (each buffer once, inputs and parameters not), operations that run twice, and the work of both."""
+    there = {_storage(node) for node in forward.graph.find_nodes(op="placeholder")}
+    saved = {}
+    for node in forward.graph.output_node().args[0][num_fwd_outputs:]:
+        if isinstance(node, torch.fx.Node) and (storage := _storage(node)) is not None and storage not in there:
+            saved[storage] = int(node.meta["val"].untyped_storage().nbytes())
+    nodes = [node for part in (forward, backward) for node in part.graph.nodes if is_work(node)]
+    twice = len(nodes) - len({node.name for node in nodes})
+    return Split(sum(saved.values()), twice, Work(len(nodes), sum(map(node_flops, nodes))))
+
+
+def _storage(node: torch.fx.Node) -> int | None:
+    value = node.meta.get("val")
+    return value.untyped_storage()._cdata if isinstance(value, Tensor) else None
+
+
+def _memory(subject: Subject, fn: Callable[..., Tensor]) -> dict[str, int | None]:
+    if subject.device != "cuda":
+        from compile_lab.memory import measure_step
+
+        peak = measure_step(lambda: subject.forward(fn), reset=subject.forget)
+        return {"held_nbytes": peak.held_bytes, "forward_peak_nbytes": None, "peak_nbytes": peak.peak_bytes}
+    subject.forget()
+    gc.collect()
+    torch.cuda.empty_cache()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    loss = subject.forward(fn)
+    torch.cuda.synchronize()
+    held, first = torch.cuda.memory_allocated() - before, torch.cuda.max_memory_allocated() - before
+    torch.cuda.reset_peak_memory_stats()
+    loss.backward()
+    torch.cuda.synchronize()
+    second = torch.cuda.max_memory_allocated() - before
+    return {"held_nbytes": held, "forward_peak_nbytes": first, "peak_nbytes": max(first, second)}
+
+
+def _under(limit_nbytes: int, subject: Subject, fn: Callable[..., Tensor]) -> float | None:
+    """The loss of a step that may take so much above what is there, or None if it runs out of memory."""
+    subject.forget()
+    gc.collect()
+    torch.cuda.empty_cache()
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.set_per_process_memory_fraction((torch.cuda.memory_reserved() + limit_nbytes) / total)
+    try:
+        return float(subject.step(fn))
+    except torch.cuda.OutOfMemoryError as error:
+        traceback.clear_frames(error.__traceback__)  # they hold the activations
+        return None
+    finally:
+        torch.cuda.set_per_process_memory_fraction(1.0)
+        subject.forget()
