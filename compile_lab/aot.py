@@ -39,6 +39,11 @@ class TrainingGraphs:
     decompositions: tuple[Decomposition, ...]
     """One for each call that Dynamo captured: the operations it became, in the forward and in the backward."""
     partitioner: str
+    outputs: int
+    """How many results of the forward graph are the function's own, new contents of inputs included, and come first;
+    the others are saved."""
+    parameters: frozenset[str]
+    """The forward's inputs that are parameters or buffers: names of nodes."""
     others: tuple["TrainingGraphs", ...] = ()
     """Those of the further graphs, where the function broke into several."""
     breaks: tuple[GraphBreak, ...] = ()
@@ -90,12 +95,12 @@ def training_graphs(
     for what cannot be called, ValueError for an unknown option or if nothing needs a gradient, whatever ``fn`` itself
     raises, and RuntimeError if a dispatch mode kept the compiled code from running.
     """
-    _check(fn, partitioner, decompositions)
+    _check(fn, partitioner, decompositions, memory_budget)
     fn = getattr(fn, "_orig_mod", fn)  # of a module that is compiled already
-    backend = _Backend(partitioner, decompositions)
+    backend = _Backend(partitioner, decompositions, memory_budget)
     reset_dynamo()
     try:
-        with _quiet(), budgeted(memory_budget), compilation() as log:
+        with _quiet(), compilation() as log:
             torch.compile(fn, backend=backend)(*args, **kwargs)
     finally:
         reset_dynamo()
@@ -109,7 +114,22 @@ def training_graphs(
     return replace(first, others=tuple(others), breaks=breaks, inference_graphs=without)
 
 
-def _check(fn: Any, partitioner: str, decompositions: str) -> None:
+def as_graphs(
+    fn: Callable[..., Any],
+    partitioner: str = "min_cut",
+    memory_budget: float | None = None,
+    decompositions: str = "inductor",
+) -> Callable[..., Any]:
+    """``fn`` compiled as far as ``training_graphs`` looks: its forward and backward graphs, run node by node.
+
+    What a partitioner does to memory shows itself so on any machine, with no code generated. Options and errors are
+    those of ``training_graphs``.
+    """
+    _check(fn, partitioner, decompositions, memory_budget)
+    return torch.compile(getattr(fn, "_orig_mod", fn), backend=_Backend(partitioner, decompositions, memory_budget))
+
+
+def _check(fn: Any, partitioner: str, decompositions: str, memory_budget: float | None) -> None:
     if not callable(fn):
         raise TypeError(f"training_graphs needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     for name, value, known in (
@@ -118,6 +138,7 @@ def _check(fn: Any, partitioner: str, decompositions: str) -> None:
     ):
         if value not in known:
             raise ValueError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, known))}")
+    budgeted(memory_budget)  # refuses what is no share
 
 
 def _nothing_to_train(captured: int) -> str:
@@ -132,8 +153,9 @@ def _nothing_to_train(captured: int) -> str:
 class _Backend:
     """A backend for torch.compile that keeps what AOTAutograd makes, and runs the graphs as they are."""
 
-    def __init__(self, partitioner: str, decompositions: str):
+    def __init__(self, partitioner: str, decompositions: str, memory_budget: float | None):
         self.partitioner, self.decompositions = partitioner, decompositions
+        self.memory_budget = memory_budget
         self.captured = 0
         self.found: list[TrainingGraphs] = []
 
@@ -167,7 +189,9 @@ class _Backend:
         inputs_of = joint.graph.find_nodes(op="placeholder")
         parameters = {inputs_of[at].name for at in options.get("static_lifetime_input_indices") or ()}
         whole = _snapshot(joint)
-        forward, backward, cut = partition(joint, inputs, self.partitioner, num_fwd_outputs=num_fwd_outputs, **options)
+        with budgeted(self.memory_budget):
+            parts = partition(joint, inputs, self.partitioner, num_fwd_outputs=num_fwd_outputs, **options)
+        forward, backward, cut = parts
         outputs = forward.graph.output_node().args[0][num_fwd_outputs:]
         kept = {node.name for node in outputs if isinstance(node, torch.fx.Node)}
         again = _operations(forward) & _operations(backward)
@@ -177,13 +201,18 @@ class _Backend:
         ]
         saved = saved_tensors(outputs, graphs[1], graphs[2], cut, parameters)
         repeated = recomputed(graphs[1], graphs[2], again)
-        self.found.append(TrainingGraphs(*graphs, saved, repeated, table, self.partitioner))
+        found = TrainingGraphs(
+            *graphs, saved, repeated, table, self.partitioner, num_fwd_outputs, frozenset(parameters)
+        )
+        self.found.append(found)
         return forward, backward
 
 
 def _snapshot(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The graph as it is now, before torch changes it further; to be called with its inputs one by one."""
-    graph = copy.deepcopy(module.graph)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 copies pytrees in a way that it warns of
+        graph = copy.deepcopy(module.graph)
     graph.set_codegen(torch.fx.graph.CodeGen())
     return torch.fx.GraphModule(module, graph)
 

@@ -7,7 +7,6 @@ kernel does without the dispatcher (a direct C++ call, a launch on a GPU) has no
 
 from __future__ import annotations
 
-import functools
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from compile_lab import hops
 from compile_lab._torch import DisableTorchFunction, current_autograd_node, dispatch_mode_is_active
 from compile_lab.hops import DEVICE_KEYS, Hop, noted_kernels
 from compile_lab.operators import kind_of
-from compile_lab.places import Line
+from compile_lab.places import Line, users_line
 
 
 @dataclass(frozen=True)
@@ -229,7 +228,8 @@ class _Recorder:
             call = Call(op, node=node.name(), **self.forward_of.get(node._sequence_nr(), {}))
         else:
             module = self.paths[-1] if self.paths else ""
-            call = Call(op, python=self.python[0], python_call=self.python[1], line=_users_line(), module=module)
+            line = users_line(sys._getframe(1), __file__, hops.__file__)
+            call = Call(op, python=self.python[0], python_call=self.python[1], line=line, module=module)
         self.noted.append(_Open(len(self.noted), call, [hop]))
         return self.noted[-1]
 
@@ -310,21 +310,6 @@ def _run_backward(fn: Callable[..., Any], result: Any, recorder: _Recorder) -> N
     finally:
         for leaf, grad in zip(leaves, held, strict=True):
             leaf.grad = grad
-
-
-def _users_line() -> Line | None:
-    """The innermost line on the stack that is neither torch's, nor Python's, nor this module's."""
-    frame = sys._getframe(1)
-    while frame is not None:
-        if _is_users(frame.f_code.co_filename):
-            return Line(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_qualname)
-        frame = frame.f_back
-    return None
-
-
-@functools.cache
-def _is_users(file: str) -> bool:
-    return file not in (__file__, hops.__file__) and Line(file, 1).is_users
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -1,15 +1,13 @@
 """What does eager autograd keep for the backward? The yardstick for what a partitioner saves."""
 
-import linecache
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import torch
 
-from compile_lab.places import Line
+from compile_lab.places import Line, users_line
 
 
 @dataclass(frozen=True)
@@ -33,7 +31,7 @@ def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Kept
     packed: list[tuple[torch.Tensor, Line | None]] = []  # the tensors are held, so that no address is used twice
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:
-        packed.append((tensor, _users_line(sys._getframe(1))))
+        packed.append((tensor, users_line(sys._getframe(1), __file__)))
         return tensor
 
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
@@ -63,13 +61,3 @@ def _is_leaf(tensor: torch.Tensor) -> bool:
     """True for a parameter, and for a view of one."""
     base = tensor if tensor._base is None else tensor._base
     return base.is_leaf and base.requires_grad
-
-
-def _users_line(frame: FrameType | None) -> Line | None:
-    while frame is not None and frame.f_code.co_filename != __file__:
-        file, number = frame.f_code.co_filename, frame.f_lineno
-        line = Line(file, number, frame.f_code.co_name, linecache.getline(file, number).strip())
-        if line.is_users:
-            return line
-        frame = frame.f_back
-    return None

@@ -1,10 +1,13 @@
 """Where a line of code is, said as a reader would say it: ``cell 3, line 5``, or ``json/encoder.py, line 12``."""
 
+import functools
+import linecache
 import re
 import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 _LIBRARIES = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")]
 _STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
@@ -55,6 +58,22 @@ def stack(traceback: str) -> tuple[Line, ...]:
     """The lines of a traceback as Python prints it, outermost first. One whose file could not be read has no text."""
     found = re.finditer(r'^  File "([^"]+)", line (\d+)(?:, in (.+))?(?:\n {3,}(.*))?', traceback, re.MULTILINE)
     return tuple(Line(m[1], int(m[2]), m[3] or "", (m[4] or "").strip()) for m in found)
+
+
+def users_line(frame: FrameType | None, *own: str) -> Line | None:
+    """The innermost of the user's lines from ``frame`` outwards; lines of the files ``own`` are passed over."""
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if file not in own and is_users(file):
+            text = linecache.getline(file, frame.f_lineno).strip()
+            return Line(file, frame.f_lineno, frame.f_code.co_qualname, text)
+        frame = frame.f_back
+    return None
+
+
+@functools.cache
+def is_users(file: str) -> bool:
+    return Line(file, 1).is_users
 
 
 def _inside_torch(path: Path) -> bool:

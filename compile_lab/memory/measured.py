@@ -1,0 +1,205 @@
+"""What the allocator gave out while a step ran: on a CPU from the profiler's events, on a GPU from its history."""
+
+import gc
+import os
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from compile_lab._torch import cuda_history, dispatch_mode_is_active, profiler_events
+from compile_lab.capture import NotCompiledError, compilation
+from compile_lab.panels import number
+from compile_lab.places import Line
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
+
+Mark = Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """Bytes that were alive at the peak, and who asked for them: operations from the outermost to the innermost.
+
+    On a GPU the history knows no operations: there it is the user's line, or "backward" for the autograd engine.
+    """
+
+    by: tuple[str, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Peak:
+    """The most that the allocator had given out at one time in a step. All bytes are above what was there before."""
+
+    device: str
+    peak_bytes: int
+    held_bytes: int | None
+    """When the forward was done; None where the step was one piece."""
+    left_bytes: int
+    """When the step was done."""
+    at: str
+    """The operation that allocated at the peak; on a GPU the line."""
+    alive: tuple[Allocation, ...] = field(repr=False)
+    compiled_graphs: int = 0
+    """How many compiled graphs the step entered; 0 for an eager one."""
+
+    def by_op(self, known: Collection[str] = ()) -> dict[str, int]:
+        """Bytes alive at the peak by operation, most first: the outermost that is ``known``, else the innermost."""
+        counted: Counter[str] = Counter()
+        for each in self.alive:
+            counted[next((op for op in each.by if op in known), each.by[-1])] += each.nbytes
+        return dict(counted.most_common())
+
+    def __str__(self) -> str:
+        held = "" if self.held_bytes is None else f"{number(self.held_bytes)} held after the forward, "
+        how = f", {self.compiled_graphs} compiled graphs" if self.compiled_graphs else ", eager"
+        return (
+            f"peak {number(self.peak_bytes)} bytes at {self.at}; {held}{number(self.left_bytes)} left "
+            f"({self.device}{how})"
+        )
+
+
+def measure_peak(step: Callable[[], Any], reset: Callable[[], Any] | None = None) -> Peak:
+    """The allocator's peak while ``step()`` runs, eager or compiled; on the GPU if the step allocates there.
+
+    ``reset`` is called before each run and not measured: ``model.zero_grad``, where gradients would pile up. The step
+    runs twice: once to compile and warm up, once measured. Its result is dropped when it is done.
+
+    Raises TypeError for what cannot be called, RuntimeError under a TorchDispatchMode, and what ``step`` raises.
+    """
+    return _measure(lambda mark: step(), step, reset)
+
+
+def measure_step(forward: Callable[[], torch.Tensor], reset: Callable[[], Any] | None = None) -> Peak:
+    """The same for ``loss = forward(); loss.backward()``: with the bytes that are held between the two.
+
+    Raises ValueError if ``forward`` does not return one number that requires a gradient.
+    """
+
+    def step(mark: Mark) -> torch.Tensor:
+        loss = forward()
+        if not isinstance(loss, torch.Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            kind = f"{list(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+            raise ValueError(f"forward must return a loss: one number that requires a gradient, not {kind}")
+        mark()
+        loss.backward()
+        return loss
+
+    return _measure(step, forward, reset)
+
+
+def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] | None) -> Peak:
+    if not callable(given):
+        raise TypeError(f"what is measured is a function without arguments, not {type(given).__name__}: {given!r:.60}")
+    if dispatch_mode_is_active():
+        raise NotCompiledError("a TorchDispatchMode is active: compiled code would run eagerly. Measure outside of it")
+    _prepare(reset)
+    step(lambda: None)
+    _prepare(reset)
+    on_gpu = torch.cuda.is_available() and torch.cuda.memory_allocated() > 0
+    was_on = gc.isenabled()
+    gc.disable()  # a collection in the middle would free what Python's reference counts alone would not
+    try:
+        with compilation(use_caches=True) as log:
+            device, changes = _on_gpu(step) if on_gpu else _on_cpu(step)
+    finally:
+        if was_on:
+            gc.enable()
+    return _peak(device, changes, log.graph_calls)
+
+
+def _prepare(reset: Callable[[], Any] | None) -> None:
+    if reset is not None:
+        reset()
+    gc.collect()
+
+
+@dataclass(frozen=True)
+class _Change:
+    """The allocator gave out (positive) or took back (negative) bytes; or, with an address of 0, a mark was passed."""
+
+    address: int
+    nbytes: int
+    by: tuple[str, ...]
+
+
+_FORWARD_DONE, _STEP_DONE = "compile_lab: forward done", "compile_lab: step done"
+
+
+def _peak(device: str, changes: Iterable[_Change], compiled_graphs: int) -> Peak:
+    live = most = 0
+    marks: dict[str, int] = {}
+    alive: dict[int, _Change] = {}
+    at, at_peak = "nothing was allocated", {}
+    for change in changes:
+        live += change.nbytes
+        if not change.address:
+            marks[change.by[0]] = live
+        elif change.nbytes > 0:
+            alive[change.address] = change
+        else:
+            alive.pop(change.address, None)
+        if live > most:
+            most, at, at_peak = live, change.by[-1], dict(alive)
+    allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
+    return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations, compiled_graphs)
+
+
+def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change]]:
+    def mark(name: str = _FORWARD_DONE) -> None:
+        with torch.profiler.record_function(name):
+            pass
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        result = step(mark)
+        mark(_STEP_DONE)
+    del result
+    found: list[tuple[int, _Change]] = []
+    waiting: list[tuple[Any, tuple[str, ...]]] = [(event, ("Python",)) for event in profiler_events(profiler)]
+    while waiting:
+        event, inside = waiting.pop()
+        if str(event.tag).endswith("Allocation"):
+            fields = event.extra_fields
+            if fields.device.type == "cpu":
+                found.append((event.start_time_ns, _Change(fields.ptr, fields.alloc_size, inside)))
+        elif event.name in (_FORWARD_DONE, _STEP_DONE):
+            found.append((event.start_time_ns, _Change(0, 0, (event.name,))))
+        elif event.name.startswith("aten::") and event.name not in _ALLOCATE:
+            inside = (*inside, event.name.replace("::", "."))
+        waiting.extend((child, inside) for child in event.children)
+    return "CPU", [change for _, change in sorted(found, key=lambda pair: pair[0])]
+
+
+_ALLOCATE = {f"aten::{name}" for name in ("empty", "empty_strided", "resize_")}
+"""Operations that only allocate do so for the one that called them."""
+
+
+def _on_gpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change]]:
+    marks: list[tuple[int, str]] = []
+
+    def mark(name: str = _FORWARD_DONE) -> None:
+        marks.append((len(history()), name))
+
+    with cuda_history() as history:
+        result = step(mark)
+        mark(_STEP_DONE)
+        entries = history()
+    del result
+    changes = []
+    for at, entry in enumerate(entries):
+        changes += [_Change(0, 0, (name,)) for count, name in marks if count == at]
+        if entry["action"] == "alloc":
+            changes.append(_Change(entry["addr"], entry["size"], (_line(entry["frames"]),)))
+        elif entry["action"] == "free_requested":
+            changes.append(_Change(entry["addr"], -entry["size"], ()))
+    changes += [_Change(0, 0, (name,)) for count, name in marks if count == len(entries)]
+    return torch.cuda.get_device_name(), changes
+
+
+def _line(frames: list[dict[str, Any]]) -> str:
+    """The innermost of the user's lines on a stack; the autograd engine's own thread has none."""
+    lines = (Line(frame["filename"], frame["line"]) for frame in frames)
+    return next((str(line) for line in lines if line.is_users), "backward")
