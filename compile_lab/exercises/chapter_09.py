@@ -1,0 +1,116 @@
+"""Exercises of chapter 09, memory lifetimes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from compile_lab.exercises import exercise
+from compile_lab.memory import Lifetimes, eager_lifetimes
+from compile_lab.panels import number
+
+
+def _expects_function(answer: Any) -> str | None:
+    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
+
+
+BUFFERS = (
+    [(0, 0, 5)],
+    [(0, 1, 10), (1, 2, 10), (2, 3, 10)],
+    [(0, 4, 8), (1, 1, 100), (2, 3, 60), (3, 4, 60)],
+    [(3, 5, 7), (0, 2, 7), (0, 9, 1), (4, 4, 2)],
+)
+"""Lives as (birth, death, bytes)."""
+
+
+@exercise("09.1")
+def peak_of_lives(answer: Callable) -> str | None:
+    """peak(lives): the most bytes alive at one time, and the first operation at which they are."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for lives in BUFFERS:
+        times = range(max(death for _, death, _ in lives) + 1)
+        live = {at: sum(nbytes for birth, death, nbytes in lives if birth <= at <= death) for at in times}
+        at = max(live, key=lambda each: (live[each], -each))
+        got = answer(list(lives))
+        if not isinstance(got, tuple) or len(got) != 2:
+            return f"for {lives} it returns {got!r}: this asks for a pair, (bytes, operation)."
+        if got[0] != live[at]:
+            few = "few" if got[0] < live[at] else "many"
+            return f"for {lives} it says {got[0]} bytes, which is too {few}. A buffer is alive at its death, too."
+        if got[1] != at:
+            return f"for {lives} the bytes are right, but they are not reached first at operation {got[1]}."
+    return None
+
+
+@exercise("09.2")
+def predicted_copies(answer: int) -> str | None:
+    """Buffers of the size of x alive at the peak of exp(sin(x)).sum(), forward and backward, in eager mode."""
+    if not isinstance(answer, int) or isinstance(answer, bool):
+        return "this asks for a whole number."
+    x = torch.ones(1000, requires_grad=True)
+    found = eager_lifetimes(lambda: torch.exp(torch.sin(x)).sum().backward())
+    copies = found.peak_bytes // (x.numel() * x.element_size())
+    if answer == copies:
+        return None
+    more = "more" if answer < copies else "fewer"
+    return f"{more} than {answer}: write down, operation by operation, what the next one still reads."
+
+
+@exercise("09.3")
+def lean_loss(answer: Callable) -> str | None:
+    """loss(x, w, targets): cross entropy of x @ w.T with a peak of at most a third, and the same gradients."""
+    if wrong := _expects_function(answer):
+        return wrong
+    generator = torch.Generator().manual_seed(0)
+    targets = torch.randint(2000, (512,), generator=generator)
+    values = [torch.randn(*shape, generator=generator) / 8 for shape in ((512, 64), (2000, 64))]
+
+    def whole(x: torch.Tensor, w: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(x @ w.T, targets)
+
+    (right, limit), (found, used) = (_trained(fn, values, targets) for fn in (whole, answer))
+    for name, one, other in zip(("loss", "gradient of x", "gradient of w"), right, found, strict=True):
+        if not torch.allclose(one, other, rtol=1e-4, atol=1e-6):
+            return f"the {name} is not that of the starter."
+    if used.peak_bytes > limit.peak_bytes / 3:
+        return f"its peak is {number(used.peak_bytes)} bytes; the starter's is {number(limit.peak_bytes)}."
+    return None
+
+
+def _trained(
+    fn: Callable, values: list[torch.Tensor], targets: torch.Tensor
+) -> tuple[tuple[torch.Tensor, ...], Lifetimes]:
+    leaves = [value.clone().requires_grad_() for value in values]
+
+    def step() -> torch.Tensor:
+        loss = fn(*leaves, targets)
+        loss.backward()
+        return loss.detach()
+
+    found = eager_lifetimes(step)
+    gradients = [torch.zeros(()) if leaf.grad is None else leaf.grad for leaf in leaves]
+    return (fn(*leaves, targets).detach(), *gradients), found
+
+
+@exercise("09.4")
+def validates(answer: Callable) -> str | None:
+    """validate(model, batches): the mean loss as a float, with a peak that does not grow with the batches."""
+    if wrong := _expects_function(answer):
+        return wrong
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 10))
+    batches = [(torch.randn(16, 32), torch.randint(10, (16,))) for _ in range(12)]
+    got = answer(model, batches)
+    if not isinstance(got, float):
+        return f"it returns a {type(got).__name__}: this asks for a float."
+    with torch.no_grad():
+        right = sum(F.cross_entropy(model(x), y).item() for x, y in batches) / len(batches)
+    if abs(got - right) > 1e-5:
+        return "the mean is not that of the starter."
+    few, many = (eager_lifetimes(lambda n=n: answer(model, batches[:n])).peak_bytes for n in (3, 12))
+    if many > 1.05 * few:
+        return f"the peak grows with the batches: {number(few)} bytes for 3, {number(many)} for 12."
+    return None
