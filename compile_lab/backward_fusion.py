@@ -94,7 +94,8 @@ EXAMINED = Case("norm of gelu", 16384, 1024, 4096, "bf16")
 def backward_fusion(device: str, progress: Progress = iter) -> dict[str, Any]:
     """Every case, eager and compiled, and accumulation into ``.grad``, as plain JSON values.
 
-    Two and a half minutes on an H200. Returns ``{"copy_gb_per_s", "cases": [as of measure_case], "accumulation": [as of accumulation.accumulated]}``.
+    Two and a half minutes on an H200. Returns ``{"copy_gb_per_s", "cases": [as of measure_case], "accumulation":
+    [as of accumulation.accumulated]}``.
     Raises NotCompiledError (a RuntimeError) if compiled code did not run in both directions.
     """
     from compile_lab.accumulation import ACCUMULATED, accumulated
@@ -192,7 +193,6 @@ def _measured(
     def backward(result: Tensor) -> tuple[Tensor, ...]:
         return torch.autograd.grad(result, wanted, gradient)
 
-    errors = [_error(*pair) for pair in zip(backward(forward()), exact, strict=True)] if exact else []
     held = _held_nbytes(forward, device)
     most = _fitting(held)
     samples = SAMPLES[device]
@@ -202,8 +202,30 @@ def _measured(
         "backward": spread_us(prepared_samples_us(forward, backward, device, samples, most))
         | {"kernels": kernel_times(backward, [forward() for _ in range(min(5, most))])},
         "held_nbytes": held,
-        "errors": dict(zip(_names(module, inputs), errors, strict=False)),
+        "errors": _errors(module, inputs, backward(forward()), exact),
     }
+
+
+def gradient_errors(case: Case, device: str) -> dict[str, dict[str, float]]:
+    """The error of each gradient against float64, eager and compiled: relative, in the Euclidean norm.
+
+    The float64 gradients are those of the same rounded inputs and parameters. Raises NotCompiledError (a
+    RuntimeError) if compiled code did not run, ValueError for a case without exact gradients: random, or large.
+    """
+    module, inputs, gradient = case.built(device)
+    if not (exact := _exact_gradients(case, device)):
+        raise ValueError(f"{case.name} is compared with nothing: take no dropout and at most {ERRORS_UP_TO} rows")
+    compiled, _ = compile_both(module, inputs, gradient, {})
+    ways = {"eager": module, "compiled": compiled}
+    found = {name: torch.autograd.grad(way(*inputs), leaves(way, inputs), gradient) for name, way in ways.items()}
+    reset_dynamo()
+    return {name: _errors(module, inputs, each, exact) for name, each in found.items()}
+
+
+def _errors(
+    module: nn.Module, inputs: tuple[Tensor, ...], found: Iterable[Tensor], exact: list[Tensor]
+) -> dict[str, float]:
+    return {} if not exact else dict(zip(_names(module, inputs), map(_error, found, exact), strict=True))
 
 
 def _names(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[str]:

@@ -117,7 +117,7 @@ def gains(cases: Iterable[Mapping[str, Any]], provenance: object) -> Figure:
         series,
         value_title="eager's time / compiled's",
         place_title="rows × d_in → d_out",
-        alt=f"How many times faster the compiled backward is, by shape and dtype. It lost for: {'; '.join(lost) or 'none'}.",
+        alt=f"How many times faster the compiled backward is. Below 1, so lost: {'; '.join(lost) or 'none'}.",
         caption="The backward, eager over compiled: below 1 compiling lost",
         provenance=provenance,
     )

@@ -385,5 +385,5 @@ def definitions(wrapper: str) -> dict[str, tuple[str, str]]:
 def numbered_calls(wrapper: str) -> dict[str, str]:
     """The launches of a wrapper, by the number that torch writes above each: ``name:number`` to the line of code."""
     # Between the two stand further remarks, and for a GPU the line that fetches the stream.
-    number = r"^ *# \[Provenance debug handles\] (\S+)\n(?: *(?:#|raw_stream\d+ =).*\n)* *(.+)$"
+    number = r"^ *# \[Provenance debug handles\] (\S+)\n(?: *(?:#|(?:raw_)?stream\d+ =).*\n)* *(.+)$"
     return {match[1]: match[2] for match in re.finditer(number, wrapper, re.MULTILINE)}
