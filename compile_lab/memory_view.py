@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compile_lab.figures import PALETTE, Figure, plot_text
+from compile_lab.memory.differences import differences
 from compile_lab.memory.lifetimes import KINDS, PHASES, Lifetimes, Tensor
+from compile_lab.memory.measured import Peak
 from compile_lab.panels import Cell, Table, number
 
 if TYPE_CHECKING:
@@ -125,6 +127,42 @@ def kinds_at_peak(several: Mapping[str, Lifetimes]) -> Table:
         for name, found in several.items()
     ]
     return Table(["", *columns, "peak, bytes", "at"], rows, align="l" + "r" * (len(columns) + 1) + "l")
+
+
+def after_forward(found: Lifetimes) -> float:
+    """How much of what follows the forward has run when the peak comes, from 0 to 1; 0 for a peak in the forward."""
+    forward = sum(moment.phase == "forward" for moment in found.timeline)
+    return max(0, found.peak_at - forward + 1) / max(1, len(found.timeline) - forward)
+
+
+def peaks(several: Mapping[str, Lifetimes]) -> Table:
+    """One row a set of lifetimes: what is alive between the passes, the peak, and how far behind the forward it is."""
+    rows = []
+    for name, found in several.items():
+        at = found.timeline[found.peak_at]
+        ratio = f"{found.peak_bytes / found.held_bytes:.2f}×" if found.held_bytes else None
+        place = f"{at.phase}, {short(at.op)}"
+        rows.append((name, found.held_bytes, found.peak_bytes, ratio, place, f"{100 * after_forward(found):.0f} %"))
+    columns = ["step", "alive between the passes, bytes", "peak, bytes", "ratio", "at", "after the forward"]
+    return Table(columns, rows, align="lrrrlr")
+
+
+def predictions(rows: Iterable[tuple[str, str, Lifetimes, Peak]], causes: int = 2) -> Table:
+    """Predicted against measured: one row for each (model, how it ran, lifetimes, allocator's peak).
+
+    The last column names the operations behind a difference, the largest ``causes`` of them: bytes that a kernel
+    allocates inside itself (+), or that were gone before the peak (−).
+    """
+    cells = []
+    for model, how, predicted, measured in rows:
+        wanted, there = predicted.peak_bytes, measured.peak_bytes
+        cause = "–"
+        if wanted != there:
+            found = differences(predicted, measured)[:causes]
+            cause = ", ".join(f"{short(d.op)} {d.measured_bytes - d.predicted_bytes:+,}" for d in found)
+        cells.append((model, how, wanted, there, there - wanted, f"{100 * (there - wanted) / there:.2f} %", cause))
+    columns = ["model", "run", "predicted, bytes", "measured, bytes", "difference", "", "caused by"]
+    return Table(columns, cells, align="llrrrrl")
 
 
 def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: object | None = None) -> Figure:

@@ -41,6 +41,11 @@ def test_a_block_of_gpt2_runs():
     assert (out[0] if isinstance(out, tuple) else out).shape == (2, 8, 128)
 
 
+def test_a_small_resnet_runs_in_training_mode():
+    model = subjects.resnet()
+    assert model.training and model(torch.randn(2, 3, 32, 32)).logits.shape == (2, 10)
+
+
 @pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
 def test_only_subjects_knows_a_model(file):
     for node in ast.walk(ast.parse(file.read_text())):
