@@ -86,6 +86,13 @@ def eager_traffic(fn: Callable[..., Any], *args: Tensor, chip: str | None = None
     return _watched(copy.deepcopy(fn).to("meta"), *map(_shape_of, args))
 
 
+def computing(call: Callable[[], Any]) -> tuple[str, ...]:
+    """The operators that a call dispatches and that compute something, in order. The call runs, once."""
+    with _Watching() as watch:
+        call()
+    return tuple(launch.name for launch in watch.launches)
+
+
 def _shape_of(tensor: Tensor) -> Tensor:
     shape = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
     return shape.requires_grad_(tensor.requires_grad)

@@ -1,0 +1,93 @@
+"""Exercises of chapter 07, backward fusion."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from compile_lab.exercises import exercise
+from compile_lab.inductor import generated_code
+from compile_lab.traffic import computing
+
+
+def _expects_function(answer: Any) -> str | None:
+    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
+
+
+@exercise("07.1")
+def moved(answer: Callable) -> str | None:
+    """moved(rows, d, itemsize): bytes that the backward of LayerNorm(GELU(h)) moves, (eager, fused)."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for rows, d, itemsize in ((16384, 4096, 2), (100, 10, 4)):
+        got = answer(rows, d, itemsize)
+        if not isinstance(got, tuple) or len(got) != 2:
+            return f"it returns {got!r}: two numbers are asked for, eager's and the fused kernel's."
+        one = rows * d * itemsize
+        eager, fused = (each / one for each in got)
+        if math.isclose(eager * itemsize, 6) and itemsize != 1:
+            return "those are elements, not bytes."
+        if not math.isclose(eager, 6):
+            return f"eager's two operators do not move {eager:g} matrices: what does each read, and write?"
+        if not math.isclose(fused, 3):
+            return f"one kernel for both does not move {fused:g} matrices: which of eager's need not be in memory?"
+    return None
+
+
+@exercise("07.2")
+def at_most(answer: Callable) -> str | None:
+    """at_most(backward_us, products_us, factor): the speed-up if all but the products gets so many times faster."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for backward, products, factor in ((800.0, 400.0, 2.0), (900.0, 810.0, 3.0), (50.0, 0.0, 2.0), (50.0, 50.0, 2.0)):
+        got = answer(backward, products, factor)
+        if math.isclose(got, backward / (products + (backward - products) / factor), rel_tol=1e-6):
+            continue
+        if math.isclose(got, factor):
+            return f"of {backward:g} µs, {products:g} are products, which take as long as before."
+        return f"for {backward:g} µs, {products:g} of them products, and a factor of {factor:g} it says {got:g}."
+    return None
+
+
+@exercise("07.3")
+def bias_by_the_product(answer: Callable) -> str | None:
+    """linear(x, weight, bias) whose backward, on an H200, has no reduction beside its matrix products."""
+    if wrong := _expects_function(answer):
+        return wrong
+    torch.manual_seed(0)
+    sizes = ((6, 4), (5, 4), (5,))
+    given = [torch.randn(size, requires_grad=True) for size in sizes]
+    expected, got = F.linear(*given), answer(*given)
+    if got.shape != expected.shape or not torch.allclose(got, expected, atol=1e-5):
+        return "the result is not that of F.linear."
+    if not got.requires_grad:
+        return "the result has no gradient."
+    gradient = torch.randn_like(expected)
+    pairs = [torch.autograd.grad(result, given, gradient, allow_unused=True) for result in (expected, got)]
+    for name, wanted, found in zip(("x", "weight", "bias"), *pairs, strict=True):
+        if found is None or not torch.allclose(wanted, found, atol=1e-5):
+            return f"the gradient of {name} is not that of F.linear."
+    large = [torch.empty(size, device="meta", requires_grad=True) for size in ((8192, 512), (1024, 512), (1024,))]
+    backward = [kernel for kernel in generated_code(answer, *large, chip="H200").kernels if _reduces(kernel)]
+    return f"on an H200, {backward[0].name} still sums over all rows." if backward else None
+
+
+def _reduces(kernel: Any) -> bool:
+    sums = any(origin.op.startswith("aten.sum") for origin in kernel.computed)
+    return kernel.direction == "backward" and sums
+
+
+@exercise("07.4")
+def accumulate(answer: Callable) -> str | None:
+    """accumulate(grad, dy, x): add dyᵀ x to grad, in place, in one operator."""
+    if wrong := _expects_function(answer):
+        return wrong
+    torch.manual_seed(0)
+    grad, dy, x = torch.randn(5, 4), torch.randn(6, 5), torch.randn(6, 4)
+    expected, memory = grad + dy.T @ x, grad.data_ptr()
+    ops = computing(lambda: answer(grad, dy, x))
+    if grad.data_ptr() != memory or not torch.allclose(grad, expected, atol=1e-5):
+        return "grad itself does not hold the sum afterwards: it has to be changed in place."
+    return None if len(ops) == 1 else f"it takes {len(ops)} operators that compute: {', '.join(ops)}."
