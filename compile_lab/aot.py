@@ -97,7 +97,7 @@ def training_graphs(
     """
     _check(fn, partitioner, decompositions, memory_budget)
     fn = getattr(fn, "_orig_mod", fn)  # of a module that is compiled already
-    backend = _Backend(partitioner, decompositions, memory_budget)
+    backend = Backend(partitioner, decompositions, memory_budget)
     reset_dynamo()
     try:
         with _quiet(), compilation() as log:
@@ -126,7 +126,7 @@ def as_graphs(
     those of ``training_graphs``.
     """
     _check(fn, partitioner, decompositions, memory_budget)
-    return torch.compile(getattr(fn, "_orig_mod", fn), backend=_Backend(partitioner, decompositions, memory_budget))
+    return torch.compile(getattr(fn, "_orig_mod", fn), backend=Backend(partitioner, decompositions, memory_budget))
 
 
 def _check(fn: Any, partitioner: str, decompositions: str, memory_budget: float | None) -> None:
@@ -150,7 +150,7 @@ def _nothing_to_train(captured: int) -> str:
     return f"no graph here needs a gradient, so there is no backward and nothing is saved. {why}"
 
 
-class _Backend:
+class Backend:
     """A backend for torch.compile that keeps what AOTAutograd makes, and runs the graphs as they are."""
 
     def __init__(self, partitioner: str, decompositions: str, memory_budget: float | None):
@@ -167,12 +167,12 @@ class _Backend:
         compile_with = pieces.aot_autograd(
             fw_compiler=pieces.boxed_nop,
             bw_compiler=pieces.boxed_nop,
-            partition_fn=functools.partial(self._partition, module, as_inductor),
+            partition_fn=functools.partial(self.split, module, as_inductor),
             decompositions=pieces.decompositions() if as_inductor else {},
         )
         return compile_with(module, inputs)
 
-    def _partition(
+    def split(
         self,
         captured: torch.fx.GraphModule,
         as_inductor: bool,
@@ -188,7 +188,7 @@ class _Backend:
         titles = input_titles(captured, joint)
         inputs_of = joint.graph.find_nodes(op="placeholder")
         parameters = {inputs_of[at].name for at in options.get("static_lifetime_input_indices") or ()}
-        whole = _snapshot(joint)
+        whole = snapshot(joint)
         with budgeted(self.memory_budget):
             parts = partition(joint, inputs, self.partitioner, num_fwd_outputs=num_fwd_outputs, **options)
         forward, backward, cut = parts
@@ -197,7 +197,7 @@ class _Backend:
         again = _operations(forward) & _operations(backward)
         graphs = [
             graph_of(stage, module, titles, kept, again)
-            for stage, module in (("joint", whole), ("forward", _snapshot(forward)), ("backward", _snapshot(backward)))
+            for stage, module in (("joint", whole), ("forward", snapshot(forward)), ("backward", snapshot(backward)))
         ]
         saved = saved_tensors(outputs, graphs[1], graphs[2], cut, parameters)
         repeated = recomputed(graphs[1], graphs[2], again)
@@ -208,7 +208,7 @@ class _Backend:
         return forward, backward
 
 
-def _snapshot(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
+def snapshot(module: torch.fx.GraphModule) -> torch.fx.GraphModule:
     """The graph as it is now, before torch changes it further; to be called with its inputs one by one."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 copies pytrees in a way that it warns of

@@ -113,7 +113,7 @@ def keeping(ops: Iterable[str]) -> Callable[..., CheckpointPolicy]:
         packet = getattr(torch.ops.aten, name, None)
         if packet is None or name in ("linear", "matmul", "scaled_dot_product_attention"):
             raise ValueError(
-                f"a policy never sees an operation {name!r}: it gets what is below autograd, such as {', '.join(MATMULS)}"
+                f"a policy never sees an operation {name!r}: it gets what is below autograd, such as {MATMULS}"
             )
         kept.add(packet)
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
@@ -35,6 +36,46 @@ def deep_gpt(layers: int, dim: int, heads: int, context: int, device: str = "cpu
     torch.manual_seed(0)
     with torch.device(device):
         return MiniGPT(replace(MINI, layers=layers, dim=dim, heads=heads, context=context))
+
+
+class ResidualMLP(nn.Module):
+    """The half of a transformer's layer that needs no attention: norm, four times wider, GELU, back, added."""
+
+    def __init__(self, dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.up = nn.Linear(dim, 4 * dim)
+        self.down = nn.Linear(4 * dim, dim)
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.up(self.norm(x))
+        y = F.gelu(y, approximate="tanh")
+        return x + self.dropout(self.down(y))
+
+
+class DeepMLP(nn.Module):
+    """Many such blocks one after the other, and a loss: quick to trace, however deep. float32 [rows, dim] in."""
+
+    def __init__(self, layers: int, dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(ResidualMLP(dim, dropout) for _ in range(layers))
+
+    def forward(self, x: Tensor) -> Tensor:
+        for block in self.blocks:
+            x = block(x)
+        return x.square().mean()
+
+
+def deep_mlp(layers: int = 24, dim: int = 32, dropout: float = 0.0) -> DeepMLP:
+    """A DeepMLP with seeded random weights, in training mode."""
+    torch.manual_seed(0)
+    return DeepMLP(layers, dim, dropout)
+
+
+def rows(count: int = 256, dim: int = 32) -> Tensor:
+    """Random input for it, float32 [count, dim]; always the same."""
+    return torch.randn(count, dim, generator=torch.Generator().manual_seed(0))
 
 
 def tokens(model: MiniGPT, batch: int, length: int | None = None) -> tuple[Tensor, Tensor]:
