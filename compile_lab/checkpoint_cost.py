@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from compile_lab import subjects
 from compile_lab._torch import aot_pieces, functorch_config, inductor_config, inductor_partitioner, reset_dynamo
 from compile_lab.capture import compilation
-from compile_lab.checkpointing import EVERY_LAYER, MATMULS_KEPT, NONE, Strategy, budgets, segments_of
+from compile_lab.checkpointing import MATMULS_KEPT, NONE, Strategy, budgets, segments_of
 from compile_lab.operation_cost import Work, is_work, node_flops, work_of
 from compile_lab.timing import samples_us, spread_us, wait
 
@@ -29,9 +29,19 @@ SIZES = {
 }
 SAMPLES = 9
 BUDGET_S = 200
-"""All strategies together: one that would begin later is left out, and named."""
-LIMIT = 0.6
+"""All strategies of one recording: one that would begin later is left out, and named."""
+LIMIT = 0.7
 """The memory limit, as a share of what the step takes above its parameters with no strategy at all."""
+STRATEGIES = (NONE, *segments_of(LAYERS), MATMULS_KEPT, *budgets((1.0, 0.5, 0.0, 0.25)))
+"""Those that matter most come first, in case time runs out: each compiled one takes most of a minute to compile."""
+COMPILED_STRATEGIES = (
+    NONE,
+    *budgets((0.1,)),
+    Strategy("keep products, compiled", every=1, keep=MATMULS_KEPT.keep, compiled=True),
+    Strategy("every layer, compiled", every=1, compiled=True),
+    *budgets((0.75,)),
+)
+"""A second recording."""
 
 
 @dataclass(frozen=True)
@@ -116,8 +126,13 @@ def gradient_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> flo
     )
 
 
-def checkpoint_costs(device: str, progress: Callable[[list], Iterable] = iter, budget_s: float = BUDGET_S) -> dict:
-    """Every strategy on a GPT of 24 layers, as plain JSON values: about four minutes on a large GPU.
+def checkpoint_costs(
+    device: str,
+    progress: Callable[[list], Iterable] = iter,
+    strategies: Iterable[Strategy] = STRATEGIES,
+    budget_s: float = BUDGET_S,
+) -> dict[str, Any]:
+    """Strategies on a GPT of 24 layers, of which none comes first, as plain JSON values: four minutes on a large GPU.
 
     Returns ``{"model": {"layers", "dim", "batch", "length", "what", "parameters_nbytes"}, "limit_nbytes", "costs":
     [Cost as a dict], "left_out": [names], "noise": gradient_error of a second step without a strategy}``.
@@ -128,7 +143,7 @@ def checkpoint_costs(device: str, progress: Callable[[list], Iterable] = iter, b
     expected, noise = _expected(subject)
     costs: list[Cost] = []
     left_out, limit = [], None
-    for strategy in progress(list(_strategies(device))):
+    for strategy in progress(list(strategies)):
         if time.monotonic() > ends:
             left_out.append(strategy.name)
             continue
@@ -143,15 +158,6 @@ def checkpoint_costs(device: str, progress: Callable[[list], Iterable] = iter, b
         "left_out": left_out,
         "noise": noise,
     }
-
-
-def _strategies(device: str) -> Iterator[Strategy]:
-    """Those that matter most come first, in case time runs out."""
-    yield from (NONE, *segments_of(LAYERS), MATMULS_KEPT)
-    yield from budgets((1.0, 0.5, 0.0, 0.25))
-    yield Strategy("every layer, compiled", every=EVERY_LAYER.every, compiled=True)
-    yield Strategy("keep products, compiled", every=1, keep=MATMULS_KEPT.keep, compiled=True)
-    yield from budgets((0.1, 0.75))
 
 
 def _subject(device: str) -> tuple[Subject, dict[str, Any]]:

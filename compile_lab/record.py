@@ -69,6 +69,12 @@ def _checkpointing(progress: Any) -> dict[str, Any]:
     return checkpoint_costs("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _checkpointing_compiled(progress: Any) -> dict[str, Any]:
+    from compile_lab.checkpoint_cost import COMPILED_STRATEGIES, checkpoint_costs
+
+    return checkpoint_costs("cuda" if _has_gpu() else "cpu", progress, COMPILED_STRATEGIES)
+
+
 def _dispatch(progress: Any) -> dict[str, Any]:
     from compile_lab import subjects
     from compile_lab.dispatch_cost import dispatch_cost
@@ -120,6 +126,9 @@ MEASUREMENTS: dict[str, Measurement] = {
     ),
     "checkpointing": Measurement(
         _checkpointing, "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
+    ),
+    "checkpointing_compiled": Measurement(
+        _checkpointing_compiled, "the same for checkpoints under torch.compile, and further memory budgets", 210
     ),
     "compile_gains": Measurement(_compile_gains, "cases in which compiling helps much or little; CUDA graphs", 110),
     "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
