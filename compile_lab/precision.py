@@ -166,8 +166,8 @@ def loss_errors(device: str, tokens: int = 256, words: int = 1000) -> list[dict[
 def quantised(x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> tuple[Tensor, Tensor]:
     """``x`` in 8 bits with one scale for the whole tensor: (values, scale) with x ≈ values · scale.
 
-    The scale maps the largest magnitude to the largest number of the format: a cast that is too large becomes NaN in
-    e4m3fn, and what is far below is lost to rounding. Reads the whole tensor once before it can cast.
+    The scale maps the largest magnitude to the largest number of the format. Above that, a cast to e4m3fn gives NaN in
+    torch 2.11 and the largest number in 2.13. Reads the whole tensor once before it can cast.
     """
     scale = x.abs().amax().float().clamp(min=1e-12) / torch.finfo(dtype).max
     return (x.float() / scale).to(dtype), scale

@@ -156,6 +156,16 @@ def distance(run: Run, reference: Run, start: nn.Module) -> float:
     return math.sqrt(apart / moved)
 
 
+@torch.no_grad()
+def loss_in_float64(model: nn.Module, run: Run, batches: Iterable[Batch]) -> float:
+    """The mean loss of a run's final parameters, computed in float64: what was learned, apart from how it is told."""
+    judge = copy.deepcopy(model).double()
+    for name, parameter in judge.named_parameters():
+        parameter.copy_(run.parameters[name])
+    losses = [judge(*batch).item() for batch in batches]
+    return sum(losses) / len(losses)
+
+
 @dataclass(frozen=True)
 class Gradients:
     """One backward: ``zeros``, by module, is the share of the gradient of its output that is exactly zero.

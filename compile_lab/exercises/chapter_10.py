@@ -1,0 +1,78 @@
+"""Exercises of chapter 10, mixed precision."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from compile_lab.exercises import exercise
+from compile_lab.precision import FORMATS, error
+
+
+def _expects_function(answer: Any) -> str | None:
+    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
+
+
+@exercise("10.1")
+def is_lost(answer: Callable) -> str | None:
+    """is_lost(weight, update): does a bf16 weight stay as it is?"""
+    if wrong := _expects_function(answer):
+        return wrong
+    # Just below and above half a step, also towards zero, where below a power of two steps are half as wide.
+    for weight in (1.0, 0.02, 300.0, -1.0):
+        for share in (0.0, 1e-3, 0.2, 0.45, 0.6, 2.0, -0.2, -0.3, -0.6):
+            start = torch.tensor(weight, dtype=torch.bfloat16).double().item()
+            update = share * 2.0 ** (math.floor(math.log2(abs(start))) - FORMATS["bf16"].mantissa_bits)
+            expected = torch.tensor(start + update, dtype=torch.bfloat16).item() == start
+            got = answer(start, update)
+            if bool(got) != expected:
+                what = "stays as it is" if expected else "does change"
+                return f"a weight of {start:g} that is changed by {update:.3g} {what}, and yours says {got}."
+    return None
+
+
+@exercise("10.2")
+def loss_scale(answer: Callable) -> str | None:
+    """loss_scale(gradients): the largest power of two with which none overflows in fp16."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for largest in (1.0, 3e-5, 700.0, 65504.0, 1e6):
+        gradients = [torch.full((3,), largest / 7), torch.tensor([[-largest, largest / 1000]])]
+        got = answer(gradients)
+        if not isinstance(got, int | float) or got <= 0 or not math.log2(got).is_integer():
+            return f"for gradients up to {largest:g} it says {got!r}, which is no power of two."
+        if not all((each * got).half().isfinite().all() for each in gradients):
+            return f"for gradients up to {largest:g} a scale of {got:g} makes one infinite."
+        if all((each * got * 2).half().isfinite().all() for each in gradients):
+            return f"for gradients up to {largest:g} twice {got:g} would still be safe."
+    return None
+
+
+@exercise("10.3")
+def to_fp8(answer: Callable) -> str | None:
+    """to_fp8(x): values in e4m3 and one scale."""
+    if wrong := _expects_function(answer):
+        return wrong
+    x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
+    for size in (1.0, 1e-4, 1e4):
+        values, scale = answer(x * size)
+        if values.dtype != torch.float8_e4m3fn:
+            return f"the values are {values.dtype}."
+        if torch.as_tensor(scale).numel() != 1:
+            return "one scale is asked for the whole tensor."
+        lost = error(values.float() * scale, x * size)
+        if not lost < 0.04:
+            return f"for numbers around {size:g} the error is {lost:.2g}."
+    return None
+
+
+@exercise("10.4")
+def casts_of_parameters(answer: tuple[int, int]) -> str | None:
+    """50 parameters, 8 micro-batches: in one region, in a region each."""
+    if not isinstance(answer, tuple | list) or len(answer) != 2:
+        return "this asks for two numbers, (one_region, a_region_each)."
+    one, each = answer
+    if one != 50:
+        return f"in one region autocast keeps each copy, and {one} casts are not that."
+    return None if each == 50 * 8 else f"each region begins without copies, and {each} casts are not that."
