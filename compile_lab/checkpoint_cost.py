@@ -18,7 +18,9 @@ from torch import Tensor, nn
 from compile_lab import subjects
 from compile_lab._torch import aot_pieces, functorch_config, inductor_config, inductor_partitioner, reset_dynamo
 from compile_lab.capture import compilation
+from compile_lab.checkpoint_plan import Plan
 from compile_lab.checkpointing import MATMULS_KEPT, NONE, Strategy, budgets, segments_of
+from compile_lab.memory import eager_lifetimes, lifetimes, measure_step
 from compile_lab.operation_cost import Work, is_work, node_flops, work_of
 from compile_lab.timing import samples_us, spread_us, wait
 
@@ -27,7 +29,7 @@ SIZES = {
     "cuda": {"dim": 1024, "heads": 16, "length": 1024, "batch": 16},
     "cpu": {"dim": 32, "heads": 2, "length": 16, "batch": 2},
 }
-SAMPLES = 9
+SAMPLES = {"cuda": 9, "cpu": 4}
 BUDGET_S = 200
 """All strategies of one recording: one that would begin later is left out, and named."""
 LIMIT = 0.7
@@ -50,7 +52,8 @@ class Cost:
 
     strategy: Strategy
     saved_nbytes: int | None
-    """What the partitioner says it saves, besides inputs and parameters; None where no graph was partitioned."""
+    """Predicted, besides inputs and parameters: what the partitioner saves, or what an eager step on a CPU is seen to
+    keep; None where nothing predicts it."""
     held_nbytes: int
     """Still there when the forward is done."""
     forward_peak_nbytes: int | None
@@ -76,6 +79,8 @@ class Cost:
     fits: bool | None = None
     """Whether a step ran under the memory limit, with that loss; None where there was no limit."""
     loss_under_limit: float | None = None
+    predicted_peak_nbytes: int | None = None
+    """By the lifetimes of the graphs or of the eager step; None where nothing predicts it."""
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> "Cost":
@@ -140,7 +145,7 @@ def checkpoint_costs(
     """
     ends = time.monotonic() + budget_s
     subject, about = _subject(device)
-    expected, noise = _expected(subject)
+    expected, noise = reference(subject)
     costs: list[Cost] = []
     left_out, limit = [], None
     for strategy in progress(list(strategies)):
@@ -169,7 +174,7 @@ def _subject(device: str) -> tuple[Subject, dict[str, Any]]:
     return Subject(model, subjects.tokens(model, size["batch"]), device), about
 
 
-def _expected(subject: Subject) -> tuple[dict[str, Tensor], float]:
+def reference(subject: Subject) -> tuple[dict[str, Tensor], float]:
     """The gradients without a strategy, and how far those of a second such step are from them."""
     subject.step(subject.model)
     expected = subject.gradients()
@@ -182,38 +187,64 @@ def measured(
 ) -> Cost:
     """One strategy from a fresh state. Raises NotCompiledError if it is compiled and the compiled code did not run."""
     _fresh(subject)
-    fn = strategy.applied(subject.model)
-    with contextlib.ExitStack() as stack:
-        if strategy.compiled:
-            fn, split, compile_s = _compiled(subject, strategy, fn)
-            saved, recomputed, work = split.saved_nbytes, split.recomputed, split.work
-        else:
-            saved, compile_s, work = None, None, work_of(lambda: subject.step(fn))
-            plain = work if strategy.every is None else work_of(lambda: subject.step(subject.model))
-            recomputed = work.ops - plain.ops
-        stack.callback(_fresh, subject)
-        loss = float(subject.step(fn))
-        error = gradient_error(subject.gradients(), expected)
-        memory = _memory(subject, fn)
-        taken = spread_us(samples_us(lambda: subject.step(fn), subject.device, samples=SAMPLES))
-        under = None if limit_nbytes is None else _under(limit_nbytes, subject, fn)
-    return Cost(
+    fn, saved, peak, compile_s = strategy.applied(subject.model), None, None, None
+    if strategy.compiled:
+        fn, split, compile_s = _compiled(subject, strategy, fn)
+        saved, recomputed, work = split.saved_nbytes, split.recomputed, split.work
+    else:
+        work = work_of(lambda: subject.step(fn))
+        recomputed = work.ops - work_of(lambda: subject.step(subject.model)).ops
+        if subject.device == "cpu":
+            seen = eager_lifetimes(lambda: subject.step(fn), subject.model)
+            saved, peak = seen.held_bytes, seen.peak_bytes
+    cost = Cost(
         strategy,
         saved,
-        **memory,
-        gradients_nbytes=sum(each.numel() * each.element_size() for each in expected.values()),
-        time_ms=taken["median_us"] / 1e3,
-        low_ms=taken["low_us"] / 1e3,
-        high_ms=taken["high_us"] / 1e3,
+        **_run(subject, fn, expected, limit_nbytes),
         ops=work.ops,
         recomputed=recomputed,
         flops=work.flops,
-        loss=loss,
-        gradient_error=error,
         compile_s=compile_s,
-        fits=None if limit_nbytes is None else under is not None,
-        loss_under_limit=under,
+        predicted_peak_nbytes=peak,
     )
+    _fresh(subject)
+    return cost
+
+
+def measured_plan(subject: Subject, plan: Plan, expected: dict[str, Tensor]) -> Cost:
+    """A plan of the compiler's, its graphs run as they are. The subject is the one that was planned for, on a CPU."""
+    _fresh(subject)
+    return Cost(
+        Strategy(f"budget {plan.budget:g}", compiled=True, budget=plan.budget),
+        plan.saved_nbytes,
+        **_run(subject, lambda *args: plan.step(), expected),
+        ops=plan.work.ops,
+        recomputed=plan.recomputed.ops,
+        flops=plan.work.flops,
+        predicted_peak_nbytes=lifetimes(plan.graphs).peak_bytes,
+    )
+
+
+def _run(
+    subject: Subject, fn: Callable[..., Tensor], expected: dict[str, Tensor], limit_nbytes: int | None = None
+) -> dict[str, Any]:
+    """What is to be had from running the step: loss, gradients, bytes, time, and whether it fits."""
+    loss = float(subject.step(fn))
+    error = gradient_error(subject.gradients(), expected)
+    memory = _memory(subject, fn)
+    taken = spread_us(samples_us(lambda: subject.step(fn), subject.device, samples=SAMPLES[subject.device]))
+    under = None if limit_nbytes is None else _under(limit_nbytes, subject, fn)
+    return {
+        **memory,
+        "gradients_nbytes": sum(each.numel() * each.element_size() for each in expected.values()),
+        "time_ms": taken["median_us"] / 1e3,
+        "low_ms": taken["low_us"] / 1e3,
+        "high_ms": taken["high_us"] / 1e3,
+        "loss": loss,
+        "gradient_error": error,
+        "fits": None if limit_nbytes is None else under is not None,
+        "loss_under_limit": under,
+    }
 
 
 def _fresh(subject: Subject) -> None:
@@ -276,8 +307,6 @@ def _storage(node: torch.fx.Node) -> int | None:
 
 def _memory(subject: Subject, fn: Callable[..., Tensor]) -> dict[str, int | None]:
     if subject.device != "cuda":
-        from compile_lab.memory import measure_step
-
         peak = measure_step(lambda: subject.forward(fn), reset=subject.forget)
         return {"held_nbytes": peak.held_bytes, "forward_peak_nbytes": None, "peak_nbytes": peak.peak_bytes}
     subject.forget()
