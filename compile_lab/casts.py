@@ -7,8 +7,9 @@ the casts are in graphs and kernels: ``cast_kernels`` finds the kernels that do 
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -144,26 +145,34 @@ def dtypes(fn: Callable[..., Any], *args: Any, backward: bool = True, model: nn.
     """Call ``fn(*args)`` eagerly, and the backward of its result, and note the dtypes of every operation.
 
     ``fn`` enters autocast itself, if it wants to. ``model`` gives parameters their names; by default ``fn`` itself, if
-    it is a module. The backward is that of the sum of the result, if the result needs a gradient; each parameter's
-    ``.grad`` is afterwards what it was. Works on fake tensors too. Raises TypeError if ``fn`` cannot be called.
+    it is a module. The backward is that of the sum of all results that need a gradient; afterwards the ``.grad`` of
+    parameters and arguments is what it was. Works on fake tensors too. Raises TypeError if ``fn`` cannot be called.
     """
     if not callable(fn):
         raise TypeError(f"dtypes needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     module = model or (fn if isinstance(fn, nn.Module) else nn.Module())
     parameters = dict(module.named_parameters())
     listener = _Listener({id(parameter): name for name, parameter in parameters.items()})
-    held = {name: parameter.grad for name, parameter in parameters.items()}
-    for parameter in parameters.values():
-        parameter.grad = None
-    try:
-        with torch.compiler.set_stance("force_eager"), listener:
-            result = fn(*args)
-            if backward and isinstance(result, Tensor) and result.requires_grad:
-                (result if result.ndim == 0 else result.sum()).backward()
-    finally:
-        for name, parameter in parameters.items():
-            parameter.grad = held[name]
+    kept = _without_gradients([*parameters.values(), *_floating(args)])
+    with torch.compiler.set_stance("force_eager"), kept, listener:
+        wanted = [result for result in _floating(fn(*args)) if result.requires_grad]
+        if backward and wanted:
+            sum(result if result.ndim == 0 else result.sum() for result in wanted).backward()
     return TypedTrace(tuple(listener.ops))
+
+
+@contextlib.contextmanager
+def _without_gradients(tensors: list[Tensor]) -> Iterator[None]:
+    """While the block runs, leaves begin without a ``.grad``; then they have the one that they had."""
+    leaves = [tensor for tensor in tensors if tensor.is_leaf]
+    held = [leaf.grad for leaf in leaves]
+    for leaf in leaves:
+        leaf.grad = None
+    try:
+        yield
+    finally:
+        for leaf, gradient in zip(leaves, held, strict=True):
+            leaf.grad = gradient
 
 
 PROBES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -173,12 +173,23 @@ def quantised(x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> tuple[Tens
     return (x.float() / scale).to(dtype), scale
 
 
-def quantisation_error(x: Tensor, dtype: torch.dtype, scaled: bool) -> float:
-    """The error of casting ``x`` to an 8-bit format and back, with a scale for the tensor or without."""
-    if not scaled:
-        return error(x.to(dtype).float(), x)
-    values, scale = quantised(x, dtype)
-    return error(values.float() * scale, x)
+@dataclass(frozen=True)
+class Quantisation:
+    """A tensor cast to 8 bits and back: the ``error``, and the share of its non-zero elements that became ``zeros``."""
+
+    error: float
+    zeros: float
+
+    def __str__(self) -> str:
+        return f"{self.error:.1e}, {100 * self.zeros:.1f} % to 0"
+
+
+def quantisation(x: Tensor, dtype: torch.dtype, scaled: bool) -> Quantisation:
+    """What casting ``x`` to an 8-bit format does to it, with one scale for the tensor or without any."""
+    values, scale = quantised(x, dtype) if scaled else (x.to(dtype), torch.ones((), device=x.device))
+    back = values.float() * scale
+    zeros = ((back == 0) & (x != 0)).sum() / (x != 0).sum()
+    return Quantisation(error(back, x), zeros.item())
 
 
 def stochastically_rounded(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
@@ -189,9 +200,7 @@ def stochastically_rounded(x: Tensor, generator: torch.Generator | None = None) 
     Raises TypeError for another dtype.
     """
     if x.dtype != torch.float32:
-        raise TypeError(
-            f"stochastic rounding here takes float32 to bfloat16, and this is {x.dtype}: call .float() first"
-        )
+        raise TypeError(f"this rounds float32 to bfloat16, and was given {x.dtype}: call .float() first")
     bits = x.contiguous().view(torch.int32)
     noise = torch.randint(1 << 16, bits.shape, dtype=torch.int32, device=x.device, generator=generator)
     return ((bits + noise) & -(1 << 16)).view(torch.float32).to(torch.bfloat16)

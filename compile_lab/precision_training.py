@@ -79,7 +79,7 @@ def trained(
     """Train a copy of ``model``, whose call returns the loss, for a step on each batch with AdamW (no weight decay).
 
     ``scaler`` holds options of ``torch.amp.GradScaler``. The model is left as it is. Seeded: stochastic rounding draws
-    from a generator of its own.
+    from a generator of its own. Raises ValueError without a batch.
     """
     model = copy.deepcopy(model).to(recipe.parameters)
     device = next(model.parameters()).device.type
@@ -102,6 +102,8 @@ def trained(
         stuck_now, updates_now = _stuck(parameters, before)
         stuck, updates = stuck + stuck_now, updates + updates_now
         model.zero_grad(set_to_none=True)
+    if not losses:
+        raise ValueError("there are no batches, so nothing was trained: give at least one")
     final = {name: parameter.detach().double() for name, parameter in model.named_parameters()}
     scaled = (tuple(scales), tuple(skipped)) if recipe.scaled else ((), ())
     return Run(tuple(losses), stuck / max(updates, 1), *scaled, parameters=final)
