@@ -139,10 +139,17 @@ def launched(case: Mapping[str, Any], direction: str, variant: str) -> float:
     return sum(kernel["count"] for kernel in case["variants"][variant][direction]["kernels"])
 
 
-def kernels(case: Mapping[str, Any], direction: str, copy_gb_per_s: float, provenance: object = "") -> Table:
+def kernels(
+    case: Mapping[str, Any],
+    direction: str,
+    copy_gb_per_s: float,
+    provenance: object = "",
+    variants: Iterable[str] = ("eager", "compiled", "two passes", "tuned"),
+) -> Table:
     """One row a kernel of each variant: time, bytes that Inductor expects, and the rate as a part of a copy's."""
     rows: list[list[Cell]] = []
-    for name, variant in case["variants"].items():
+    for name in (name for name in variants if name in case["variants"]):
+        variant = case["variants"][name]
         nbytes = _generated_nbytes(variant, direction)
         for kernel in variant[direction]["kernels"]:
             size = nbytes.get(kernel["name"])
@@ -172,19 +179,34 @@ def readable(name: str) -> str:
     return plain.rpartition("::")[2].partition("(")[0][:36]
 
 
-def limits(cases: Iterable[Mapping[str, Any]], copy_gb_per_s: float, provenance: object) -> Table:
-    """One row a case: what is left of the backward when its products are taken away, and what a copy would take.
+def busy_us(case: Mapping[str, Any], direction: str, variant: str, products: bool = True) -> float:
+    """Microseconds for which one pass keeps the GPU busy, with or without its matrix products."""
+    kinds = by_kind(case, direction)[variant]
+    return sum(us for kind, (_, us) in kinds.items() if products or kind != "matmul")
 
-    The floor is one pass over the three tensors that a fused backward cannot do without: two that it reads, one that
-    it writes.
-    """
+
+def busy(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object) -> Table:
+    """One row a case: what a pass takes, and for how much of that the GPU has a kernel to run."""
     rows: list[list[Cell]] = []
     for case in cases:
-        product, floor = case["matmul"]["backward"]["median_us"], floor_us(case, copy_gb_per_s)
-        rest = [case["variants"][name]["backward"]["median_us"] - product for name in ("eager", "compiled")]
-        rows.append([name_of(case), *(round(us, 1) for us in rest), round(floor, 1), f"{rest[1] / floor:.1f}×"])
-    columns = ["case", "eager, µs", "compiled, µs", "floor, µs", "compiled / floor"]
-    return Table(columns, rows, f"The backward without its products, and its floor · {provenance}", "lrrrr")
+        taken = [case["variants"][name][direction]["median_us"] for name in ("eager", "compiled")]
+        ran = [busy_us(case, direction, name) for name in ("eager", "compiled")]
+        pairs = [round(us, 1) for pair in zip(taken, ran, strict=True) for us in pair]
+        rows.append([name_of(case), *pairs, f"{ran[0] / ran[1]:.2f}×"])
+    columns = ["case", "eager, µs", "GPU busy", "compiled, µs", "GPU busy", "busy: eager / compiled"]
+    return Table(columns, rows, f"{direction.capitalize()} · {provenance}", "lrrrrr")
+
+
+def outside(cases: Iterable[Mapping[str, Any]], copy_gb_per_s: float, provenance: object) -> Table:
+    """One row a case: GPU time of the backward outside its products, and what one pass at a copy's rate would take."""
+    rows: list[list[Cell]] = []
+    for case in cases:
+        eager, compiled = (busy_us(case, "backward", name, products=False) for name in ("eager", "compiled"))
+        floor = floor_us(case, copy_gb_per_s)
+        ratios = [f"{eager / compiled:.2f}×", f"{compiled / floor:.1f}×"]
+        rows.append([name_of(case), round(eager, 1), round(compiled, 1), ratios[0], round(floor, 1), ratios[1]])
+    columns = ["case", "eager, µs", "compiled, µs", "eager / compiled", "floor, µs", "compiled / floor"]
+    return Table(columns, rows, f"The backward's kernels outside its products · {provenance}", "lrrrrr")
 
 
 def floor_us(case: Mapping[str, Any], copy_gb_per_s: float) -> float:
@@ -197,7 +219,8 @@ def loaded(case: Mapping[str, Any]) -> Table:
     """One row a Triton kernel that ran: registers a thread, spills, warps, as the driver loaded it."""
     rows: list[list[Cell]] = []
     for name, variant in case["variants"].items():
-        for kernel in sorted(variant.get("loaded", ()), key=lambda kernel: kernel["name"]):
+        ran = [kernel for kernel in variant.get("loaded", ()) if kernel["name"].startswith("triton_")]  # not a trial
+        for kernel in sorted(ran, key=lambda kernel: kernel["name"]):
             settings = ", ".join(f"{key}={value}" for key, value in sorted(kernel["configuration"].items()))
             cells = [kernel["registers"], kernel["spills"], settings]
             rows.append([name, Code(shortened(kernel["name"])), *cells])
