@@ -65,6 +65,13 @@ def is_composite(op: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
 
 
+def fake_tensors() -> AbstractContextManager[Any]:
+    """While the block runs, new tensors have a shape, a dtype and a device, and no memory."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode()
+
+
 def profiler_events(profiler: torch.profiler.profile) -> list[Any]:
     """The roots of the tree of what a profiler saw, once it has stopped; with ``profile_memory``, allocations too."""
     return profiler.profiler.kineto_results.experimental_event_tree()
@@ -292,6 +299,7 @@ __all__ = [
     "dispatch_mode_is_active",
     "dynamo_config",
     "dynamo_utils",
+    "fake_tensors",
     "functorch_config",
     "get_guard_fail_reason",
     "graph_break",

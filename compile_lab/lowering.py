@@ -139,6 +139,17 @@ class Boundary:
 
 
 @dataclass(frozen=True)
+class Buffer:
+    """A tensor of a graph that Inductor lowered, by the name that its wrapper uses: an input, or what a node makes."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    """Bytes from its first element to its last: what is asked for if it gets memory of its own."""
+
+
+@dataclass(frozen=True)
 class InductorGraph:
     """One graph that Inductor lowered: ``direction`` is inference, forward or backward.
 
@@ -154,6 +165,7 @@ class InductorGraph:
     wrapper: str = field(repr=False)
     code: str = field(repr=False)
     """The post-grad graph as readable Python."""
+    buffers: tuple[Buffer, ...] = field(repr=False)
 
     @property
     def boundaries(self) -> tuple[Boundary, ...]:
@@ -269,7 +281,8 @@ class _Watch:
                 kernel = replace(kernel, node_by_line=by_line(kernel.body, variables))
             kernels += [kernel] if number is not None else self._mixed(kernel, wrapper)
         parts = tuple(kernels), tuple(self.before), tuple(self.after), tuple(dict.fromkeys(self.refusals))
-        return InductorGraph(self.direction, tuple(self.origins.values()), *parts, wrapper, self.code)
+        buffers = tuple(_buffers(self.lowering))
+        return InductorGraph(self.direction, tuple(self.origins.values()), *parts, wrapper, self.code, buffers)
 
     def _mixed(self, kernel: Kernel, wrapper: str) -> list[Kernel]:
         """A kernel that reduces both ways, and the library calls that finish what it began."""
@@ -337,6 +350,21 @@ def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
         tuple(sorted({dep.name for dep in read_writes.writes})),
         int(scheduled.get_read_write_buffers_sizes()),
     )
+
+
+def _buffers(lowering: Any) -> Iterator[Buffer]:
+    """Those that are tensors: a tuple is none, its members are. A symbolic size counts as it was traced."""
+
+    def known(size: Any) -> int:
+        return int(size) if str(size).isdigit() else lowering.sizevars.optimization_hint(size)
+
+    for name, ir in {**lowering.graph_inputs, **lowering.name_to_buffer}.items():
+        layout = ir.maybe_get_layout() if hasattr(ir, "maybe_get_layout") else None
+        if getattr(layout, "dtype", None) is not None:
+            shape, strides = tuple(map(known, layout.size)), tuple(map(known, layout.stride))
+            reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+            nbytes = 0 if 0 in shape else reach * layout.dtype.itemsize
+            yield Buffer(name, shape, str(layout.dtype).removeprefix("torch."), nbytes)
 
 
 def _in_order(names: set[str], origins: dict[str, Origin]) -> dict[str, Origin]:

@@ -45,6 +45,12 @@ def _graph_breaks(progress: Any) -> dict[str, Any]:
     return break_cost("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _peaks(progress: Any) -> dict[str, Any]:
+    from compile_lab.memory.peaks import peaks
+
+    return peaks("cuda" if _has_gpu() else "cpu", progress)
+
+
 def _softmax(progress: Any) -> dict[str, Any]:
     from compile_lab.softmax_bandwidth import softmax_bandwidth
 
@@ -139,6 +145,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 15),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
     "precision": Measurement(_precision, "rates, errors, casts, training steps and losses in each precision", 120),
+    "peaks": Measurement(_peaks, "peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
     "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 25),
 }
 

@@ -26,8 +26,14 @@ Keys = tuple[Hashable | None, ...]
 def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
     """One forward and one backward, run as the two graphs that they were split into, until the gradients are there.
 
-    The outputs are held to the end, as the caller of a loss does; no parameter has a gradient before.
+    The outputs are held to the end, as the caller of a loss does; no parameter has a gradient before. Raises ValueError
+    for the graphs of a function that broke into several: what one hands to the next is in neither.
     """
+    if graphs.others:
+        raise ValueError(
+            f"this function broke into {len(graphs.each)} graphs, and lifetimes are told of one: see where in .breaks, "
+            "or hand over .each one by one"
+        )
     ledger = Ledger()
     forward = _Run(ledger, graphs.forward, Counter())
     forward.take_inputs(graphs.parameters)
@@ -165,8 +171,8 @@ class _Run:
         value, key = node.meta.get("val"), ("tangent", node.name)
         self.values[node.name] = (key if isinstance(value, torch.Tensor) else None,)
         if isinstance(value, torch.Tensor):
-            made = {key: _tensor(node.name, "tangent", "temporary", value)}
-            self.ledger.operation(node.name, "tangent", "backward", None, made)
+            made = {key: _tensor(node.name, "aten.ones_like", "temporary", value)}
+            self.ledger.operation(node.name, "aten.ones_like", "backward", None, made)
             self.tangents.append(key)
             self._hold((key, key))  # by the caller, and as an argument
 

@@ -4,7 +4,7 @@ import gc
 import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -45,6 +45,13 @@ class Peak:
     alive: tuple[Allocation, ...] = field(repr=False)
     compiled_graphs: int = 0
     """How many compiled graphs the step entered; 0 for an eager one."""
+    allocated_bytes: int | None = None
+    """The peak by the GPU's caching allocator's own count, with sizes rounded up; None on a CPU."""
+
+    def require_compiled(self) -> None:
+        """Raise NotCompiledError (a RuntimeError) if no compiled graph ran: what was measured is eager code."""
+        if not self.compiled_graphs:
+            raise NotCompiledError("no compiled graph ran in this step, so what was measured is eager code")
 
     def by_op(self, known: Collection[str] = ()) -> dict[str, int]:
         """Bytes alive at the peak by operation, most first: the outermost that is ``known``, else the innermost."""
@@ -104,11 +111,11 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
     gc.disable()  # a collection in the middle would free what Python's reference counts alone would not
     try:
         with compilation(use_caches=True) as log:
-            device, changes = _on_gpu(step) if on_gpu else _on_cpu(step)
+            device, changes, allocated = _on_gpu(step) if on_gpu else _on_cpu(step)
     finally:
         if was_on:
             gc.enable()
-    return _peak(device, changes, log.graph_calls)
+    return replace(_peak(device, changes), compiled_graphs=log.graph_calls, allocated_bytes=allocated)
 
 
 def _prepare(reset: Callable[[], Any] | None) -> None:
@@ -129,7 +136,7 @@ class _Change:
 _FORWARD_DONE, _STEP_DONE = "compile_lab: forward done", "compile_lab: step done"
 
 
-def _peak(device: str, changes: Iterable[_Change], compiled_graphs: int) -> Peak:
+def _peak(device: str, changes: Iterable[_Change]) -> Peak:
     live = most = 0
     marks: dict[str, int] = {}
     alive: dict[int, _Change] = {}
@@ -145,10 +152,10 @@ def _peak(device: str, changes: Iterable[_Change], compiled_graphs: int) -> Peak
         if live > most:
             most, at, at_peak = live, change.by[-1], dict(alive)
     allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
-    return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations, compiled_graphs)
+    return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations)
 
 
-def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change]]:
+def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None]:
     def mark(name: str = _FORWARD_DONE) -> None:
         with torch.profiler.record_function(name):
             pass
@@ -170,23 +177,26 @@ def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change]]:
         elif event.name.startswith("aten::") and event.name not in _ALLOCATE:
             inside = (*inside, event.name.replace("::", "."))
         waiting.extend((child, inside) for child in event.children)
-    return "CPU", [change for _, change in sorted(found, key=lambda pair: pair[0])]
+    return "CPU", [change for _, change in sorted(found, key=lambda pair: pair[0])], None
 
 
 _ALLOCATE = {f"aten::{name}" for name in ("empty", "empty_strided", "resize_")}
 """Operations that only allocate do so for the one that called them."""
 
 
-def _on_gpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change]]:
+def _on_gpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None]:
     marks: list[tuple[int, str]] = []
 
     def mark(name: str = _FORWARD_DONE) -> None:
         marks.append((len(history()), name))
 
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
     with cuda_history() as history:
         result = step(mark)
         mark(_STEP_DONE)
         entries = history()
+    allocated = torch.cuda.max_memory_allocated() - before
     del result
     changes = []
     for at, entry in enumerate(entries):
@@ -196,7 +206,7 @@ def _on_gpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change]]:
         elif entry["action"] == "free_requested":
             changes.append(_Change(entry["addr"], -entry["size"], ()))
     changes += [_Change(0, 0, (name,)) for count, name in marks if count == len(entries)]
-    return torch.cuda.get_device_name(), changes
+    return torch.cuda.get_device_name(), changes, allocated
 
 
 def _line(frames: list[dict[str, Any]]) -> str:
