@@ -81,6 +81,14 @@ def speedup(case: Mapping[str, Any], direction: str, variant: str = "compiled") 
     return case["variants"]["eager"][direction]["median_us"] / case["variants"][variant][direction]["median_us"]
 
 
+def change(case: Mapping[str, Any], direction: str = "backward", variant: str = "compiled") -> str:
+    """Is it "faster" or "slower" than eager? "no difference" unless the quartiles of the two lie apart."""
+    eager, other = case["variants"]["eager"][direction], case["variants"][variant][direction]
+    if other["low_us"] > eager["high_us"]:
+        return "slower"
+    return "faster" if other["high_us"] < eager["low_us"] else "no difference"
+
+
 def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object) -> Table:
     """One row a case: eager and compiled with quartiles, their ratio, and the time of the products alone."""
     rows = [
@@ -257,4 +265,8 @@ def panel(case: Mapping[str, Any], copy_gb_per_s: float, provenance: object) -> 
         f"{number(copy_gb_per_s)} GB/s, at which the backward's three large tensors take "
         f"{number(round(floor_us(case, copy_gb_per_s), 1))} µs. {provenance}."
     )
-    return [said, Table(columns, rows, align="llrrrr"), kernels(case, "backward", copy_gb_per_s)]
+    return [
+        said,
+        Table(columns, rows, align="llrrrr"),
+        kernels(case, "backward", copy_gb_per_s, variants=("eager", "compiled")),
+    ]

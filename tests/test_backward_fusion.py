@@ -127,6 +127,8 @@ def recorded():
 
 def test_a_case_is_shown_with_its_ratio_and_each_kernel_with_its_rate():
     case = recorded()
+    assert view.change(case) == "slower" and view.change(case, "forward") == "faster"
+    assert view.change(case, variant="eager") == "no difference"
     assert "0.80×" in repr(view.times([case], "backward", "here"))
     assert "lost: 16,384" in view.gains([case], "here").alt
     shown = view.kernels(case, "backward", 4000.0)
@@ -135,6 +137,9 @@ def test_a_case_is_shown_with_its_ratio_and_each_kernel_with_its_rate():
     assert view.by_kind(case, "backward")["compiled"] == {"matmul": (2, 40.0), "generated": (2, 60.0)}
     assert view.launched(case, "backward", "eager") == 3
     assert view.floor_us(case, 4000.0) == pytest.approx(3 * 16384 * 4096 * 2 / 4e12 * 1e6)
+    assert view.busy_us(case, "backward", "eager", products=False) == 40.0
+    assert view.outside([case], 4000.0, "here").rows[0][1:4] == [40.0, 60.0, "0.67×"]
+    assert view.busy([case], "backward", "here").rows[0][-1] == "0.80×"
     assert "255" in repr(view.loaded(case))
     said, table, kernels = view.panel(case, 4000.0, "here")
     assert "16,384 × 1024 → 4096, bf16" in said and len(table.rows) == 4 and len(kernels.rows) == 4
