@@ -121,7 +121,8 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
 def _prepare(reset: Callable[[], Any] | None) -> None:
     if reset is not None:
         reset()
-    gc.collect()
+    if torch.cuda.is_available():  # what lies in cycles may be gigabytes there; on a CPU a collection is only slow
+        gc.collect()
 
 
 @dataclass(frozen=True)
