@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from compile_lab.figures import PALETTE, Figure, plot_text
-from compile_lab.memory.differences import differences
 from compile_lab.memory.lifetimes import KINDS, PHASES, Lifetimes, Tensor
-from compile_lab.memory.measured import Peak
 from compile_lab.panels import Cell, Table, number
 
 if TYPE_CHECKING:
@@ -145,24 +143,6 @@ def peaks(several: Mapping[str, Lifetimes]) -> Table:
         rows.append((name, found.held_bytes, found.peak_bytes, ratio, place, f"{100 * after_forward(found):.0f} %"))
     columns = ["step", "alive between the passes, bytes", "peak, bytes", "ratio", "at", "after the forward"]
     return Table(columns, rows, align="lrrrlr")
-
-
-def predictions(rows: Iterable[tuple[str, str, Lifetimes, Peak]], causes: int = 2) -> Table:
-    """Predicted against measured: one row for each (model, how it ran, lifetimes, allocator's peak).
-
-    The last column names the operations behind a difference, the largest ``causes`` of them: bytes that a kernel
-    allocates inside itself (+), or that were gone before the peak (−).
-    """
-    cells = []
-    for model, how, predicted, measured in rows:
-        wanted, there = predicted.peak_bytes, measured.peak_bytes
-        cause = "–"
-        if wanted != there:
-            found = differences(predicted, measured)[:causes]
-            cause = ", ".join(f"{short(d.op)} {d.measured_bytes - d.predicted_bytes:+,}" for d in found)
-        cells.append((model, how, wanted, there, there - wanted, f"{100 * (there - wanted) / there:.2f} %", cause))
-    columns = ["model", "run", "predicted, bytes", "measured, bytes", "difference", "", "caused by"]
-    return Table(columns, cells, align="llrrrrl")
 
 
 def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: object | None = None) -> Figure:

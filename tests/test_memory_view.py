@@ -1,11 +1,8 @@
 """Lifetimes as a reader sees them: what a bar's place and height say, and that pictures and tables agree."""
 
-from dataclasses import replace
-
 import pytest
 
 from compile_lab import memory_view
-from compile_lab.memory import Allocation, Peak
 from compile_lab.memory.lifetimes import Ledger, Tensor
 from compile_lab.places import Line
 
@@ -139,15 +136,6 @@ def test_the_peak_is_told_against_what_is_alive_between_the_passes(step):
     ((name, held, peak, ratio, at, after),) = memory_view.peaks({"one": step}).rows
     assert (name, held, peak, ratio) == ("one", 4_000_004, 7_000_004, "1.75×")
     assert (at, after) == ("backward, mul", "50 %"), "the first of two operations after the forward"
-
-
-def test_predicted_stands_beside_measured_and_the_difference_is_named(step):
-    alive = [Allocation((tensor.op,), tensor.nbytes) for tensor in step.alive_at(step.peak_at)]
-    exact = Peak("CPU", step.peak_bytes, None, 0, "aten.mul", tuple(alive))
-    more = replace(exact, peak_bytes=exact.peak_bytes + 64, alive=(*alive, Allocation(("aten.mul",), 64)))
-    rows = memory_view.predictions([("m", "eager", step, exact), ("m", "default", step, more)]).rows
-    assert rows[0][2:] == (7_000_004, 7_000_004, 0, "0.00 %", "–")
-    assert rows[1][2:] == (7_000_004, 7_000_068, 64, "0.00 %", "mul +64")
 
 
 def test_curves_give_each_phase_the_same_width(step):
