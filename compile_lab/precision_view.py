@@ -245,13 +245,13 @@ def panel(precision: str, look: str, recorded: Mapping[str, Any], provenance: ob
         return [head, Table(columns, rows, str(provenance), "lrrrrr")]
     shown = [row for row in recorded["steps"] if row["precision"] in (step, "fp32")]
     if not any(row["precision"] == step for row in shown):
-        return [head, "No operator of torch's autocast casts to it, so there is no step to show."]
+        return [head, "torch's autocast casts nothing to it, so there is no step to show."]
     return [head, steps(shown, provenance)]
 
 
 def _error_panel(name: str, recorded: Mapping[str, Any], provenance: object) -> Table | str:
     mine = [row for row in recorded["ops"] if row["precision"] == name]
-    if not mine:
+    if not mine or name == "tf32":  # whose results are fp32: rounding them says nothing about it
         found = [row for row in recorded["rates"] if row["precision"] == name]
         rows = [(f"product, n = {row['n']:,}", f"{row['error']:.1e}") for row in found]
         return Table(["operation", "error, rounding of the inputs included"], rows, str(provenance), "lr")
