@@ -250,7 +250,16 @@ def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home, capsys):
     assert repr(explorer.show(a="2")) == "fine 2"
 
 
-def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_home):
+@pytest.fixture
+def no_running_loop():
+    """The tests of the site leave Playwright's loop running in this thread, if they came before."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(running)
+
+
+def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_home, no_running_loop):
     """As in JupyterLab with ipykernel 7: otherwise it would run beside the cells, and no interrupt would reach it."""
     ran = []
 

@@ -117,16 +117,25 @@ def test_killed_at_any_moment_it_loses_at_most_one_interval(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
 
 
+def heeds_control_c():
+    """A shell starts a job in the background deaf to SIGINT, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_control_c_ends_with_a_message_and_leaves_the_checkpoint(tmp_path):
     file = tmp_path / "run.pt"
     options = ["--batch", "1", "--every", "3", "--checkpoint", str(file)]
     child = subprocess.Popen(
-        [sys.executable, "-c", KILLABLE, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", KILLABLE, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeds_control_c,
     )
     while int(child.stdout.readline()) < 7:
         pass
     child.send_signal(signal.SIGINT)
-    _, errors = child.communicate()
+    _, errors = child.communicate(timeout=120)
     assert child.returncode == 130
     assert f"stopped; the same command continues from {file}" in errors and "Traceback" not in errors
     assert checkpoint.load(file, asdict(Settings(batch=1)))["step"] >= 6
@@ -303,6 +312,7 @@ def test_compiled_training_agrees_with_eager():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2400)  # 94 s on two idle cores
 def test_mini_reaches_the_grammars_entropy_and_its_sentences_parse():
     # Passive: waiting threads sleep, so that other tests on the same cores do not slow this one out of proportion.
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
