@@ -34,21 +34,22 @@ def _cause(predicted: Lifetimes, measured: Peak) -> str:
 
 
 def recorded(rows: Sequence[Mapping[str, Any]], provenance: object | None = None) -> Table:
-    """One row for each of the recording's: what was predicted and measured at the peak, and how far they are apart."""
+    """One row for each of the recording's: held after the forward as measured, the peak as predicted and as measured."""
     cells = [
         (
             f"{row['model']}, {row['batch']} sequences",
             row["precision"],
             row["mode"],
+            said(row["measured"]["held"]),
             said(row["predicted"]["peak"]),
             said(row["measured"]["peak"]),
-            f"{100 * error(row):+.2f} %",
+            row["measured"]["peak"] - row["predicted"]["peak"],
         )
         for row in rows
     ]
     caption = "" if provenance is None else str(provenance)
-    columns = ["model", "precision", "run", "predicted peak", "measured peak", "difference"]
-    return Table(columns, cells, caption, "lllrrr")
+    columns = ["model", "precision", "run", "held", "predicted peak", "measured peak", "difference, bytes"]
+    return Table(columns, cells, caption, "lllrrrr")
 
 
 def error(row: Mapping[str, Any]) -> float:

@@ -44,13 +44,13 @@ ROW = {
     "precision": "fp32",
     "mode": "eager",
     "predicted": {"peak": 1_900_000, "held": 1, "left": 1},
-    "measured": {"peak": 2_000_000, "held": 1, "left": 1},
+    "measured": {"peak": 2_000_000, "held": 1_500_000, "left": 1},
 }
 
 
 def test_a_recorded_row_says_how_far_the_prediction_is_off():
     less = {**ROW, "measured": {**ROW["measured"], "peak": 1_800_000}}
     table = peaks_view.recorded([ROW, less], "recorded on a chip")
-    assert table.rows[0] == ("mini, 2 sequences", "fp32", "eager", "1.9 MB", "2 MB", "+5.00 %")
-    assert table.rows[1][-1] == "-5.56 %" and table.caption == "recorded on a chip"
+    assert table.rows[0] == ("mini, 2 sequences", "fp32", "eager", "1.5 MB", "1.9 MB", "2 MB", 100_000)
+    assert table.rows[1][-1] == -100_000 and table.caption == "recorded on a chip"
     assert peaks_view.error(ROW) == pytest.approx(0.05)
