@@ -8,7 +8,7 @@ import contextlib
 import gc
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -87,6 +87,12 @@ class Cost:
         """Of what the recording keeps."""
         given = found["strategy"]
         return cls(**{**found, "strategy": Strategy(**{**given, "keep": tuple(given["keep"])})})
+
+
+def recorded(*results: Mapping[str, Any]) -> dict[str, Cost]:
+    """The costs of recordings by the name of their strategy; of two of one name, the first."""
+    costs = [Cost.from_json(each) for result in results for each in result["costs"]]
+    return {cost.strategy.name: cost for cost in reversed(costs)}
 
 
 @dataclass(frozen=True)

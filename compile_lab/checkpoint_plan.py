@@ -6,6 +6,7 @@ bytes that saving costs and the arithmetic that computing it again costs.
 """
 
 import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -114,6 +115,19 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Iterable[float] = (1.0
         Plan(budget, graphs, _Graphs(*parts, graphs.outputs, inputs))
         for budget, graphs, parts in zip(chosen, backend.found, boxed, strict=True)
     )
+
+
+def saved_blocks(plan: Plan, least_nbytes: int, blocks: str = "blocks") -> tuple[int, ...]:
+    """The indices of a model's blocks in which a tensor of at least so many bytes is made and saved."""
+    large = [each.name for each in plan.graphs.saved if each.extra_nbytes >= least_nbytes]
+    modules = [plan.graphs.forward[name].module for name in large]
+    return tuple(sorted({int(name.split(".")[1]) for name in modules if name.startswith(f"{blocks}.")}))
+
+
+def longest_gap(saved: Iterable[int], blocks: int) -> int:
+    """The most blocks in a row without a saved tensor: what the backward runs again at once."""
+    edges = [-1, *saved, blocks]
+    return max(later - earlier - 1 for earlier, later in itertools.pairwise(edges))
 
 
 class _Planner(Backend):

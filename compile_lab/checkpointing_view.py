@@ -1,6 +1,7 @@
 """Checkpoint strategies as a reader sees them: what each costs, the three curves, the decisions, one panel a choice."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from compile_lab.checkpoint_cost import Cost
 from compile_lab.checkpoint_plan import Decision, Plan
@@ -98,15 +99,16 @@ def _decision(each: Decision) -> list[Cell]:
     return [short(each.op), line, each.nbytes, each.flops or None, each.count, each.saved, each.recomputed]
 
 
-def limits(found: Iterable[Cost], limit_nbytes: int, caption: str = "") -> Table:
-    """One row a strategy: does its step run when it may take no more than the limit, and with what loss?"""
+def limits(results: Iterable[Mapping[str, Any]], caption: str = "") -> Table:
+    """One row a strategy of some recordings: does its step run when it may take no more than the limit?"""
+    tried = [(Cost.from_json(each), result["limit_nbytes"]) for result in results for each in result["costs"]]
     rows = [
-        (each.strategy.name, said(each.peak_nbytes), each.fits, each.loss, each.loss_under_limit)
-        for each in found
-        if each.fits is not None
+        (cost.strategy.name, said(cost.peak_nbytes), said(limit), cost.fits, cost.loss, cost.loss_under_limit)
+        for cost, limit in tried
+        if cost.fits is not None
     ]
-    columns = ["strategy", "peak without a limit", f"fits in {said(limit_nbytes)}", "loss", "loss under the limit"]
-    return Table(columns, rows, caption, "lrcrr")
+    columns = ["strategy", "peak without a limit", "limit", "fits", "loss", "loss under the limit"]
+    return Table(columns, rows, caption, "lrrcrr")
 
 
 def panel(
