@@ -34,7 +34,7 @@ def _cause(predicted: Lifetimes, measured: Peak) -> str:
 
 
 def recorded(rows: Sequence[Mapping[str, Any]], provenance: object | None = None) -> Table:
-    """One row for each of the recording's: held after the forward as measured, the peak as predicted and as measured."""
+    """One row for each of the recording: what is held after the forward, and the peak, predicted and measured."""
     cells = [
         (
             f"{row['model']}, {row['batch']} sequences",
