@@ -283,3 +283,46 @@ def test_interpreter_pieces_are_what_a_generated_wrapper_and_its_kernels_call():
     with pieces.tracing(pieces.TracingContext(None)), pieces.unset_fake_temporarily():
         assert pieces.tree_leaves({"a": [1, 2]}) == [1, 2]
     assert pieces.tree_map_only(int, str, [1, "x"]) == ["1", "x"]
+
+
+def test_the_next_autograd_nodes_number_is_told():
+    expected = _torch.autograd_sequence_nr()
+    node = torch.ones(2, requires_grad=True).sin().grad_fn
+    assert node._sequence_nr() == expected and _torch.autograd_sequence_nr() == expected + 1
+
+
+def test_a_composite_operator_is_told_from_one_with_a_kernel():
+    aten = torch.ops.aten
+    assert _torch.is_composite(aten.reshape.default) and _torch.is_composite(aten.contiguous.default)
+    assert not _torch.is_composite(aten.view.default) and not _torch.is_composite(aten.mm.default)
+
+
+def test_fake_tensors_have_a_size_and_no_memory():
+    with _torch.fake_tensors():
+        x = torch.empty(10**12)
+        assert (x + x).untyped_storage().nbytes() == 4 * 10**12
+
+
+def test_the_profilers_tree_holds_allocations_with_address_and_size():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        torch.empty(1000)
+    waiting, found = list(_torch.profiler_events(profiler)), []
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if str(event.tag).endswith("Allocation"):
+            assert event.start_time_ns and event.extra_fields.device.type == "cpu"
+            found.append((event.extra_fields.ptr, event.extra_fields.alloc_size))
+    (address, size), (freed, given_back) = sorted(found, key=lambda each: -each[1])
+    assert address == freed and size == -given_back == 4000
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the history is a GPU's")
+def test_the_caching_allocators_history_has_requests_in_bytes():
+    with _torch.cuda_history() as history:
+        x = torch.empty(1000, device="cuda")
+        address = x.data_ptr()
+        del x
+        entries = [each for each in history() if each["addr"] == address]
+    assert [each["action"] for each in entries] == ["alloc", "free_requested", "free_completed"]
+    assert entries[0]["size"] == 4000 and entries[0]["frames"]

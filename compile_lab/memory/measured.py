@@ -175,7 +175,7 @@ def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None
                 found.append((event.start_time_ns, _Change(fields.ptr, fields.alloc_size, inside)))
         elif event.name in (_FORWARD_DONE, _STEP_DONE):
             found.append((event.start_time_ns, _Change(0, 0, (event.name,))))
-        elif event.name.startswith("aten::") and event.name not in _ALLOCATE:
+        elif event.name.startswith(("aten::", "prims::")) and event.name not in _ALLOCATE:
             inside = (*inside, event.name.replace("::", "."))
         waiting.extend((child, inside) for child in event.children)
     return "CPU", [change for _, change in sorted(found, key=lambda pair: pair[0])], None
