@@ -41,7 +41,7 @@ def node_flops(node: torch.fx.Node) -> int:
 
 def is_work(node: torch.fx.Node) -> bool:
     """True for an operation that computes: no view, and no member taken out of a tuple."""
-    return node.op == "call_function" and isinstance(node.target, torch._ops.OpOverload) and not is_view(node)
+    return node.op == "call_function" and hasattr(node.target, "overloadpacket") and not is_view(node)
 
 
 def work_of(step: Callable[[], Any]) -> Work:
