@@ -3,8 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from compile_lab.casts import CastKernels
+from compile_lab.casts import cast_kernels
 from compile_lab.figures import Figure, Series, lines
+from compile_lab.inductor import GeneratedCode
+from compile_lab.inductor_view import evidence
 from compile_lab.panels import Cell, Code, Table, number
 from compile_lab.precision import FORMATS, Format
 from compile_lab.precision_training import Gradients, Run
@@ -69,14 +71,15 @@ def cast_kinds(found: Mapping[str, Mapping[str, int]]) -> Table:
     return Table(["what is cast", *found], [*rows, ["all", *(sum(counts.values()) for counts in found.values())]])
 
 
-def kernels(found: Mapping[str, CastKernels], provenance: object) -> Table:
+def kernels(found: Mapping[str, GeneratedCode]) -> Table:
     """One row for each generated code: launches, kernels that Inductor wrote, and what became of the casts."""
-    rows = [
-        (name, one.launches, one.written, one.casts, one.fused, one.only_casts, one.only_casts_nbytes)
-        for name, one in found.items()
-    ]
+    rows = []
+    for name, code in found.items():
+        one = cast_kernels(code.graphs)
+        casts = one.casts, one.fused, one.only_casts, one.only_casts_nbytes
+        rows.append((name, one.launches, one.written, *casts))
     columns = ["", "launches", "written by Inductor", "casts", "fused", "kernels that only cast", "bytes they move"]
-    return Table(columns, rows, str(provenance), "lrrrrrr")
+    return Table(columns, rows, "; ".join(dict.fromkeys(map(evidence, found.values()))), "lrrrrrr")
 
 
 def errors(rows: Iterable[Row], provenance: object) -> Table:
