@@ -116,12 +116,12 @@ def gpt2_block(device: str = "cpu", dim: int = 768) -> nn.Module:
 def resnet(device: str = "cpu") -> nn.Module:
     """A small ResNet from the transformers library, in training mode; float32 [batch, 3, height, width] in.
 
-    Two stages of 16 and 32 channels, ten classes, seeded random weights. Its output has ``logits``.
+    One block of 32 channels, ten classes, seeded random weights. Its output has ``logits``.
     Raises ModuleNotFoundError, naming transformers, where it is not installed.
     """
     from transformers import ResNetConfig, ResNetForImageClassification
 
     torch.manual_seed(0)
-    sizes = {"embedding_size": 16, "hidden_sizes": [16, 32], "depths": [1, 1], "layer_type": "basic"}
+    sizes = {"embedding_size": 16, "hidden_sizes": [32], "depths": [1], "layer_type": "basic"}
     with torch.device(device):
         return ResNetForImageClassification(ResNetConfig(**sizes, num_labels=10)).train()
