@@ -86,7 +86,7 @@ def test_the_predicted_bytes_are_the_allocators(name, how):
     predicted, measured = predicted_and_measured(model, forward, how)
     found = memory.differences(predicted, measured)
     if (name, how) == ("gpt2", "eager"):
-        # Numbers among its operands that autograd keeps: Python's bindings make tensors of them, below what a mode sees.
+        # Numbers that are operands: Python makes tensors of them where no mode looks, and autograd keeps them.
         assert [(each.op, each.measured_bytes - each.predicted_bytes) for each in found] == [("Python", 6 * 8)]
     else:
         assert found == () and figures(predicted) == figures(measured)
