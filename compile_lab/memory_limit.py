@@ -1,6 +1,6 @@
 """Does a training step fit? Run in a child process that the operating system gives no more memory than it may take.
 
-python -m compile_lab.memory_limit '{"layers": 8, "dim": 64, "rows": 4096, "budgets": [1, 0.1]}'
+python -m compile_lab.memory_limit '{"layers": 4, "dim": 64, "rows": 16384, "budgets": [1, 0.1]}'
 """
 
 import json
@@ -39,7 +39,7 @@ def available() -> bool:
 
 
 def steps_under_limit(
-    layers: int = 8, dim: int = 64, rows: int = 8192, budgets: tuple[float, ...] = (1.0, 0.1)
+    layers: int = 4, dim: int = 64, rows: int = 16_384, budgets: tuple[float, ...] = (1.0, 0.1)
 ) -> tuple[Limited, ...]:
     """A step of ``subjects.deep_mlp`` under each budget, where the limit lies between the least and the largest peak.
 
