@@ -265,6 +265,18 @@ def test_a_temporary_shows_in_the_peak_and_is_gone_at_the_end():
         peak.require_compiled()
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="asks a GPU's allocator")
+@pytest.mark.parametrize("how", ["eager", *PARTITIONS])
+def test_a_gpus_allocator_gives_out_what_was_predicted(how):
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(256, 1024), nn.GELU(), nn.LayerNorm(1024), nn.Linear(1024, 10)).cuda()
+    x = torch.randn(512, 256, device="cuda")
+    predicted, measured = predicted_and_measured(model, lambda: model(x).square().mean(), how)
+    assert figures(predicted) == figures(measured) and "NVIDIA" in measured.device
+    assert measured.peak_bytes <= measured.allocated_bytes < 1.2 * measured.peak_bytes
+    assert sum(each.nbytes for each in measured.alive) == measured.peak_bytes
+
+
 def test_reset_is_called_before_each_run_and_is_not_measured():
     calls = []
     memory.measure_peak(lambda: calls.append("step"), lambda: calls.append(torch.randn(10).numel()))

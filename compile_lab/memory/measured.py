@@ -161,7 +161,8 @@ def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None
         with torch.profiler.record_function(name):
             pass
 
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
         result = step(mark)
         mark(_STEP_DONE)
     del result
