@@ -275,6 +275,8 @@ def test_a_gpus_allocator_gives_out_what_was_predicted(how):
     assert figures(predicted) == figures(measured) and "NVIDIA" in measured.device
     assert measured.peak_bytes <= measured.allocated_bytes < 1.2 * measured.peak_bytes
     assert sum(each.nbytes for each in measured.alive) == measured.peak_bytes
+    on_cpu = memory.measure_peak(lambda: torch.ones(1000).sin())
+    assert (on_cpu.device, on_cpu.peak_bytes) == ("CPU", 8000), "where the step allocates, whatever else is there"
 
 
 def test_reset_is_called_before_each_run_and_is_not_measured():

@@ -104,9 +104,10 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
     if dispatch_mode_is_active():
         raise NotCompiledError("a TorchDispatchMode is active: compiled code would run eagerly. Measure outside of it")
     _prepare(reset)
+    before = _gpu_allocations()
     step(lambda: None)
+    on_gpu = _gpu_allocations() > before
     _prepare(reset)
-    on_gpu = torch.cuda.is_available() and torch.cuda.memory_allocated() > 0
     was_on = gc.isenabled()
     gc.disable()  # a collection in the middle would free what Python's reference counts alone would not
     try:
@@ -116,6 +117,11 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
         if was_on:
             gc.enable()
     return replace(_peak(device, changes), compiled_graphs=log.graph_calls, allocated_bytes=allocated)
+
+
+def _gpu_allocations() -> int:
+    """How often the GPU's allocator has been asked so far."""
+    return torch.cuda.memory_stats().get("allocation.all.allocated", 0) if torch.cuda.is_initialized() else 0
 
 
 def _prepare(reset: Callable[[], Any] | None) -> None:
