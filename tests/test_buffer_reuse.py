@@ -1,5 +1,7 @@
 """What Inductor's wrapper takes over: read from a wrapper by hand, and from one that Inductor wrote just now."""
 
+from dataclasses import fields
+
 import torch
 import torch.nn.functional as F
 
@@ -27,7 +29,8 @@ def call(self, args):
 
 
 def code_of(wrapper, *kernels):
-    graph = InductorGraph("backward", (), kernels, (), (), (), wrapper, "")
+    nothing = dict.fromkeys((field.name for field in fields(InductorGraph)), ())
+    graph = InductorGraph(**{**nothing, "direction": "backward", "kernels": kernels, "wrapper": wrapper})
     return GeneratedCode((graph,), None, here("test", device="cpu"))
 
 
