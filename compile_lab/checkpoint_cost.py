@@ -68,7 +68,7 @@ class Cost:
     ops: int
     """Operations of the step that are no views: as dispatched, or in the two graphs."""
     recomputed: int
-    """Those of them that run a second time."""
+    """Those of them that run a second time; in eager torch 2.11 with two more of the checkpoint's own for a segment."""
     flops: int
     """Of matrix products, convolutions and attention in the step."""
     loss: float
