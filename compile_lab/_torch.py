@@ -266,6 +266,24 @@ def triton_helpers() -> types.ModuleType:
     return triton_helpers
 
 
+def pipeline_orders(schedule: str, ranks: int, microbatches: int) -> list[list[tuple[str, int, int]]]:
+    """What each rank of a pipeline computes under one of torch's schedules, in order: kind, stage, micro-batch.
+
+    Kinds are F, B (whole backward), I and W (its two halves). Two stages a rank, where the schedule takes several; a
+    forward and a backward that overlap (DualPipeV) come one after the other. Raises what torch raises for sizes that a
+    schedule cannot run. Imported on first use.
+    """
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    kinds = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
+    orders = []
+    for order in get_schedule_ops(schedule, ranks, microbatches):
+        parts = [part for action in order if action for part in action.sub_actions or (action,)]
+        computing = [part for part in parts if part.computation_type.name in kinds]
+        orders.append([(kinds[p.computation_type.name], p.stage_index, p.microbatch_index) for p in computing])
+    return orders
+
+
 def interpreter_pieces() -> types.SimpleNamespace:
     """What running generated code on the CPU replaces or asks: the wrapper's allocator, the kernels' decorators."""
     from torch._guards import TracingContext, tracing
@@ -312,6 +330,7 @@ __all__ = [
     "launched_kernels",
     "operator_names",
     "operator_table",
+    "pipeline_orders",
     "profiler_events",
     "register_bytecode_hook",
     "reset_dynamo",

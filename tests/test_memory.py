@@ -343,7 +343,7 @@ def test_twenty_thousand_nodes_take_two_seconds():
         at.meta["val"] = value
     model.graph.output((at,))
     graph = graph_of("joint", model, {}, set(), set())
-    start = time.perf_counter()
+    start = time.process_time()
     found = memory.joint_lifetimes(SimpleNamespace(joint=graph, parameters=frozenset(), outputs=1))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
     assert len(found.timeline) == 10_000 and found.peak_bytes == 64

@@ -326,3 +326,9 @@ def test_the_caching_allocators_history_has_requests_in_bytes():
         entries = [each for each in history() if each["addr"] == address]
     assert [each["action"] for each in entries] == ["alloc", "free_requested", "free_completed"]
     assert entries[0]["size"] == 4000 and entries[0]["frames"]
+
+
+def test_torchs_schedules_are_told_as_kind_stage_and_micro_batch():
+    assert _torch.pipeline_orders("GPipe", 2, 1) == [[("F", 0, 0), ("B", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]
+    kinds = {kind for order in _torch.pipeline_orders("ZBVZeroBubble", 2, 4) for kind, _, _ in order}
+    assert kinds == {"F", "I", "W"} or kinds == {"F", "B", "I", "W"}

@@ -1,0 +1,216 @@
+"""Where are the bubbles? ``simulate(schedule, stages, microbatches)`` runs a pipeline schedule on paper.
+
+A schedule is a list of actions for each rank, in the order in which the rank carries them out. An action begins when
+its rank is free and what it reads has arrived; so the times of all follow, with no process started. What is assumed:
+every stage takes the same time, transfers take no time from the computation, and nothing else delays a rank.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import NamedTuple
+
+from compile_lab._torch import pipeline_orders
+
+SCHEDULES = {
+    "GPipe": 1,
+    "1F1B": 1,
+    "Interleaved1F1B": 2,
+    "LoopedBFS": 2,
+    "InterleavedZeroBubble": 2,
+    "ZBVZeroBubble": 2,
+    "DualPipeV": 2,
+}
+"""Each schedule, under torch's name, and how many stages a rank holds."""
+
+FORWARD, BACKWARD, INPUT_GRAD, WEIGHT_GRAD = "F", "B", "I", "W"
+
+
+class Action(NamedTuple):
+    """One stage's work on one micro-batch. Times are in the unit in which the costs are given."""
+
+    rank: int
+    kind: str
+    """F forward, B whole backward, I gradient of the input, W gradient of the weights."""
+    stage: int
+    microbatch: int
+    start: float
+    end: float
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A schedule carried out: every action of every rank with its start and end."""
+
+    schedule: str
+    ranks: int
+    stages: int
+    microbatches: int
+    actions: tuple[Action, ...] = field(repr=False)
+    peak_activations: tuple[int, ...]
+    """For each rank, the most (stage, micro-batch) pairs whose activations it holds at one time."""
+
+    @property
+    def span(self) -> float:
+        """From the first start to the last end."""
+        return max(action.end for action in self.actions) - min(action.start for action in self.actions)
+
+    @property
+    def busy(self) -> tuple[float, ...]:
+        """For each rank, the time that it computes."""
+        taken = [0.0] * self.ranks
+        for action in self.actions:
+            taken[action.rank] += action.end - action.start
+        return tuple(taken)
+
+    @property
+    def bubble_fraction(self) -> float:
+        """The share of all ranks' time, from the first start to the last end, in which they wait."""
+        return 1 - sum(self.busy) / (self.ranks * self.span)
+
+    def of(self, rank: int) -> tuple[Action, ...]:
+        """One rank's actions in order. IndexError for a rank that is not there."""
+        if not 0 <= rank < self.ranks:
+            raise IndexError(f"there is no rank {rank}: this pipeline has {self.ranks}, from 0")
+        return tuple(action for action in self.actions if action.rank == rank)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.schedule}: {self.ranks} ranks, {self.stages} stages, {self.microbatches} micro-batches: bubble "
+            f"{self.bubble_fraction:.1%}, at most {max(self.peak_activations)} activations on a rank"
+        )
+
+
+def simulate(
+    schedule: str,
+    stages: int,
+    microbatches: int,
+    *,
+    forward: float = 1.0,
+    input_grad: float = 1.0,
+    weight_grad: float = 1.0,
+    transfer: float = 0.0,
+) -> Timeline:
+    """When does each rank do what, if ``schedule`` runs ``microbatches`` through ``stages``?
+
+    ``forward``, ``input_grad`` and ``weight_grad`` are the times that one stage takes for one micro-batch, in any unit;
+    a whole backward takes the last two together. ``transfer`` passes between the end of an action and its result being
+    on another rank. Linear in the number of actions.
+
+    Raises ValueError for a schedule that is not known, sizes that it cannot run, and times below 0.
+    """
+    ranks = _checked(schedule, stages, microbatches)
+    costs = {FORWARD: forward, INPUT_GRAD: input_grad, WEIGHT_GRAD: weight_grad, BACKWARD: input_grad + weight_grad}
+    for name, cost in (*costs.items(), ("transfer", transfer)):
+        if cost < 0:
+            raise ValueError(f"the time of {name} is {cost}: a time cannot be below 0")
+    orders = table(schedule, stages, microbatches)
+    actions = tuple(_timed(orders, stages, costs, transfer))
+    return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(_most_held, orders)))
+
+
+Order = list[tuple[str, int, int]]
+"""What a rank does, in order: kind, stage, micro-batch."""
+
+
+def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
+    """For each rank, its actions in order. GPipe and 1F1B are written out here; the others come from torch.
+
+    Raises ValueError as ``simulate``.
+    """
+    ranks = _checked(schedule, stages, microbatches)
+    if schedule == "GPipe":
+        return [[(kind, rank, m) for kind in (FORWARD, BACKWARD) for m in range(microbatches)] for rank in range(ranks)]
+    if schedule == "1F1B":
+        return [list(_one_forward_one_backward(rank, ranks, microbatches)) for rank in range(ranks)]
+    try:
+        return pipeline_orders(schedule, ranks, microbatches)
+    except (ValueError, AssertionError, RuntimeError) as error:
+        raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
+
+
+def closed_form(schedule: str, stages: int, microbatches: int) -> Fraction | None:
+    """The bubble fraction by formula, exact where every stage takes the same time and a transfer none.
+
+    (p − 1) / (m + p − 1) for p ranks and m micro-batches; with v stages on a rank (p − 1) / (v·m + p − 1), where m is a
+    multiple of p or the schedule is breadth-first (Narayanan et al., 2021; Lamy-Poirier, 2023). None where no formula
+    is known.
+    """
+    ranks = _checked(schedule, stages, microbatches)
+    if schedule in ("GPipe", "1F1B"):
+        return Fraction(ranks - 1, microbatches + ranks - 1)
+    if schedule == "LoopedBFS" or (schedule == "Interleaved1F1B" and microbatches % ranks == 0):
+        return Fraction(ranks - 1, SCHEDULES[schedule] * microbatches + ranks - 1)
+    return None
+
+
+def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> Iterator[tuple[str, int, int]]:
+    """Forwards until the first gradient can be there, then a backward and a forward in turn, then what is left."""
+    ahead = min(microbatches, ranks - rank)
+    yield from ((FORWARD, rank, m) for m in range(ahead))
+    for m in range(microbatches):
+        yield BACKWARD, rank, m
+        if m + ahead < microbatches:
+            yield FORWARD, rank, m + ahead
+
+
+def _timed(orders: list[Order], stages: int, costs: dict[str, float], transfer: float) -> Iterator[Action]:
+    """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there."""
+    home = {stage: rank for rank, order in enumerate(orders) for _, stage, _ in order}
+    done: dict[tuple[str, int, int], float] = {}  # when a stage's output (F) or its gradient (B) is there
+    waiting: dict[tuple[str, int, int], list[int]] = {}
+    position, free = [0] * len(orders), [0.0] * len(orders)
+    ready = list(range(len(orders)))
+    while ready:
+        rank = ready.pop()
+        order, now = orders[rank], free[rank]
+        for at in range(position[rank], len(order)):
+            kind, stage, microbatch = order[at]
+            if kind == FORWARD:
+                beside, made = stage - 1, (FORWARD, stage, microbatch)
+            else:
+                beside, made = stage + 1, (BACKWARD, stage, microbatch)
+            # Its own forward, and for W its own I, come earlier in the same order. What else it reads is next door.
+            if kind != WEIGHT_GRAD and 0 <= beside < stages:
+                need = made[0], beside, microbatch
+                if need not in done:
+                    waiting.setdefault(need, []).append(rank)
+                    break
+                now = max(now, done[need] + (transfer if home[beside] != rank else 0))
+            end = now + costs[kind]
+            yield Action(rank, kind, stage, microbatch, now, end)
+            if kind != WEIGHT_GRAD:  # for which nobody waits but the optimizer
+                done[made] = end
+                ready += waiting.pop(made, ())
+            now, position[rank] = end, at + 1
+        free[rank] = now
+    if stuck := [rank for rank, order in enumerate(orders) if position[rank] < len(order)]:
+        raise ValueError(f"these orders deadlock: ranks {stuck} wait for what is never made")
+
+
+def _most_held(order: Order) -> int:
+    """Activations that a rank holds at most: from a forward until the backward, or the gradient of the weights."""
+    held = most = 0
+    for kind, _, _ in order:
+        held += (kind == FORWARD) - (kind in (BACKWARD, WEIGHT_GRAD))
+        most = max(most, held)
+    return most
+
+
+def _checked(schedule: str, stages: int, microbatches: int) -> int:
+    """The number of ranks."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule={schedule!r} is not known; it is one of {', '.join(map(repr, SCHEDULES))}")
+    for name, value in (("stages", stages), ("microbatches", microbatches)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r}: it is a whole number, 1 or more")
+    on_each = SCHEDULES[schedule]
+    if stages % on_each:
+        raise ValueError(
+            f"stages={stages} cannot be shared out: {schedule} puts {on_each} stages on each rank, so their number is "
+            f"a multiple of {on_each}"
+        )
+    return stages // on_each

@@ -1,0 +1,122 @@
+"""Pipelines on paper: against the formula, against torch's own tables, and by hand where a hand can follow."""
+
+import itertools
+import time
+from collections import Counter
+from fractions import Fraction
+
+import pytest
+
+from compile_lab._torch import pipeline_orders
+from compile_lab.pipeline import SCHEDULES, closed_form, simulate, table
+
+FUSED = ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS")
+"""Those whose backward is one action."""
+
+
+@pytest.mark.parametrize("schedule", FUSED)
+@pytest.mark.parametrize(("ranks", "microbatches"), [(1, 4), (2, 8), (4, 8), (4, 32), (8, 64), (16, 32)])
+def test_the_bubble_is_the_formulas(schedule, ranks, microbatches):
+    stages = ranks * SCHEDULES[schedule]
+    formula = closed_form(schedule, stages, microbatches)
+    found = simulate(schedule, stages, microbatches, forward=3, input_grad=4, weight_grad=2)
+    work = found.span * ranks - sum(found.busy)
+    assert Fraction(work) / Fraction(found.span * ranks) == formula, "exactly, with whole numbers as times"
+    assert found.bubble_fraction == pytest.approx(float(formula))
+
+
+def test_naive_pipelining_keeps_one_rank_busy():
+    found = simulate("GPipe", 4, 1)
+    assert found.bubble_fraction == pytest.approx(3 / 4)
+    for moment in range(int(found.span)):
+        assert sum(action.start <= moment < action.end for action in found.actions) == 1
+
+
+def test_one_forward_one_backward_by_hand():
+    found = simulate("1F1B", 2, 2, input_grad=0.5, weight_grad=0.5)
+    said = [[(str(a), a.start, a.end) for a in found.of(rank)] for rank in range(2)]
+    assert said == [
+        [("0F0", 0, 1), ("0F1", 1, 2), ("0B0", 3, 4), ("0B1", 5, 6)],
+        [("1F0", 1, 2), ("1B0", 2, 3), ("1F1", 3, 4), ("1B1", 4, 5)],
+    ]
+    assert found.peak_activations == (2, 1)
+
+
+def test_a_transfer_delays_what_comes_from_another_rank_only():
+    slow = simulate("GPipe", 2, 1, transfer=10)
+    assert slow.span == pytest.approx(1 + 10 + 1 + 2 + 10 + 2)
+    assert simulate("GPipe", 1, 4, transfer=10).span == simulate("GPipe", 1, 4).span
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+def test_the_written_out_tables_are_torchs(ranks):
+    assert table("GPipe", ranks, 6) == pipeline_orders("GPipe", ranks, 6)
+    theirs = pipeline_orders("1F1B", ranks, 6)
+    # torch shows the last rank's forwards one too high; its runtime counts from 0.
+    theirs[-1] = [(kind, stage, m - 1 if kind == "F" and theirs[-1][0][2] else m) for kind, stage, m in theirs[-1]]
+    assert table("1F1B", ranks, 6) == theirs
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_every_micro_batch_passes_every_stage_in_order(schedule):
+    ranks, microbatches = 4, 8
+    found = simulate(schedule, ranks * SCHEDULES[schedule], microbatches, transfer=0.25)
+    times = {(a.kind, a.stage, a.microbatch): a for a in found.actions}
+    assert len(times) == len(found.actions)
+    for stage in range(found.stages):
+        for m in range(microbatches):
+            forward = times["F", stage, m]
+            backward = times.get(("B", stage, m)) or times["I", stage, m]
+            weights = times.get(("W", stage, m), backward)
+            assert forward.end <= backward.start and backward.end <= max(weights.start, backward.end)
+            if stage:
+                earlier = times["F", stage - 1, m]
+                assert earlier.end + 0.25 * (earlier.rank != forward.rank) <= forward.start
+    for rank in range(ranks):
+        own = found.of(rank)
+        assert all(one.end <= other.start for one, other in itertools.pairwise(own))
+        kinds = Counter(action.kind for action in own)
+        assert kinds["F"] == kinds["B"] + kinds["I"] and kinds["I"] == kinds["W"]
+
+
+def test_memory_is_what_1f1b_and_zero_bubbles_time_is_what_zbv_saves():
+    def of(schedule):
+        on_each = SCHEDULES[schedule]
+        cost = {"forward": 1 / on_each, "input_grad": 1 / on_each, "weight_grad": 1 / on_each}
+        return simulate(schedule, 4 * on_each, 16, **cost)
+
+    gpipe, one, interleaved, zero = map(of, ("GPipe", "1F1B", "Interleaved1F1B", "ZBVZeroBubble"))
+    assert max(one.peak_activations) == 4 < max(gpipe.peak_activations) == 16
+    assert zero.bubble_fraction < interleaved.bubble_fraction < one.bubble_fraction
+    assert one.bubble_fraction == pytest.approx(gpipe.bubble_fraction)
+
+
+def test_sixty_four_stages_and_a_thousand_micro_batches_in_two_seconds():
+    start = time.process_time()
+    found = simulate("1F1B", 64, 1024)
+    assert time.process_time() - start < 2
+    assert found.bubble_fraction == pytest.approx(63 / (1024 + 63))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("1F2B", 4, 8), "'GPipe', '1F1B'"),
+        (("1F1B", 0, 8), "stages=0"),
+        (("GPipe", 4, 1.5), "microbatches=1.5"),
+        (("ZBVZeroBubble", 5, 8), "multiple of 2"),
+        (("Interleaved1F1B", 8, 9), "Interleaved1F1B cannot run 9 micro-batches on 4 ranks"),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_rule(arguments, said):
+    with pytest.raises(ValueError, match=said):
+        simulate(*arguments)
+
+
+def test_times_and_ranks_are_checked():
+    with pytest.raises(ValueError, match="below 0"):
+        simulate("GPipe", 2, 2, forward=-1)
+    with pytest.raises(ValueError, match="transfer"):
+        simulate("GPipe", 2, 2, transfer=-0.1)
+    with pytest.raises(IndexError, match="has 2, from 0"):
+        simulate("GPipe", 2, 2).of(2)
