@@ -17,18 +17,16 @@ GB = 1e9
 
 def formats(shown: Iterable[Format] = FORMATS.values()) -> Table:
     """One row a format: its bits, the numbers it reaches, and the distance from 1 to the next."""
-    columns = ["format", "bits", "exponent", "mantissa", "largest", "smallest normal", "smallest", "1 to the next"]
+    columns = ["format", "bits: sign, exponent, mantissa", "largest", "smallest normal", "smallest", "1 to the next"]
     rows = [
         (
             one.name,
-            one.bits,
-            one.exponent_bits,
-            one.mantissa_bits,
+            f"{one.bits} = 1 + {one.exponent_bits} + {one.mantissa_bits}",
             *(f"{value:.2g}" for value in (one.largest, one.smallest_normal, one.smallest, one.ulp_at_one)),
         )
         for one in shown
     ]
-    return Table(columns, rows, align="lrrrrrrr")
+    return Table(columns, rows, align="lrrrrr")
 
 
 def operations(table: Iterable[Row], caption: str = "") -> Table:
