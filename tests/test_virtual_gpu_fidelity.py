@@ -11,7 +11,7 @@ from compile_lab.virtual_gpu.fidelity import compared, fidelity, twin
 
 def code(*kernels):
     kernels = tuple(Kernel(name, source, language, "forward", (), 0) for name, source, language in kernels)
-    return GeneratedCode((InductorGraph("forward", (), kernels, (), (), (), "", ""),), None, here("test"))
+    return GeneratedCode((InductorGraph("forward", (), kernels, (), (), (), "", "", ()),), None, here("test"))
 
 
 def test_only_the_hash_that_names_the_machine_may_differ():
