@@ -7,6 +7,7 @@ belong to it. So a backward node carries the line of the forward operation whose
 import functools
 import re
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -163,6 +164,12 @@ def nbytes(value: Any) -> int:
     if isinstance(value, torch.Tensor):
         return number(value.numel()) * value.element_size()
     return sum(map(nbytes, value)) if isinstance(value, list | tuple) else 0
+
+
+def reach_nbytes(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:
+    """Bytes from a tensor's first element to its last: what is asked for if it gets memory of its own."""
+    reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    return 0 if 0 in shape else reach * itemsize
 
 
 def number(size: Any) -> int:

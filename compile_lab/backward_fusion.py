@@ -20,6 +20,7 @@ from compile_lab._torch import launched_kernels, reset_dynamo
 from compile_lab.capture import NotCompiledError, compilation
 from compile_lab.gpu_kernels import kernel_times
 from compile_lab.lowering import collecting
+from compile_lab.precision import error
 from compile_lab.rates import sustained_ms
 from compile_lab.timing import prepared_samples_us, samples_us, spread_us
 
@@ -225,7 +226,10 @@ def gradient_errors(case: Case, device: str) -> dict[str, dict[str, float]]:
 def _errors(
     module: nn.Module, inputs: tuple[Tensor, ...], found: Iterable[Tensor], exact: list[Tensor]
 ) -> dict[str, float]:
-    return {} if not exact else dict(zip(_names(module, inputs), map(_error, found, exact), strict=True))
+    if not exact:
+        return {}
+    errors = (float(f"{error(one, right):.3g}") for one, right in zip(found, exact, strict=True))
+    return dict(zip(_names(module, inputs), errors, strict=True))
 
 
 def _names(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[str]:
@@ -261,10 +265,6 @@ def _exact_gradients(case: Case, device: str) -> list[Tensor]:
     module = copy.deepcopy(module).double()
     inputs = tuple(one.detach().double().requires_grad_() for one in inputs)
     return list(torch.autograd.grad(module(*inputs), leaves(module, inputs), gradient.double()))
-
-
-def _error(found: Tensor, exact: Tensor) -> float:
-    return float(f"{((found.double() - exact).norm() / exact.norm()).item():.3g}")
 
 
 def _matmuls(case: Case, device: str) -> dict[str, Any]:

@@ -8,7 +8,6 @@ within it; compile the whole, and give the compiler a memory budget.
 import contextlib
 import copy
 import functools
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -75,11 +74,6 @@ def segments_of(blocks: int) -> tuple[Strategy, ...]:
 def budgets(values: Iterable[float]) -> tuple[Strategy, ...]:
     """The compiler under each of several memory budgets; with 1 it does as it always does."""
     return tuple(Strategy(f"budget {value:g}", compiled=True, budget=value) for value in values)
-
-
-def best_length(blocks: int) -> float:
-    """The segment length √blocks: it makes blocks/length + length, the activations that live at once, least."""
-    return math.sqrt(blocks)
 
 
 class Segment(nn.Module):

@@ -10,9 +10,9 @@ from typing import Any
 
 import torch
 from torch.autograd import DeviceType
-from torch.profiler import ProfilerActivity, profile
 
 from compile_lab import dispatch
+from compile_lab.gpu_kernels import is_kernel, profiled
 from compile_lab.timing import samples_us, spread_us
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
@@ -146,7 +146,7 @@ def launches(call: Callable[[], Any]) -> list[dict[str, Any]]:
 
 def _kernels(call: Callable[[], Any]) -> tuple[float, float]:
     """How many kernels one call runs on the GPU, and the microseconds that they take together."""
-    ran = [event for event in _profiled(call) if _is_kernel(event)]
+    ran = [event for event in _profiled(call) if is_kernel(event)]
     if not ran:
         raise RuntimeError("the profiler saw no kernel on this GPU: without them nothing can be said of its idle time")
     return round(len(ran) / PROFILED, 2), round(sum(e.time_range.elapsed_us() for e in ran) / PROFILED, 2)
@@ -154,17 +154,7 @@ def _kernels(call: Callable[[], Any]) -> tuple[float, float]:
 
 def _profiled(call: Callable[[], Any]) -> Iterable[Any]:
     call()
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiled:
-        for _ in range(PROFILED):
-            call()
-        torch.cuda.synchronize()
-    return profiled.events()
-
-
-def _is_kernel(event: Any) -> bool:
-    on_device = event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
-    return on_device and not event.name.startswith(("Mem", "ProfilerStep", "Activity Buffer"))
+    return profiled(lambda _: call(), [None] * PROFILED)
 
 
 def dispatch_cost(model: torch.nn.Module, inputs: Inputs, progress: Progress = iter) -> dict[str, Any]:

@@ -22,12 +22,7 @@ def kernel_times(call: Callable[[Any], Any], prepared: Sequence[Any]) -> list[di
     """
     if not torch.cuda.is_available():
         return []
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as profiled:
-        for one in prepared:
-            call(one)
-        torch.cuda.synchronize()
-    ran = sorted(filter(is_kernel, profiled.events()), key=lambda event: event.time_range.start)
+    ran = sorted(filter(is_kernel, profiled(call, prepared)), key=lambda event: event.time_range.start)
     if not ran:
         raise RuntimeError("the profiler saw no kernel on this GPU: without them a loss cannot be explained")
     rows: dict[str, list[float]] = {}
@@ -40,6 +35,16 @@ def kernel_times(call: Callable[[Any], Any], prepared: Sequence[Any]) -> list[di
         {"name": name[:LONGEST_NAME], "kind": kind_of_kernel(name), "count": n / calls, "us": round(us / calls, 3)}
         for name, (n, us) in rows.items()
     ]
+
+
+def profiled(call: Callable[[Any], Any], prepared: Sequence[Any]) -> Any:
+    """The profiler's events of ``call(one)`` for each of the ``prepared``, on CPU and GPU. Needs a GPU."""
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
+        for one in prepared:
+            call(one)
+        torch.cuda.synchronize()
+    return seen.events()
 
 
 def is_kernel(event: Any) -> bool:

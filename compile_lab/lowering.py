@@ -17,6 +17,7 @@ from unittest import mock
 import torch
 
 from compile_lab._torch import inductor_config, inductor_lowering
+from compile_lab.aot_nodes import reach_nbytes
 from compile_lab.attribution import Variables, by_line, is_view, listening
 from compile_lab.mixed_reductions import announced, launch_line, partial_sums
 from compile_lab.places import Line, stack
@@ -362,8 +363,7 @@ def _buffers(lowering: Any) -> Iterator[Buffer]:
         layout = ir.maybe_get_layout() if hasattr(ir, "maybe_get_layout") else None
         if getattr(layout, "dtype", None) is not None:
             shape, strides = tuple(map(known, layout.size)), tuple(map(known, layout.stride))
-            reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-            nbytes = 0 if 0 in shape else reach * layout.dtype.itemsize
+            nbytes = reach_nbytes(shape, strides, layout.dtype.itemsize)
             yield Buffer(name, shape, str(layout.dtype).removeprefix("torch."), nbytes)
 
 

@@ -25,8 +25,9 @@ def compiled_lifetimes(code: GeneratedCode) -> Lifetimes:
     """One call of the compiled forward and, if there is one, of its backward, until the gradients are there.
 
     The outputs are held to the end, as the caller of a loss does; no parameter has a gradient before. Every argument of
-    the forward is an "input" here: the code does not tell parameters from them. Raises ValueError for code of several
-    graphs, and for code of which a part is missing.
+    the forward is an "input" here: the code does not tell parameters from them, nor does it tell whether a gradient is
+    copied when it is accumulated: none is, here. Raises ValueError for code of several graphs, and for code of which a
+    part is missing.
     """
     if code.trouble:
         raise ValueError(f"this code is not complete ({code.trouble[0]}), so its lifetimes cannot be told")

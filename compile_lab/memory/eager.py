@@ -29,7 +29,7 @@ def eager_lifetimes(
     """The lifetimes of every buffer while ``step()`` runs once, eagerly: forward, backward, optimizer, or any of them.
 
     With ``model`` and ``optimizer``, parameters, gradients and optimizer state are known as what they are; else a
-    tensor with ``requires_grad`` is a parameter. Made under ``FakeTensorMode``, model and inputs take no memory, and a
+    tensor with ``requires_grad`` is a parameter. Made under ``fake_tensors()``, model and inputs take no memory, and a
     step that would not fit can be looked at. The step's result is held to the end. ``step`` has the effects that it
     has: gradients accumulate, an optimizer moves its parameters.
 

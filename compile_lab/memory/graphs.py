@@ -15,7 +15,7 @@ import torch
 
 from compile_lab._torch import is_composite
 from compile_lab.aot import TrainingGraphs
-from compile_lab.aot_nodes import Graph, number
+from compile_lab.aot_nodes import Graph, number, reach_nbytes
 from compile_lab.memory.lifetimes import BEFORE, Ledger, Lifetimes, Tensor
 from compile_lab.places import Line
 
@@ -246,8 +246,7 @@ def _members(value: Any) -> list[Any]:
 
 def _tensor(name: str, op: str, kind: str, value: torch.Tensor, source: Line | None = None) -> Tensor:
     shape, strides = [number(size) for size in value.shape], [number(stride) for stride in value.stride()]
-    reach = 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
-    nbytes = 0 if 0 in shape else reach * value.element_size()
+    nbytes = reach_nbytes(shape, strides, value.element_size())
     dtype = str(value.dtype).removeprefix("torch.")
     return Tensor(name, op, kind, tuple(shape), dtype, nbytes, BEFORE, BEFORE, source)
 

@@ -10,7 +10,6 @@ from compile_lab.places import Line
 
 KINDS = ("parameter", "input", "optimizer state", "activation", "gradient", "temporary")
 PHASES = ("forward", "backward", "optimizer")
-RESIDENT = frozenset(("parameter", "input", "optimizer state"))
 BEFORE = -1
 
 
