@@ -134,7 +134,7 @@ def test_a_choice_by_mouse(page):
     shown(page, "The cause print is mended.")
     page.locator(".widget-dropdown select").select_option("list")
     shown(page, "The cause list is mended.")
-    assert page.locator(".widget-output .lab-table").count() == 1, "the panel is replaced, not added to"
+    expect(page.locator(".widget-output .lab-table")).to_have_count(1, timeout=20_000)  # replaced, not added to
 
 
 def test_a_choice_by_keyboard(page):
@@ -163,7 +163,7 @@ def test_an_exception_is_readable_and_the_next_choice_works(page):
     assert "in panel" in page.locator(".lab-trouble pre").inner_text()
     page.locator(".widget-dropdown select").select_option("dict")
     shown(page, "The cause dict is broken.")
-    assert page.locator(".lab-trouble").count() == 0
+    expect(page.locator(".lab-trouble")).to_have_count(0, timeout=20_000)
 
 
 def test_a_long_computation_says_so_and_can_be_interrupted(page):
