@@ -1,11 +1,11 @@
 """Where are the bubbles? ``simulate(schedule, stages, microbatches)`` runs a pipeline schedule on paper.
 
 A schedule is a list of actions for each rank, in the order in which the rank carries them out. An action begins when
-its rank is free and what it reads has arrived; so the times of all follow, with no process started. What is assumed:
-every stage takes the same time, transfers take no time from the computation, and nothing else delays a rank.
+its rank is free and what it reads has arrived; so the times of all follow, with no process started. What is assumed: a
+stage takes the same time for each micro-batch, transfers take none from the computation, nothing else delays a rank.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
@@ -71,6 +71,11 @@ class Timeline:
         """The share of all ranks' time, from the first start to the last end, in which they wait."""
         return 1 - sum(self.busy) / (self.ranks * self.span)
 
+    @property
+    def held_microbatches(self) -> tuple[float, ...]:
+        """``peak_activations`` of each rank, divided by its stages: in micro-batches through all layers of the rank."""
+        return tuple(peak * self.ranks / self.stages for peak in self.peak_activations)
+
     def of(self, rank: int) -> tuple[Action, ...]:
         """One rank's actions in order. IndexError for a rank that is not there."""
         if not 0 <= rank < self.ranks:
@@ -84,32 +89,39 @@ class Timeline:
         )
 
 
+Times = float | Sequence[float]
+"""A time that all stages take, or one for each stage."""
+
+
 def simulate(
     schedule: str,
     stages: int,
     microbatches: int,
     *,
-    forward: float = 1.0,
-    input_grad: float = 1.0,
-    weight_grad: float = 1.0,
+    forward: Times = 1.0,
+    input_grad: Times = 1.0,
+    weight_grad: Times = 1.0,
     transfer: float = 0.0,
+    prefetch: bool = True,
 ) -> Timeline:
     """When does each rank do what, if ``schedule`` runs ``microbatches`` through ``stages``?
 
-    ``forward``, ``input_grad`` and ``weight_grad`` are the times that one stage takes for one micro-batch, in any unit;
+    ``forward``, ``input_grad`` and ``weight_grad`` are the times that a stage takes for one micro-batch, in any unit;
     a whole backward takes the last two together. ``transfer`` passes between the end of an action and its result being
-    on another rank. Linear in the number of actions.
+    on another rank; without ``prefetch`` it begins only once that rank is free and asks for it, so that no transfer is
+    hidden behind the receiver's own work. Linear in the number of actions.
 
-    Raises ValueError for a schedule that is not known, sizes that it cannot run, and times below 0.
+    Raises ValueError for a schedule that is not known, sizes that it cannot run, times below 0 or not one a stage.
     """
     ranks = _checked(schedule, stages, microbatches)
-    costs = {FORWARD: forward, INPUT_GRAD: input_grad, WEIGHT_GRAD: weight_grad, BACKWARD: input_grad + weight_grad}
-    for name, cost in (*costs.items(), ("transfer", transfer)):
-        if cost < 0:
-            raise ValueError(f"the time of {name} is {cost}: a time cannot be below 0")
+    given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
+    f, i, w = (_of_each_stage(name, times, stages) for name, times in given.items())
+    costs = {FORWARD: f, INPUT_GRAD: i, WEIGHT_GRAD: w, BACKWARD: [sum(both) for both in zip(i, w, strict=True)]}
+    if transfer < 0:
+        raise ValueError(f"the time of a transfer is {transfer}: a time cannot be below 0")
     orders = table(schedule, stages, microbatches)
-    actions = tuple(_timed(orders, stages, costs, transfer))
-    return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(_most_held, orders)))
+    actions = tuple(_timed(orders, costs, transfer, prefetch))
+    return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(most_held, orders)))
 
 
 Order = list[tuple[str, int, int]]
@@ -157,8 +169,9 @@ def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> Itera
             yield FORWARD, rank, m + ahead
 
 
-def _timed(orders: list[Order], stages: int, costs: dict[str, float], transfer: float) -> Iterator[Action]:
+def _timed(orders: list[Order], costs: dict[str, list[float]], transfer: float, prefetch: bool) -> Iterator[Action]:
     """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there."""
+    stages = len(costs[FORWARD])
     home = {stage: rank for rank, order in enumerate(orders) for _, stage, _ in order}
     done: dict[tuple[str, int, int], float] = {}  # when a stage's output (F) or its gradient (B) is there
     waiting: dict[tuple[str, int, int], list[int]] = {}
@@ -179,8 +192,9 @@ def _timed(orders: list[Order], stages: int, costs: dict[str, float], transfer: 
                 if need not in done:
                     waiting.setdefault(need, []).append(rank)
                     break
-                now = max(now, done[need] + (transfer if home[beside] != rank else 0))
-            end = now + costs[kind]
+                moving = transfer if home[beside] != rank else 0
+                now = max(now, done[need] + moving) if prefetch else max(now, done[need]) + moving
+            end = now + costs[kind][stage]
             yield Action(rank, kind, stage, microbatch, now, end)
             if kind != WEIGHT_GRAD:  # for which nobody waits but the optimizer
                 done[made] = end
@@ -191,13 +205,22 @@ def _timed(orders: list[Order], stages: int, costs: dict[str, float], transfer: 
         raise ValueError(f"these orders deadlock: ranks {stuck} wait for what is never made")
 
 
-def _most_held(order: Order) -> int:
+def most_held(order: Order) -> int:
     """Activations that a rank holds at most: from a forward until the backward, or the gradient of the weights."""
     held = most = 0
     for kind, _, _ in order:
         held += (kind == FORWARD) - (kind in (BACKWARD, WEIGHT_GRAD))
         most = max(most, held)
     return most
+
+
+def _of_each_stage(name: str, times: Times, stages: int) -> list[float]:
+    each = [times] * stages if isinstance(times, int | float) else list(times)
+    if len(each) != stages:
+        raise ValueError(f"{name} has {len(each)} times for {stages} stages: give one number, or one for each stage")
+    if below := [time for time in each if time < 0]:
+        raise ValueError(f"the time of {name} is {below[0]}: a time cannot be below 0")
+    return each
 
 
 def _checked(schedule: str, stages: int, microbatches: int) -> int:

@@ -48,6 +48,29 @@ def test_a_transfer_delays_what_comes_from_another_rank_only():
     assert simulate("GPipe", 1, 4, transfer=10).span == simulate("GPipe", 1, 4).span
 
 
+def test_without_prefetch_a_rank_waits_for_each_transfer():
+    """Rank 1 is the slow one: what it reads is there long before it is free, unless it must ask for it first."""
+    slow_end = {"forward": [1, 10], "input_grad": 0, "weight_grad": 0, "transfer": 2}
+    begun = [a.start for a in simulate("GPipe", 2, 3, **slow_end).of(1) if a.kind == "F"]
+    assert begun == [3, 13, 23]
+    asked = [a.start for a in simulate("GPipe", 2, 3, **slow_end, prefetch=False).of(1) if a.kind == "F"]
+    assert asked == [3, 15, 27]
+
+
+def test_the_slowest_stage_sets_the_pace():
+    """Far from its ends, a pipeline is as slow as its slowest stage; the others wait beside it."""
+    m = 100
+    found = simulate("1F1B", 4, m, forward=[1, 1, 2, 1], input_grad=0, weight_grad=0)
+    assert found.span == 1 + 1 + 2 * m + 1
+    assert found.busy == (m, m, 2 * m, m)
+
+
+def test_what_is_held_counts_whole_ranks():
+    assert simulate("1F1B", 4, 8).held_microbatches == (4, 3, 2, 1)
+    interleaved = simulate("Interleaved1F1B", 8, 8)
+    assert interleaved.held_microbatches == tuple(peak / 2 for peak in interleaved.peak_activations)
+
+
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_the_written_out_tables_are_torchs(ranks):
     assert table("GPipe", ranks, 6) == pipeline_orders("GPipe", ranks, 6)
@@ -118,5 +141,9 @@ def test_times_and_ranks_are_checked():
         simulate("GPipe", 2, 2, forward=-1)
     with pytest.raises(ValueError, match="transfer"):
         simulate("GPipe", 2, 2, transfer=-0.1)
+    with pytest.raises(ValueError, match="input_grad has 3 times for 2 stages"):
+        simulate("GPipe", 2, 2, input_grad=[1, 2, 3])
+    with pytest.raises(ValueError, match="weight_grad is -2"):
+        simulate("GPipe", 2, 2, weight_grad=[1, -2])
     with pytest.raises(IndexError, match="has 2, from 0"):
         simulate("GPipe", 2, 2).of(2)
