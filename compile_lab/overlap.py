@@ -1,0 +1,289 @@
+"""How much communication is hidden? ``analyse(trace)`` reads it off one rank's torch profiler trace.
+
+Communication is *hidden* while the same rank computes, and *exposed* while it does not: exposed time is what a step
+would save on an infinitely fast wire. A collective's time includes waiting for the slowest rank.
+"""
+
+import gzip
+import json
+import math
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+GLOO, WIRE = "gloo:", "wire:"
+"""How collectives are named in a trace of CPU ranks: gloo's own, and those of a throttled wire (`overlap_runs`)."""
+
+WORKING_OPERATORS = ("aten::", "mkldnn::", "mkl::", "fsdp::", "torch.distributed.ddp.reducer::", "torch::distributed::")
+"""Operators of these namespaces compute or copy. Others launch, wait (``c10d::``) or contain them (``autograd::``)."""
+
+PHASES = ("forward", "backward", "optimizer")
+_ITEM_SIZE = {"float": 4, "double": 8, "half": 2, "bfloat16": 2, "byte": 1, "char": 1, "bool": 1, "int": 4, "long": 8}
+_NAMES = {"allreduce": "all_reduce", "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter"}
+
+
+class Span(NamedTuple):
+    """From `start_ms` to `end_ms`, since the trace's first event."""
+
+    start_ms: float
+    end_ms: float
+
+    @property
+    def time_ms(self) -> float:
+        return self.end_ms - self.start_ms
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The same time without overlaps, in order: spans that touch or overlap become one, empty ones go."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1].end_ms:
+            found[-1] = Span(found[-1].start_ms, max(end, found[-1].end_ms))
+        elif end > start:
+            found.append(Span(start, end))
+    return tuple(found)
+
+
+def intersection(one: Sequence[Span], other: Sequence[Span]) -> tuple[Span, ...]:
+    """The time that is in both, each of them merged. Linear in their lengths."""
+    found, i, j = [], 0, 0
+    while i < len(one) and j < len(other):
+        start, end = max(one[i].start_ms, other[j].start_ms), min(one[i].end_ms, other[j].end_ms)
+        if start < end:
+            found.append(Span(start, end))
+        if one[i].end_ms < other[j].end_ms:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def difference(one: Sequence[Span], other: Sequence[Span]) -> tuple[Span, ...]:
+    """The time that is in `one` and not in `other`, each of them merged."""
+    edges = [-math.inf, *(edge for span in other for edge in span), math.inf]
+    gaps = [Span(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
+    return intersection(one, gaps)
+
+
+def total_ms(spans: Iterable[Span]) -> float:
+    """The sum of their times, in milliseconds."""
+    return sum(span.time_ms for span in spans)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective on this rank. `nbytes` is the larger of what it takes and gives, None where the trace has none."""
+
+    name: str
+    start_ms: float
+    end_ms: float
+    nbytes: int | None
+    hidden: float
+    """The share of its time in which the rank computes, from 0 to 1."""
+    lane: int = 0
+    """Its thread or stream, from 0, by first use."""
+
+    @property
+    def time_ms(self) -> float:
+        return self.end_ms - self.start_ms
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """One rank's compute and communication: merged spans, and what of the communication is exposed."""
+
+    compute: tuple[Span, ...] = field(repr=False)
+    communication: tuple[Span, ...] = field(repr=False)
+    exposed: tuple[Span, ...] = field(repr=False)
+    """Communication while nothing is computed."""
+    fraction: float
+    """The share of the communication's time that is hidden, from 0 to 1."""
+    intervals: tuple[Collective, ...] = field(repr=False)
+    """Every collective by itself, by start. They may overlap each other."""
+    phases: Mapping[str, Span] = field(default_factory=dict, repr=False)
+    """Where the program marked them with ``record_function``: "forward", "backward", "optimizer"; and "gradients",
+    from the first to the last node that autograd ran. CPU traces; on a GPU, those whose kernels the trace knows."""
+
+    @property
+    def compute_ms(self) -> float:
+        return total_ms(self.compute)
+
+    @property
+    def communication_ms(self) -> float:
+        return total_ms(self.communication)
+
+    @property
+    def exposed_ms(self) -> float:
+        return total_ms(self.exposed)
+
+    @property
+    def span_ms(self) -> float:
+        """From the first start to the last end of compute and communication."""
+        both = [*self.compute, *self.communication]
+        return max(span.end_ms for span in both) - min(span.start_ms for span in both)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.intervals)} collectives, {self.communication_ms:.3g} ms of communication, of which "
+            f"{self.fraction:.0%} hidden behind {self.compute_ms:.3g} ms of compute; exposed {self.exposed_ms:.3g} ms"
+        )
+
+
+def overlap_of(
+    compute: Iterable[Span], collectives: Iterable[Collective], phases: Mapping[str, Span] | None = None
+) -> Overlap:
+    """The Overlap of spans of compute and collectives, whose `hidden` is filled in here."""
+    computing, found = merged(compute), sorted(collectives, key=lambda each: (each.start_ms, each.end_ms))
+    communicating = merged(Span(each.start_ms, each.end_ms) for each in found)
+    if not communicating:
+        raise ValueError("there is no communication: give at least one collective that takes time")
+    exposed = difference(communicating, computing)
+    told = []
+    for each in found:
+        hidden = total_ms(intersection([Span(each.start_ms, each.end_ms)], computing))
+        share = hidden / each.time_ms if each.time_ms else 1.0
+        told.append(Collective(each.name, each.start_ms, each.end_ms, each.nbytes, share, each.lane))
+    fraction = 1 - total_ms(exposed) / total_ms(communicating)
+    return Overlap(computing, communicating, exposed, fraction, tuple(told), phases or {})
+
+
+def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile) -> Overlap:
+    """How much of one rank's communication is hidden, and which collective is not?
+
+    `trace` is a chrome trace (its path, ``.json`` or ``.json.gz``, or what is in it), or a profiler that has stopped.
+
+    On a GPU the kernels count: NCCL's are communication, all others compute, copies and fills neither. On a CPU the
+    spans of gloo's threads are communication, and operators that work (`WORKING_OPERATORS`) are compute; code that
+    Inductor generated for the CPU writes no spans, but for the library calls in it.
+
+    Raises ValueError for what is no trace, holds several ranks or devices, no communication, or no compute.
+    """
+    events = [event for event in _events(_loaded(trace)) if event.get("ph") == "X" and "dur" in event]
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+    communicating = [event for event in kernels or events if _communicates(event)]
+    if any(event["name"].startswith(WIRE) for event in communicating):  # a throttled wire's spans enclose gloo's
+        communicating = [event for event in communicating if event["name"].startswith(WIRE)]
+    computing = [event for event in kernels or events if _computes(event)]
+    _refuse(events, communicating, computing)
+    zero = min(event["ts"] for event in events)
+    lanes = list(dict.fromkeys(_lane(event) for event in sorted(communicating, key=lambda event: event["ts"])))
+    collectives = [
+        Collective(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
+        for event in communicating
+    ]
+    return overlap_of((_span(event, zero) for event in computing), collectives, _phases(events, bool(kernels), zero))
+
+
+def _loaded(trace: Any) -> Any:
+    if isinstance(trace, Mapping):
+        return trace
+    if isinstance(trace, torch.profiler.profile):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "trace.json"
+            trace.export_chrome_trace(str(path))
+            return json.loads(path.read_bytes())
+    if not isinstance(trace, str | Path):
+        kind = type(trace).__name__
+        raise TypeError(f"a trace is a path, a dict or a torch.profiler.profile, not {kind}")
+    raw = Path(trace).read_bytes()
+    try:
+        return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(
+            f"{Path(trace).name} is not a whole JSON file ({error}): was the profiler stopped before it was exported?"
+        ) from error
+
+
+def _events(trace: Any) -> list[dict[str, Any]]:
+    events = trace.get("traceEvents") if isinstance(trace, Mapping) else None
+    if not isinstance(events, list):
+        raise ValueError("this is no chrome trace: it has no list under 'traceEvents'; export_chrome_trace writes one")
+    return events
+
+
+def _communicates(event: Mapping[str, Any]) -> bool:
+    if event.get("cat") == "kernel":
+        return event["name"].startswith("nccl")
+    return event.get("cat") == "user_annotation" and event["name"].startswith((GLOO, WIRE))
+
+
+def _computes(event: Mapping[str, Any]) -> bool:
+    if event.get("cat") == "kernel":
+        return not event["name"].startswith("nccl")
+    return event.get("cat") == "cpu_op" and event["name"].startswith(WORKING_OPERATORS)
+
+
+def _refuse(events: list, communicating: list, computing: list) -> None:
+    where = {event["pid"] for event in [*communicating, *computing]}
+    if len(where) > 1:
+        raise ValueError(
+            f"this trace holds {len(where)} processes or devices ({', '.join(sorted(map(str, where)))}), whose times "
+            "would be mixed: give the trace of one rank, with one device"
+        )
+    gpu = any(event.get("cat") == "kernel" for event in events)
+    if not communicating:
+        named = "a kernel of NCCL" if gpu else "a span gloo:…"
+        raise ValueError(f"no communication in this trace: not {named} is in it. Was a step profiled that has any?")
+    if not computing:
+        named = "a kernel that is not NCCL's" if gpu else "an operator that works, as aten::mm"
+        raise ValueError(f"no compute in this trace: not {named} is in it. Was the step inside the profiler?")
+
+
+def _span(event: Mapping[str, Any], zero: float) -> Span:
+    start = (event["ts"] - zero) / 1e3
+    return Span(start, start + event["dur"] / 1e3)
+
+
+def _lane(event: Mapping[str, Any]) -> str:
+    return str(event.get("args", {}).get("stream", event.get("tid")))
+
+
+def _name(event: Mapping[str, Any]) -> str:
+    name = event.get("args", {}).get("Collective name") or event["name"].removeprefix(GLOO).removeprefix(WIRE)
+    return _NAMES.get(name, name)
+
+
+def _nbytes(args: Mapping[str, Any]) -> int | None:
+    """NCCL's kernels tell the numbers of elements; gloo's spans the tensors' shapes, under ``record_shapes``."""
+    if "nbytes" in args:
+        return int(args["nbytes"])
+    if "In msg nelems" in args:
+        size = _item_size(args.get("dtype", ""))
+        return size and max(args["In msg nelems"], args.get("Out msg nelems", 0)) * size
+    if dims := args.get("Input Dims"):
+        sizes = [_item_size(kind) for kind in args.get("Input type", ())]
+        if len(sizes) == len(dims) and all(sizes) and all(isinstance(n, int) for dim in dims for n in dim):
+            return sum(math.prod(dim) * size for dim, size in zip(dims, sizes, strict=True) if size)
+    return None
+
+
+def _item_size(kind: str) -> int | None:
+    return _ITEM_SIZE.get(kind.lower().removeprefix("c10::").removesuffix(" int"))
+
+
+def _phases(events: Sequence[Mapping[str, Any]], gpu: bool, zero: float) -> dict[str, Span]:
+    category = "gpu_user_annotation" if gpu else "user_annotation"
+    found = {}
+    for name in PHASES:
+        if spans := [_span(each, zero) for each in events if each["name"] == name and each.get("cat") == category]:
+            found[name] = _hull(spans)
+    nodes = (each for each in events if each["name"].startswith("autograd::engine::evaluate_function"))
+    if not gpu and (spans := [_span(each, zero) for each in nodes]):
+        found["gradients"] = _hull(spans)
+    return found
+
+
+def _hull(spans: Sequence[Span]) -> Span:
+    return Span(min(span.start_ms for span in spans), max(span.end_ms for span in spans))
+
+
+def wire_events(spans: Iterable[tuple[str, int, int, int]], base_ns: int, pid: int) -> Iterator[dict[str, Any]]:
+    """Events for a trace, from what a throttled wire noted: name, start and end by ``time.time_ns``, bytes."""
+    for name, start, end, nbytes in spans:
+        times = {"ts": (start - base_ns) / 1e3, "dur": (end - start) / 1e3}
+        where = {"pid": pid, "tid": "throttled wire", "args": {"nbytes": nbytes}}
+        yield {"ph": "X", "cat": "user_annotation", "name": f"{WIRE}{name}", **times, **where}
