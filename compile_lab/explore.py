@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any
 
-from compile_lab.figures import Figure, script_json
+from compile_lab.figures import Drawing, Figure, script_json
 from compile_lab.panels import Code, Table, paragraphs
 
 PUBLISH = "COMPILE_LAB_PUBLISH"
@@ -30,7 +30,7 @@ WIDGET = "application/vnd.jupyter.widget-view+json"
 BUTTONS_UP_TO = 5
 BUTTONS_LETTERS = 60
 
-Piece = str | Table | Code | Figure
+Piece = str | Table | Code | Figure | Drawing
 
 
 @dataclass(frozen=True)
@@ -60,8 +60,8 @@ class Explorer:
     """Axes of options, and the panel that each choice shows.
 
     `axes` maps an axis's name (a Python identifier; underscores show as spaces) to its options. `panel` is called with
-    the axes as keyword arguments and returns text, a `Table`, `Code`, a `Figure`, or a sequence of those; for the same
-    choice it always returns the same. `show` gives one panel to a reader who would rather write code.
+    the axes as keyword arguments and returns text, a `Table`, `Code`, a `Figure`, a `Drawing`, or a sequence of those;
+    for the same choice it always returns the same. `show` gives one panel to a reader who would rather write code.
 
     Raises ValueError for axes that offer no choice, and TypeError for options that are not text. When published, all
     panels are computed at once: an exception of `panel` is raised with the choice named, and a ValueError says where
@@ -106,7 +106,8 @@ class Explorer:
         for piece in pieces:
             if not isinstance(piece, Piece):
                 kind = type(piece).__name__
-                raise TypeError(f"a panel is made of text, Table, Code and Figure; for {_said(choice)} it has a {kind}")
+                made_of = ", ".join(each.__name__ for each in (Table, Code, Figure, Drawing))
+                raise TypeError(f"a panel is made of text, {made_of}; for {_said(choice)} it has a {kind}")
         return Panel(pieces)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Pictures: plotly figures that say in words, and in a table, what they show.
+"""Pictures that say in words, and in a table, what they show: plotly figures, and drawings that need no plotly.
 
 A figure draws itself in JupyterLab, on Colab and on the book's site, and reads as text where nothing can draw.
 Only bar and scatter traces are made here: the site carries plotly's *basic* bundle.
@@ -21,7 +21,7 @@ from compile_lab.panels import Cell, Code, Table, number
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-__all__ = ["PALETTE", "Code", "Figure", "Series", "Table", "bars", "lines"]
+__all__ = ["PALETTE", "Code", "Drawing", "Figure", "Series", "Table", "bars", "lines"]
 
 PLOTLY = "application/vnd.plotly.v1+json"
 
@@ -56,14 +56,12 @@ class Figure:
     provenance: object | None = None
 
     def __post_init__(self) -> None:
-        if not self.alt.strip():
-            raise ValueError("a Figure needs alt: one sentence that says what is to be seen in it")
+        _has_alt(self)
 
     @property
     def full_caption(self) -> str:
         """The caption, and the provenance after it."""
-        source = "" if self.provenance is None else str(self.provenance)
-        return " · ".join(part for part in (self.caption, source) if part)
+        return _full_caption(self)
 
     def to_json(self) -> dict[str, Any]:
         """The plot as plain JSON values: no template, numbers to six figures, lists where plotly packs arrays."""
@@ -81,7 +79,7 @@ class Figure:
             f'<figure class="lab-figure" style="--figure-height: {height:g}px">\n'
             f'<div class="lab-plot" role="img" aria-label="{html.escape(self.alt)}">'
             f'<script type="{PLOTLY}">{script_json(plot)}</script></div>\n'
-            f"{self._words()}</figure>"
+            f"{_words(self)}</figure>"
         )
 
     def _repr_mimebundle_(
@@ -91,13 +89,6 @@ class Figure:
             return {"text/html": self._colab_html(), "text/plain": repr(self)}
         bundle = {"text/html": self._repr_html_(), PLOTLY: self._titled_json(), "text/plain": repr(self)}
         return bundle, {PLOTLY: {"alt": self.alt}}
-
-    def _words(self) -> str:
-        caption = f"<figcaption>{html.escape(self.full_caption)}</figcaption>\n" if self.full_caption else ""
-        if self.table is None:
-            return caption
-        table = f"<details><summary>The same as a table</summary>{self.table._repr_html_()}</details>\n"
-        return caption + table
 
     def _titled_json(self) -> dict[str, Any]:
         """JupyterLab draws the plotly type alone, without the HTML: there the caption has to be in the plot."""
@@ -124,7 +115,42 @@ class Figure:
         import plotly.io as pio
 
         drawn = pio.to_html(self.plot, include_plotlyjs="cdn", full_html=False, config={"responsive": True})
-        return f'<figure class="lab-figure" aria-label="{html.escape(self.alt)}">{drawn}{self._words()}</figure>'
+        return f'<figure class="lab-figure" aria-label="{html.escape(self.alt)}">{drawn}{_words(self)}</figure>'
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture written as SVG: it needs no script, and weighs what it shows. The rest is as in a `Figure`.
+
+    `svg` is the element as text: of its own size in its viewBox, drawn as wide as the page, its text in `currentColor`
+    so that it follows the theme. `legend`, plain HTML, stands under it.
+    Raises ValueError without an `alt`.
+    """
+
+    svg: str
+    alt: str
+    caption: str = ""
+    table: Table | None = None
+    provenance: object | None = None
+    legend: str = ""
+
+    def __post_init__(self) -> None:
+        _has_alt(self)
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, and the provenance after it."""
+        return _full_caption(self)
+
+    def __repr__(self) -> str:
+        return "\n".join(part for part in (f"Figure: {self.alt}", self.full_caption) if part)
+
+    def _repr_html_(self) -> str:
+        legend = f'<p class="lab-note">{self.legend}</p>\n' if self.legend else ""
+        return (
+            f'<figure class="lab-figure"><div class="lab-drawing" role="img" aria-label="{html.escape(self.alt)}">'
+            f"{self.svg}</div>\n{legend}{_words(self)}</figure>"
+        )
 
 
 @dataclass(frozen=True)
@@ -265,6 +291,25 @@ def script_json(value: object) -> str:
     """JSON that may stand inside a script element: nothing in it can end the element or open a comment."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
+
+
+def _has_alt(picture: Figure | Drawing) -> None:
+    if not picture.alt.strip():
+        kind = type(picture).__name__
+        raise ValueError(f"a {kind} needs alt: one sentence that says what is to be seen in it")
+
+
+def _full_caption(picture: Figure | Drawing) -> str:
+    source = "" if picture.provenance is None else str(picture.provenance)
+    return " · ".join(part for part in (picture.caption, source) if part)
+
+
+def _words(picture: Figure | Drawing) -> str:
+    caption = f"<figcaption>{html.escape(picture.full_caption)}</figcaption>\n" if picture.full_caption else ""
+    if picture.table is None:
+        return caption
+    table = f"<details><summary>The same as a table</summary>{picture.table._repr_html_()}</details>\n"
+    return caption + table
 
 
 def _several(series: Series | Sequence[Series]) -> list[Series]:

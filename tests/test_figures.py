@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from compile_lab.figures import PALETTE, PLOTLY, Code, Figure, Series, Table, bars, lines, script_json
+from compile_lab.figures import PALETTE, PLOTLY, Code, Drawing, Figure, Series, Table, bars, lines, script_json
 
 
 @pytest.fixture(autouse=True)
@@ -48,6 +48,18 @@ def test_a_figure_carries_plot_words_and_numbers():
 def test_a_figure_without_an_alternative_is_refused():
     with pytest.raises(ValueError, match="needs alt"):
         figure(alt=" ")
+
+
+def test_a_drawing_is_svg_with_the_same_words():
+    table = Table(["what", "ms"], [["a", 1]])
+    made = Drawing("<svg></svg>", 'one "bar"', "A bar", table, "measured live on CPU", "<b>█</b> bar")
+    page = made._repr_html_()
+    assert '<div class="lab-drawing" role="img" aria-label="one &quot;bar&quot;"><svg></svg></div>' in page
+    assert "<figcaption>A bar · measured live on CPU</figcaption>" in page and "<b>█</b> bar" in page
+    assert "<summary>The same as a table</summary><table" in page
+    assert repr(made) == 'Figure: one "bar"\nA bar · measured live on CPU'
+    with pytest.raises(ValueError, match="a Drawing needs alt"):
+        Drawing("<svg></svg>", "")
 
 
 def test_the_height_of_the_place_is_the_height_of_the_plot():
