@@ -204,17 +204,22 @@ def ranks_are_up(folder):
         time.sleep(0.05)
 
 
+def reply_to(client, request):
+    while (reply := client.get_shell_msg(timeout=60))["parent_header"]["msg_id"] != request:
+        pass
+    return reply["content"]
+
+
 def test_an_interrupted_cell_leaves_no_rank_and_the_next_one_runs(tmp_path):
     manager, client = start_new_kernel()
     try:
-        client.execute(CELL.format(folder=str(tmp_path)))
+        request = client.execute(CELL.format(folder=str(tmp_path)))
         ranks_are_up(tmp_path)
         manager.interrupt_kernel()
-        reply = client.get_shell_msg(timeout=60)
-        assert reply["content"]["ename"] == "KeyboardInterrupt"
+        assert reply_to(client, request)["ename"] == "KeyboardInterrupt"
         assert left(tmp_path) == []
-        client.execute("assert ranks.run(lambda: 7, 2) == [7, 7]")
-        assert client.get_shell_msg(timeout=60)["content"]["status"] == "ok"
+        request = client.execute("assert ranks.run(lambda: 7, 2) == [7, 7]")
+        assert reply_to(client, request)["status"] == "ok"
     finally:
         client.stop_channels()
         manager.shutdown_kernel(now=True)
