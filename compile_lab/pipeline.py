@@ -115,7 +115,7 @@ def simulate(
     """
     ranks = _checked(schedule, stages, microbatches)
     given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
-    f, i, w = (_of_each_stage(name, times, stages) for name, times in given.items())
+    f, i, w = (of_each_stage(name, times, stages) for name, times in given.items())
     costs = {FORWARD: f, INPUT_GRAD: i, WEIGHT_GRAD: w, BACKWARD: [sum(both) for both in zip(i, w, strict=True)]}
     if transfer < 0:
         raise ValueError(f"the time of a transfer is {transfer}: a time cannot be below 0")
@@ -214,7 +214,8 @@ def most_held(order: Order) -> int:
     return most
 
 
-def _of_each_stage(name: str, times: Times, stages: int) -> list[float]:
+def of_each_stage(name: str, times: Times, stages: int) -> list[float]:
+    """Times as a list, one a stage. ValueError, naming ``name``, for another number of them and for times below 0."""
     each = [times] * stages if isinstance(times, int | float) else list(times)
     if len(each) != stages:
         raise ValueError(f"{name} has {len(each)} times for {stages} stages: give one number, or one for each stage")
