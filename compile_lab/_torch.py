@@ -65,11 +65,26 @@ def is_composite(op: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
 
 
-def fake_tensors() -> AbstractContextManager[Any]:
-    """While the block runs, new tensors have a shape, a dtype and a device, and no memory."""
+def fake_tensors(allow_real: bool = False) -> AbstractContextManager[Any]:
+    """While the block runs, new tensors have a shape, a dtype and a device, and no memory.
+
+    With ``allow_real`` an operation may also read real tensors, of which it then takes the shape.
+    """
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    return FakeTensorMode()
+    return FakeTensorMode(allow_non_fake_inputs=allow_real)
+
+
+def fake_group(devices: int, rank: int) -> None:
+    """Initialise torch.distributed with a group whose collectives return at once and move nothing."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=rank, world_size=devices, store=FakeStore())
+
+
+def process_group(name: str) -> "torch.distributed.ProcessGroup":
+    """The process group of that name, as a functional collective is handed it."""
+    return torch.distributed.distributed_c10d._resolve_process_group(name)
 
 
 def profiler_events(profiler: torch.profiler.profile) -> list[Any]:
@@ -266,6 +281,9 @@ def triton_helpers() -> types.ModuleType:
     return triton_helpers
 
 
+_PIPELINE_KINDS = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
+
+
 def pipeline_orders(schedule: str, ranks: int, microbatches: int) -> list[list[tuple[str, int, int]]]:
     """What each rank of a pipeline computes under one of torch's schedules, in order: kind, stage, micro-batch.
 
@@ -275,13 +293,30 @@ def pipeline_orders(schedule: str, ranks: int, microbatches: int) -> list[list[t
     """
     from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
-    kinds = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
-    orders = []
+    kinds, orders = _PIPELINE_KINDS, []
     for order in get_schedule_ops(schedule, ranks, microbatches):
         parts = [part for action in order if action for part in action.sub_actions or (action,)]
         computing = [part for part in parts if part.computation_type.name in kinds]
         orders.append([(kinds[p.computation_type.name], p.stage_index, p.microbatch_index) for p in computing])
     return orders
+
+
+def pipeline_pairs(schedule: str, ranks: int, microbatches: int) -> set[tuple[str, int, int]]:
+    """The actions of ``pipeline_orders`` that torch makes one of with the next, as DualPipeV does: nothing is sent
+    between the two, so what the first made goes out when the second is done.
+    """
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    actions = [action for order in get_schedule_ops(schedule, ranks, microbatches) for action in order if action]
+    firsts = [action.sub_actions[0] for action in actions if action.sub_actions]
+    return {(_PIPELINE_KINDS[part.computation_type.name], part.stage_index, part.microbatch_index) for part in firsts}
+
+
+def pipeline_sends_to_itself() -> bool:
+    """True where a rank with two neighbouring stages sends a message to itself before the first step (torch 2.11)."""
+    from torch.distributed.pipelining import PipelineStage
+
+    return not hasattr(PipelineStage, "_warmup_forward_vote")  # what took the place of those messages
 
 
 def interpreter_pieces() -> types.SimpleNamespace:
@@ -317,6 +352,7 @@ __all__ = [
     "dispatch_mode_is_active",
     "dynamo_config",
     "dynamo_utils",
+    "fake_group",
     "fake_tensors",
     "functorch_config",
     "get_guard_fail_reason",
@@ -331,6 +367,9 @@ __all__ = [
     "operator_names",
     "operator_table",
     "pipeline_orders",
+    "pipeline_pairs",
+    "pipeline_sends_to_itself",
+    "process_group",
     "profiler_events",
     "register_bytecode_hook",
     "reset_dynamo",

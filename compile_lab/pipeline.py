@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import NamedTuple
 
-from compile_lab._torch import pipeline_orders
+from compile_lab._torch import pipeline_orders, pipeline_pairs
 
 SCHEDULES = {
     "GPipe": 1,
@@ -120,7 +120,8 @@ def simulate(
     if transfer < 0:
         raise ValueError(f"the time of a transfer is {transfer}: a time cannot be below 0")
     orders = table(schedule, stages, microbatches)
-    actions = tuple(_timed(orders, costs, transfer, prefetch))
+    pairs = pipeline_pairs(schedule, ranks, microbatches) if schedule == "DualPipeV" else set()
+    actions = tuple(_timed(orders, pairs, costs, transfer, prefetch))
     return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(most_held, orders)))
 
 
@@ -169,12 +170,22 @@ def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> Itera
             yield FORWARD, rank, m + ahead
 
 
-def _timed(orders: list[Order], costs: dict[str, list[float]], transfer: float, prefetch: bool) -> Iterator[Action]:
-    """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there."""
+def _timed(
+    orders: list[Order],
+    pairs: set[tuple[str, int, int]],
+    costs: dict[str, list[float]],
+    transfer: float,
+    prefetch: bool,
+) -> Iterator[Action]:
+    """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there.
+
+    What an action of ``pairs`` makes is sent after the next one.
+    """
     stages = len(costs[FORWARD])
     home = {stage: rank for rank, order in enumerate(orders) for _, stage, _ in order}
     done: dict[tuple[str, int, int], float] = {}  # when a stage's output (F) or its gradient (B) is there
     waiting: dict[tuple[str, int, int], list[int]] = {}
+    unsent: list[list[tuple[str, int, int]]] = [[] for _ in orders]
     position, free = [0] * len(orders), [0.0] * len(orders)
     ready = list(range(len(orders)))
     while ready:
@@ -197,6 +208,9 @@ def _timed(orders: list[Order], costs: dict[str, list[float]], transfer: float, 
             end = now + costs[kind][stage]
             yield Action(rank, kind, stage, microbatch, now, end)
             if kind != WEIGHT_GRAD:  # for which nobody waits but the optimizer
+                unsent[rank].append(made)
+            while unsent[rank] and order[at] not in pairs:
+                made = unsent[rank].pop()
                 done[made] = end
                 ready += waiting.pop(made, ())
             now, position[rank] = end, at + 1

@@ -57,6 +57,15 @@ def test_without_prefetch_a_rank_waits_for_each_transfer():
     assert asked == [3, 15, 27]
 
 
+def test_dualpipev_sends_a_forward_of_a_pair_after_its_backward():
+    """torch makes one action of the two, and sends when it is over: the next rank waits for both."""
+    found = simulate("DualPipeV", 8, 8)
+    times = {(a.kind, a.stage, a.microbatch): a for a in found.actions}
+    pair = times["F", 6, 4], times["B", 1, 0]
+    assert pair[0].end == pair[1].start and pair[0].rank == pair[1].rank == 1
+    assert times["F", 7, 4].start >= pair[1].end
+
+
 def test_the_slowest_stage_sets_the_pace():
     """Far from its ends, a pipeline is as slow as its slowest stage; the others wait beside it."""
     m = 100

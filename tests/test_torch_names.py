@@ -3,6 +3,7 @@
 import ast
 import contextlib
 import inspect
+import itertools
 import logging
 import os
 import types
@@ -303,6 +304,27 @@ def test_fake_tensors_have_a_size_and_no_memory():
         assert (x + x).untyped_storage().nbytes() == 4 * 10**12
 
 
+def test_fake_tensors_may_meet_real_ones():
+    with _torch.fake_tensors(allow_real=True) as mode:
+        assert (torch.empty(10**12, 2) @ torch.ones(2)).shape == (10**12,)
+    assert mode is not None
+
+
+def test_a_fake_group_is_as_large_as_one_likes_and_its_groups_have_names():
+    import torch.distributed as dist
+
+    _torch.fake_group(16_384, rank=5)
+    try:
+        assert dist.get_rank() == 5 and dist.get_world_size() == 16_384
+        group = dist.new_group([4, 5, 6])
+        assert _torch.process_group(group.group_name) is group
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert x.tolist() == [1, 1, 1]
+    finally:
+        dist.destroy_process_group()
+
+
 def test_the_profilers_tree_holds_allocations_with_address_and_size():
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         torch.empty(1000)
@@ -332,3 +354,18 @@ def test_torchs_schedules_are_told_as_kind_stage_and_micro_batch():
     assert _torch.pipeline_orders("GPipe", 2, 1) == [[("F", 0, 0), ("B", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]
     kinds = {kind for order in _torch.pipeline_orders("ZBVZeroBubble", 2, 4) for kind, _, _ in order}
     assert kinds == {"F", "I", "W"} or kinds == {"F", "B", "I", "W"}
+
+
+def test_actions_that_torch_makes_one_of_are_told_by_the_first():
+    pairs = _torch.pipeline_pairs("DualPipeV", 2, 4)
+    assert pairs and {kind for kind, _, _ in pairs} == {"F"}
+    for order in _torch.pipeline_orders("DualPipeV", 2, 4):
+        after = [other[0] for one, other in itertools.pairwise(order) if one in pairs]
+        assert set(after) == {"B"}
+    assert not _torch.pipeline_pairs("ZBVZeroBubble", 2, 4)
+
+
+def test_a_rank_with_neighbouring_stages_sends_to_itself_on_torch_2_11_and_not_on_2_13():
+    version = tuple(map(int, torch.__version__.split(".")[:2]))
+    if version in ((2, 11), (2, 13)):
+        assert _torch.pipeline_sends_to_itself() == (version == (2, 11))

@@ -1,0 +1,280 @@
+"""Where were the bubbles? ``measure(schedule, ranks, microbatches)`` runs torch's own pipeline and notes each action.
+
+``torch.distributed.pipelining`` on real ranks: a process each, gloo between CPUs or NCCL between GPUs. What comes back
+is a ``Timeline``, as ``pipeline.simulate`` makes one, so the two compare action by action and draw alike.
+"""
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed.pipelining import PipelineStage
+from torch.distributed.pipelining.schedules import get_schedule_class
+
+from compile_lab import ranks
+from compile_lab._torch import pipeline_sends_to_itself
+from compile_lab.pipeline import (
+    BACKWARD,
+    FORWARD,
+    INPUT_GRAD,
+    SCHEDULES,
+    WEIGHT_GRAD,
+    Action,
+    Timeline,
+    most_held,
+    simulate,
+    table,
+)
+from compile_lab.pipeline_work import Nap, Work
+
+RECEIVES_LATE = ("GPipe", "1F1B")
+"""Schedules for which torch posts a receive only when the rank is free for what it brings: a transfer is never hidden.
+
+Its other schedules post receives ahead. Read in ``torch.distributed.pipelining.schedules``, 2.11 and 2.13."""
+
+
+@dataclass(frozen=True)
+class Steps:
+    """Several training steps of one pipeline, measured. Times in milliseconds from a step's first action."""
+
+    timelines: tuple[Timeline, ...]
+    peak_nbytes: tuple[int | None, ...]
+    """For each rank, the most memory that a step took on top of what was there before; None on a CPU."""
+
+    @property
+    def best(self) -> Timeline:
+        """The quickest step, in which least else disturbed."""
+        return min(self.timelines, key=lambda each: each.span)
+
+
+def measure(
+    schedule: str,
+    n: int,
+    microbatches: int,
+    work: Work | None = None,
+    *,
+    steps: int = 3,
+    backend: str = "gloo",
+    timeout: float = 60.0,
+) -> Timeline:
+    """What ``n`` ranks did when, in the quickest of several steps of ``schedule``: a Timeline in milliseconds.
+
+    ``work`` is what each stage does; by default it naps 20 ms for each third of its work. A step goes before them that
+    is not timed. With "nccl" the times are the GPUs' own.
+
+    Raises ValueError for what this schedule or this torch cannot run, and RankFailed if a rank fails.
+    """
+    return measure_steps(schedule, n, microbatches, work, steps=steps, backend=backend, timeout=timeout).best
+
+
+def measure_steps(
+    schedule: str,
+    n: int,
+    microbatches: int,
+    work: Work | None = None,
+    *,
+    steps: int = 3,
+    backend: str = "gloo",
+    timeout: float = 60.0,
+) -> Steps:
+    """All the steps of ``measure``, and each rank's peak memory."""
+    _check(schedule, n, microbatches, steps, backend)
+    stages = n * SCHEDULES[schedule]
+    arguments = schedule, microbatches, work or Nap(), steps
+    found = ranks.run(_steps_on_this_rank, n, *arguments, backend=backend, timeout=timeout, echo=False)
+    timelines = []
+    for step in range(steps):
+        logs = [taken[step] for taken, _ in found]
+        begin = min(start for log in logs for *_, start, _ in log)
+        actions = tuple(
+            Action(rank, kind, stage, microbatch, (start - begin) / 1e6, (end - begin) / 1e6)
+            for rank, log in enumerate(logs)
+            for kind, stage, microbatch, start, end in log
+        )
+        held = tuple(most_held([entry[:3] for entry in log]) for log in logs)
+        timelines.append(Timeline(schedule, n, stages, microbatches, actions, held))
+    return Steps(tuple(timelines), tuple(peak for _, peak in found))
+
+
+def resimulated(measured: Timeline) -> Timeline:
+    """The simulation that a measured pipeline is held against: its own mean times, stage by stage, and its transfer.
+
+    What differs is then due to what a simulation does not know: times that vary, and a runtime that delays.
+    """
+    taken: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for action in measured.actions:
+        taken[action.kind, action.stage].append(action.end - action.start)
+    means = {key: statistics.fmean(times) for key, times in taken.items()}
+
+    def of_each_stage(kind: str) -> list[float]:
+        return [means.get((kind, stage), 0.0) for stage in range(measured.stages)]
+
+    halves = any(kind == INPUT_GRAD for kind, _ in taken)
+    return simulate(
+        measured.schedule,
+        measured.stages,
+        measured.microbatches,
+        forward=of_each_stage(FORWARD),
+        input_grad=of_each_stage(INPUT_GRAD if halves else BACKWARD),
+        weight_grad=of_each_stage(WEIGHT_GRAD),
+        transfer=transfer_ms(measured).waiting,
+        prefetch=measured.schedule not in RECEIVES_LATE,
+    )
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Medians, in the timeline's unit, from both being ready (what is read, and the rank) to the action's begin.
+
+    ``waiting``: the rank was free before what it reads was made, so the whole transfer shows. ``ready``: it was made
+    while the rank was busy; what shows of the transfer was not hidden. 0 where there is no such action.
+    """
+
+    waiting: float
+    ready: float
+
+
+def transfer_ms(measured: Timeline) -> Transfer:
+    """How long do actions wait for a transfer, when what they read comes from another rank?"""
+    made = {(a.kind, a.stage, a.microbatch): a for a in measured.actions if a.kind != WEIGHT_GRAD}
+    gaps: dict[bool, list[float]] = {True: [], False: []}
+    for rank in range(measured.ranks):
+        free = None
+        for action in measured.of(rank):
+            read = _read_by(action, made)
+            if free is not None and read is not None and read.rank != rank:
+                gaps[read.end >= free].append(action.start - max(read.end, free))
+            free = action.end
+    waiting, ready = (max(0.0, statistics.median(gaps[late])) if gaps[late] else 0.0 for late in (True, False))
+    return Transfer(waiting, ready)
+
+
+def _read_by(action: Action, made: dict[tuple[str, int, int], Action]) -> Action | None:
+    """The action next door whose result this one reads."""
+    if action.kind == WEIGHT_GRAD:
+        return None
+    if action.kind == FORWARD:
+        return made.get((FORWARD, action.stage - 1, action.microbatch))
+    after = (made.get((kind, action.stage + 1, action.microbatch)) for kind in (BACKWARD, INPUT_GRAD))
+    return next((each for each in after if each), None)
+
+
+def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -> None:
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"n={n!r}: the number of ranks is a whole number from 1")
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"steps={steps!r}: it is a whole number, 1 or more")
+    table(schedule, n * SCHEDULES.get(schedule, 1), microbatches)
+    if schedule == "1F1B" and microbatches < n:
+        raise ValueError(f"torch's 1F1B needs a micro-batch for each rank: {microbatches} are too few for {n} ranks")
+    if backend == "gloo" and n > 1 and schedule in ("ZBVZeroBubble", "DualPipeV") and pipeline_sends_to_itself():
+        raise ValueError(
+            f"{schedule} puts two neighbouring stages on one rank, and torch {torch.__version__} has that rank send to "
+            "itself at the start, which gloo cannot; take backend='nccl' on GPUs, or torch 2.13"
+        )
+
+
+# ---- on each rank --------------------------------------------------------------------------------------------------
+
+Log = list[tuple[str, int, int, float, float]]
+"""What a rank did: kind, stage, micro-batch, start and end in nanoseconds of the machine's clock."""
+
+
+def _steps_on_this_rank(schedule: str, microbatches: int, work: Work, steps: int) -> tuple[list[Log], int | None]:
+    rank, n = dist.get_rank(), dist.get_world_size()
+    stages = n * SCHEDULES[schedule]
+    on_gpu = dist.get_backend() == "nccl"
+    device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
+    mine = sorted({stage for _, stage, _ in table(schedule, stages, microbatches)[rank]})
+    made = [PipelineStage(work.stage(at, stages).to(device), at, stages, device) for at in mine]
+    clock = _GpuClock() if on_gpu else _CpuClock()
+    for stage in made:
+        clock.watch(stage)
+    kind = get_schedule_class(schedule)
+    run = kind(made if SCHEDULES[schedule] > 1 else made[0], microbatches, loss_fn=_loss)
+    batch = work.batch(microbatches).to(device)
+    inputs = (batch,) if 0 in mine else ()
+    targets = {"target": torch.zeros_like(batch)} if stages - 1 in mine else {}
+    logs, peak = [], 0
+    for step in range(1 + steps):
+        for stage in made:
+            stage.submod.zero_grad()
+        clock.begin()
+        run.step(*inputs, **targets, return_outputs=False)
+        log, most = clock.end()
+        if step:
+            logs.append(log)
+            peak = max(peak, most)
+    return logs, peak if on_gpu else None
+
+
+def _loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
+    return (output - target).square().mean()
+
+
+class _CpuClock:
+    """Notes when the methods of a stage begin and end. All processes of a machine read the same clock."""
+
+    def __init__(self) -> None:
+        self._noted: list[tuple[str, int, int, Any, Any]] = []
+
+    def watch(self, stage: PipelineStage) -> None:
+        """From now on: torch's runtime calls these three methods of a stage, once for each action."""
+        for method, kind in (
+            ("forward_one_chunk", FORWARD),
+            ("backward_one_chunk", BACKWARD),
+            ("backward_weight_one_chunk", WEIGHT_GRAD),
+        ):
+            setattr(stage, method, self._noting(getattr(stage, method), kind, stage.stage_index))
+
+    def _noting(self, method: Callable[..., Any], kind: str, stage: int) -> Callable[..., Any]:
+        def call(microbatch: int, *args: Any, **kwargs: Any) -> Any:
+            half = kind == BACKWARD and kwargs.get("full_backward") is False
+            start = self._now()
+            result = method(microbatch, *args, **kwargs)
+            self._noted.append((INPUT_GRAD if half else kind, stage, microbatch, start, self._now()))
+            return result
+
+        return call
+
+    def _now(self) -> Any:
+        return time.perf_counter_ns()
+
+    def begin(self) -> None:
+        """Of a step: all ranks at once."""
+        self._noted.clear()
+        dist.barrier()
+
+    def end(self) -> tuple[Log, int]:
+        """What was noted, and the step's peak memory in bytes (0 where it is not known)."""
+        return list(self._noted), 0
+
+
+class _GpuClock(_CpuClock):
+    """The same by CUDA events, which the GPU passes in its own time, set against the clock that all processes share."""
+
+    def _now(self) -> torch.cuda.Event:
+        event = torch.cuda.Event(enable_timing=True)
+        event.record()
+        return event
+
+    def begin(self) -> None:
+        super().begin()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        self._before = torch.cuda.memory_allocated()
+        self._zero, self._zero_ns = self._now(), time.perf_counter_ns()  # on an idle GPU an event passes at once
+
+    def end(self) -> tuple[Log, int]:
+        torch.cuda.synchronize()
+        return list(self._read()), torch.cuda.max_memory_allocated() - self._before
+
+    def _read(self) -> Iterator[tuple[str, int, int, float, float]]:
+        for kind, stage, microbatch, *events in self._noted:
+            start, end = (self._zero_ns + 1e6 * self._zero.elapsed_time(event) for event in events)
+            yield kind, stage, microbatch, start, end

@@ -1,0 +1,149 @@
+"""Pipelines on real ranks: what torch's runtime does is what the tables say, in the order and nearly in the time.
+
+The stages nap, so that four ranks on two cores run as four devices would; what each test compares is said in it.
+"""
+
+import itertools
+
+import pytest
+import torch
+
+from compile_lab import pipeline_ranks
+from compile_lab._torch import pipeline_sends_to_itself
+from compile_lab.pipeline import SCHEDULES, WEIGHT_GRAD, Action, Timeline, simulate, table
+from compile_lab.pipeline_ranks import measure, measure_steps, resimulated, transfer_ms
+from compile_lab.pipeline_work import Encoder, Nap
+
+RANKS, MICROBATCHES = 4, 8
+NEAR = 0.05
+NAP_MS = 20.0
+"""Of a stage's forward and of each half of its backward: long beside what a busy machine adds to an action."""
+
+needs_no_message_to_itself = pytest.mark.skipif(pipeline_sends_to_itself(), reason="torch sends to itself over gloo")
+RUNNING = [
+    pytest.param(name, marks=needs_no_message_to_itself if name in ("ZBVZeroBubble", "DualPipeV") else ())
+    for name in SCHEDULES
+]
+
+
+def near_the_simulation(schedule, attempts=4):
+    """The first of several measurements whose bubble is near that of its own simulation, or else the last."""
+    naps = Nap(NAP_MS, NAP_MS, NAP_MS)
+    for _ in range(attempts):
+        found = measure(schedule, RANKS, MICROBATCHES, naps, steps=1)
+        if abs(found.bubble_fraction - resimulated(found).bubble_fraction) <= NEAR:
+            break
+    return found
+
+
+@pytest.mark.parametrize("schedule", RUNNING)
+def test_real_ranks_keep_to_the_table_and_come_near_the_simulated_bubble(schedule):
+    found = near_the_simulation(schedule)
+    orders = [[(a.kind, a.stage, a.microbatch) for a in found.of(rank)] for rank in range(RANKS)]
+    assert orders == table(schedule, found.stages, MICROBATCHES)
+    assert found.peak_activations == simulate(schedule, found.stages, MICROBATCHES).peak_activations
+    assert_causes_come_first(found)
+    assert found.bubble_fraction == pytest.approx(resimulated(found).bubble_fraction, abs=NEAR)
+
+
+def assert_causes_come_first(found):
+    """Nothing begins before what it reads has ended, and a rank does one thing at a time."""
+    made = {(a.kind, a.stage, a.microbatch): a for a in found.actions if a.kind != WEIGHT_GRAD}
+    reads = [(pipeline_ranks._read_by(action, made), action) for action in found.actions]
+    crossing = [(read, action) for read, action in reads if read and read.rank != action.rank]
+    assert len(crossing) >= 2 * (RANKS - 1) * MICROBATCHES
+    assert all(read.end <= action.start for read, action in reads if read)
+    for rank in range(RANKS):
+        assert all(one.end <= other.start for one, other in itertools.pairwise(found.of(rank)))
+
+
+def test_the_first_stage_of_torchs_zero_bubble_does_its_whole_backward_in_w():
+    """It has no input to send a gradient for, so its I does nothing."""
+    found = measure("InterleavedZeroBubble", 2, 4, Nap(10, 10, 10), steps=1)
+    taken = {kind: [a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, 0)] for kind in "IW"}
+    assert max(taken["I"]) < 10 and min(taken["W"]) >= 20
+
+
+def test_each_stage_naps_as_long_as_it_is_told():
+    found = measure("GPipe", 2, 2, Nap(forward_ms=[5, 30], input_grad_ms=10, weight_grad_ms=[5, 10]), steps=1)
+    shortest = {
+        (kind, stage): min(a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, stage))
+        for kind in "FB"
+        for stage in range(2)
+    }
+    told = {("F", 0): 5, ("F", 1): 30, ("B", 0): 15, ("B", 1): 20}
+    assert all(told[key] <= shortest[key] < told[key] + 15 for key in told), shortest
+
+
+def test_stages_that_compute_are_measured_too():
+    steps = measure_steps("1F1B", 2, 4, Encoder(dim=32, length=16), steps=2)
+    assert len(steps.timelines) == 2 and steps.best.span == min(each.span for each in steps.timelines)
+    assert steps.peak_nbytes == (None, None), "a CPU does not say"
+    for found in steps.timelines:
+        assert 0 < found.bubble_fraction < 1 and min(a.start for a in found.actions) == 0
+
+
+def timeline(*actions, ranks=2):
+    return Timeline("GPipe", ranks, ranks, 2, tuple(Action(*each) for each in actions), (2,) * ranks)
+
+
+def test_a_transfer_is_what_passes_when_both_sides_are_ready():
+    found = timeline(
+        (0, "F", 0, 0, 0.0, 10.0),
+        (0, "F", 0, 1, 10.0, 20.0),
+        (1, "F", 1, 0, 11.0, 30.0),  # the rank's first action: nobody knows since when it is ready
+        (1, "F", 1, 1, 34.0, 50.0),  # was made while the rank was busy, and yet took 4
+        (1, "B", 1, 0, 50.0, 60.0),  # reads nothing from elsewhere
+        (1, "B", 1, 1, 60.0, 70.0),
+        (0, "B", 0, 0, 63.0, 70.0),  # the rank waited: 3
+        (0, "B", 0, 1, 77.0, 80.0),  # 7
+    )
+    assert transfer_ms(found).waiting == 5 and transfer_ms(found).ready == 4
+
+
+def test_a_simulation_that_is_measured_is_simulated_again_exactly():
+    times = {"forward": [1, 2, 3, 2], "input_grad": [2, 2, 1, 1], "weight_grad": 0, "transfer": 0.5, "prefetch": False}
+    once = simulate("1F1B", 4, 6, **times)
+    again = resimulated(once)
+    assert [(str(a), a.start, a.end) for a in again.actions] == [(str(a), a.start, a.end) for a in once.actions]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("1F2B", 4, 8), "'GPipe', '1F1B'"),
+        (("1F1B", 4, 2), "needs a micro-batch for each rank: 2 are too few for 4"),
+        (("GPipe", 0, 2), "n=0"),
+        (("GPipe", 2, 0), "microbatches=0"),
+        (("Interleaved1F1B", 4, 9), "cannot run 9 micro-batches on 4 ranks"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_a_process_starts(arguments, said, monkeypatch):
+    monkeypatch.setattr(pipeline_ranks.ranks, "run", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(ValueError, match=said):
+        measure(*arguments)
+    with pytest.raises(ValueError, match="steps=0"):
+        measure("GPipe", 2, 2, steps=0)
+
+
+@pytest.mark.parametrize("schedule", ["ZBVZeroBubble", "DualPipeV"])
+def test_a_torch_that_sends_to_itself_says_so_before_gloo_fails(schedule, monkeypatch):
+    monkeypatch.setattr(pipeline_ranks, "pipeline_sends_to_itself", lambda: True)
+    with pytest.raises(ValueError, match=f"{schedule} puts two neighbouring stages.*gloo cannot; take backend='nccl'"):
+        measure(schedule, 4, 8)
+
+
+def test_naps_must_fit_the_stages():
+    with pytest.raises(ValueError, match="forward has 3 times for 2 stages"):
+        Nap(forward_ms=[1, 2, 3]).stage(0, 2)
+
+
+@pytest.mark.parametrize("work", [Nap(1, 1, 1), Encoder(dim=32, length=8)])
+def test_a_stage_gives_back_the_shape_that_it_takes(work):
+    batch = work.batch(3)
+    first = work.stage(0, 2)
+    out = first(batch[: len(batch) // 3])
+    assert out.shape == batch[: len(batch) // 3].shape
+    out.sum().backward()
+    assert all(parameter.grad is not None for parameter in first.parameters())
+    assert torch.equal(work.batch(3), batch)
