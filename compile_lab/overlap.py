@@ -26,6 +26,10 @@ _ITEM_SIZE = {"float": 4, "double": 8, "half": 2, "bfloat16": 2, "byte": 1, "cha
 _NAMES = {"allreduce": "all_reduce", "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter"}
 
 
+class NoCommunication(ValueError):
+    """A trace without a single collective."""
+
+
 class Span(NamedTuple):
     """From `start_ms` to `end_ms`, since the trace's first event."""
 
@@ -160,7 +164,8 @@ def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile) -> O
     spans of gloo's threads are communication, and operators that work (`WORKING_OPERATORS`) are compute; code that
     Inductor generated for the CPU writes no spans, but for the library calls in it.
 
-    Raises ValueError for what is no trace, holds several ranks or devices, no communication, or no compute.
+    Raises ValueError for what is no trace, holds several ranks or devices, no communication (`NoCommunication`), or no
+    compute.
     """
     events = [event for event in _events(_loaded(trace)) if event.get("ph") == "X" and "dur" in event]
     kernels = [event for event in events if event.get("cat") == "kernel"]
@@ -227,7 +232,9 @@ def _refuse(events: list, communicating: list, computing: list) -> None:
     gpu = any(event.get("cat") == "kernel" for event in events)
     if not communicating:
         named = "a kernel of NCCL" if gpu else "a span gloo:…"
-        raise ValueError(f"no communication in this trace: not {named} is in it. Was a step profiled that has any?")
+        raise NoCommunication(
+            f"no communication in this trace: not {named} is in it. Was a step profiled that has any?"
+        )
     if not computing:
         named = "a kernel that is not NCCL's" if gpu else "an operator that works, as aten::mm"
         raise ValueError(f"no compute in this trace: not {named} is in it. Was the step inside the profiler?")

@@ -1,0 +1,229 @@
+"""Steps on real ranks: timed together, profiled, and sent over a wire that can be made slow. Called inside `ranks.run`.
+
+On a CPU, gloo's threads share the cores with the computation: a step can hide its communication and be no faster. A
+*throttled* wire takes bytes over bandwidth for each collective and uses no CPU meanwhile, as a network card would.
+"""
+
+import functools
+import json
+import os
+import queue
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from compile_lab import timing
+from compile_lab.overlap import NoCommunication, Overlap, analyse, wire_events
+
+WARM_UP_STEPS, STEPS, PROFILED = 3, 9, 3
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
+
+
+class _Sent(dist.Work):
+    """A collective on its way over a throttled wire."""
+
+    def __init__(self, future: torch.futures.Future) -> None:
+        super().__init__()
+        self._future = future
+
+    def wait(self, timeout: Any = None) -> bool:
+        self._future.wait()
+        return True
+
+    def get_future(self) -> torch.futures.Future:
+        return self._future
+
+
+class ThrottledGroup(dist.ProcessGroup):
+    """The default group's collectives, one after the other on a wire of `bytes_per_s`. Made by `throttled`.
+
+    Each is carried out by the group's own backend, then the wire stays taken until its bytes over the bandwidth have
+    passed. The bytes are those of the larger side: what an all-gather gives, what a reduce-scatter takes.
+    """
+
+    def __init__(self, inner: dist.ProcessGroup, bytes_per_s: float) -> None:
+        super().__init__(inner.rank(), inner.size())
+        self.sent: list[tuple[str, int, int, int]] = []
+        """Name, start and end by ``time.time_ns``, bytes: what `overlap.wire_events` takes."""
+        self._inner, self._bytes_per_s, self._name = inner, bytes_per_s, ""
+        self._queue: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=self._carry, daemon=True).start()
+
+    def _carry(self) -> None:
+        while True:
+            name, large, work, outputs, future = self._queue.get()
+            nbytes = sum(tensor.nbytes for tensor in large)
+            start = time.time_ns()
+            work.wait()
+            time.sleep(max(0.0, nbytes / self._bytes_per_s - (time.time_ns() - start) / 1e9))
+            self.sent.append((name, start, time.time_ns(), nbytes))
+            future.set_result(outputs)
+
+    def _send(self, name: str, large: list[Tensor], work: dist.Work, outputs: list[Tensor]) -> _Sent:
+        future: torch.futures.Future = torch.futures.Future()
+        self._queue.put((name, large, work, outputs, future))
+        return _Sent(future)
+
+    def allreduce(self, tensors: list[Tensor], opts: Any = None) -> _Sent:
+        work = self._inner.allreduce(tensors, opts or dist.AllreduceOptions())
+        return self._send("all_reduce", tensors, work, tensors)
+
+    def allgather_into_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], *opts: Any) -> _Sent:
+        work = self._inner.allgather_into_tensor_coalesced(outputs, inputs)
+        return self._send("all_gather", outputs, work, outputs)
+
+    def _allgather_base(self, output: Tensor, given: Tensor, *opts: Any) -> _Sent:
+        return self.allgather_into_tensor_coalesced([output], [given])
+
+    def reduce_scatter_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], *opts: Any) -> _Sent:
+        work = self._inner.reduce_scatter_tensor_coalesced(outputs, inputs, *opts)
+        return self._send("reduce_scatter", inputs, work, outputs)
+
+    def _reduce_scatter_base(self, output: Tensor, given: Tensor, *opts: Any) -> _Sent:
+        return self._send("reduce_scatter", [given], self._inner._reduce_scatter_base(output, given, *opts), [output])
+
+    all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base  # their names in torch 2.13
+
+    # What a program does before its first step, which is not throttled.
+    def barrier(self, *opts: Any) -> dist.Work:
+        return self._inner.barrier()
+
+    def broadcast(self, *given: Any) -> dist.Work:
+        return self._inner.broadcast(*given)
+
+    def allgather(self, *given: Any) -> dist.Work:
+        return self._inner.allgather(*given)
+
+    # torch asks a group for its name, and one that is written in Python has to keep it.
+    def _set_group_name(self, name: str) -> None:
+        self._name = name
+
+    @property
+    def group_name(self) -> str:
+        return self._name
+
+    def getBackendName(self) -> str:
+        return "throttled"
+
+
+def throttled(bytes_per_s: float) -> ThrottledGroup:
+    """A group of all ranks whose wire has this bandwidth. Every rank calls it, as it would ``dist.new_group``.
+
+    Raises ValueError for a bandwidth that is not above 0.
+    """
+    if not bytes_per_s > 0:
+        raise ValueError(f"bytes_per_s={bytes_per_s!r}: a wire carries more than 0 bytes in a second")
+    return dist.new_group(backend=_backend(float(bytes_per_s)))
+
+
+@functools.cache
+def _backend(bytes_per_s: float) -> str:
+    """Registered with torch under a name of its own."""
+    name = f"throttled_{bytes_per_s:.0f}".lower()
+    inner = dist.group.WORLD
+    dist.Backend.register_backend(name, lambda *_: ThrottledGroup(inner, bytes_per_s), devices=["cpu"])
+    return name
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """One rank's steps: the median time of one and its quartiles; the overlap in one, None if nothing is sent."""
+
+    step_ms: float
+    low_ms: float
+    high_ms: float
+    overlap: Overlap | None = field(repr=False)
+
+
+def measured(
+    steps: Mapping[str, Callable[[], Any]], group: dist.ProcessGroup | None = None, device: str = "cpu"
+) -> dict[str, StepRun]:
+    """Time these steps on this rank beside the others, then profile each; every rank calls it.
+
+    The steps take turns, so that what disturbs the machine disturbs all of them. The overlap is that of the profiled
+    step, one of three, whose exposed time is the median. `group`: the throttled one that they send over, if they do.
+    """
+    taken_us = step_times_us(steps, device)
+    found = {}
+    for name, step in steps.items():
+        low, median, high = (timing.spread_us(taken_us[name])[key] / 1e3 for key in ("low_us", "median_us", "high_us"))
+        seen = [profiled(step, group, device) for _ in range(PROFILED)]
+        told = sorted((each for each in seen if each), key=lambda each: each.exposed_ms)
+        found[name] = StepRun(median, low, high, told[len(told) // 2] if told else None)
+    return found
+
+
+def step_times_us(
+    steps: Mapping[str, Callable[[], Any]], device: str = "cpu", rounds: int = STEPS
+) -> dict[str, list[float]]:
+    """Microseconds of each step, one a round, after three to warm up; the ranks begin each one together.
+
+    All ranks make the same number of rounds: one that chose by its own clock would leave the others waiting.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in steps}
+    for each in range(WARM_UP_STEPS + rounds):
+        for name, step in steps.items():
+            timing.wait(device)
+            dist.barrier()
+            timing.wait(device)
+            start = time.perf_counter()
+            step()
+            timing.wait(device)
+            if each >= WARM_UP_STEPS:
+                taken[name].append((time.perf_counter() - start) * 1e6)
+    return taken
+
+
+def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, device: str = "cpu") -> Overlap | None:
+    """The overlap in one step of this rank, from the profiler's trace; None if the step sends nothing."""
+    from torch.profiler import ProfilerActivity, profile
+
+    on_gpu = [ProfilerActivity.CUDA] * (device == "cuda")
+    timing.wait(device)
+    dist.barrier()
+    before = len(group.sent) if isinstance(group, ThrottledGroup) else 0
+    with profile(activities=[ProfilerActivity.CPU, *on_gpu], record_shapes=True) as profiler:
+        step()
+        timing.wait(device)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        trace = json.loads(path.read_bytes())
+    if isinstance(group, ThrottledGroup):
+        pid = next(event["pid"] for event in trace["traceEvents"] if event.get("cat") == "cpu_op")
+        trace["traceEvents"] += wire_events(group.sent[before:], trace["baseTimeNanoseconds"], pid)
+    try:
+        return analyse(trace)
+    except NoCommunication:
+        return None
+
+
+def training_step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, *inputs: Tensor, send: bool = True
+) -> Callable[[], None]:
+    """One step of a model that returns its loss, with its phases marked for the profiler.
+
+    ``send=False``: what DDP would take without sending anything.
+    """
+    from torch.profiler import record_function
+
+    def step() -> None:
+        with record_function("forward"), nullcontext() if send else model.no_sync():
+            loss = model(*inputs)
+        with record_function("backward"):
+            loss.backward()
+        with record_function("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step
