@@ -7,7 +7,7 @@ is a ``Timeline``, as ``pipeline.simulate`` makes one, so the two compare action
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,10 @@ RECEIVES_LATE = ("GPipe", "1F1B")
 """Schedules for which torch posts a receive only when the rank is free for what it brings: a transfer is never hidden.
 
 Its other schedules post receives ahead. Read in ``torch.distributed.pipelining.schedules``, 2.11 and 2.13."""
+
+
+Log = list[tuple[str, int, int, float, float]]
+"""What a rank did: kind, stage, micro-batch, start and end in nanoseconds of the machine's clock."""
 
 
 @dataclass(frozen=True)
@@ -83,22 +87,36 @@ def measure_steps(
     timeout: float = 60.0,
 ) -> Steps:
     """All the steps of ``measure``, and each rank's peak memory."""
-    _check(schedule, n, microbatches, steps, backend)
-    stages = n * SCHEDULES[schedule]
-    arguments = schedule, microbatches, work or Nap(), steps
-    found = ranks.run(_steps_on_this_rank, n, *arguments, backend=backend, timeout=timeout, echo=False)
-    timelines = []
-    for step in range(steps):
-        logs = [taken[step] for taken, _ in found]
-        begin = min(start for log in logs for *_, start, _ in log)
-        actions = tuple(
-            Action(rank, kind, stage, microbatch, (start - begin) / 1e6, (end - begin) / 1e6)
-            for rank, log in enumerate(logs)
-            for kind, stage, microbatch, start, end in log
+    case = schedule, microbatches, work or Nap()
+    return measure_several([case], n, steps=steps, backend=backend, timeout=timeout)[0]
+
+
+def measure_several(
+    cases: Sequence[tuple[str, int, Work]], n: int, *, steps: int = 3, backend: str = "gloo", timeout: float = 60.0
+) -> list[Steps]:
+    """The same for several (schedule, micro-batches, work), one after the other in the same processes."""
+    for schedule, microbatches, _ in cases:
+        _check(schedule, n, microbatches, steps, backend)
+    found = ranks.run(_cases_on_this_rank, n, cases, steps, backend=backend, timeout=timeout, echo=False)
+    return [
+        Steps(
+            tuple(_timeline(case[0], case[1], [logs[step] for logs, _ in by_rank]) for step in range(steps)),
+            tuple(peak for _, peak in by_rank),
         )
-        held = tuple(most_held([entry[:3] for entry in log]) for log in logs)
-        timelines.append(Timeline(schedule, n, stages, microbatches, actions, held))
-    return Steps(tuple(timelines), tuple(peak for _, peak in found))
+        for case, by_rank in zip(cases, zip(*found, strict=True), strict=True)
+    ]
+
+
+def _timeline(schedule: str, microbatches: int, logs: list[Log]) -> Timeline:
+    """What each rank noted of one step, put together."""
+    begin = min(start for log in logs for *_, start, _ in log)
+    actions = tuple(
+        Action(rank, kind, stage, microbatch, (start - begin) / 1e6, (end - begin) / 1e6)
+        for rank, log in enumerate(logs)
+        for kind, stage, microbatch, start, end in log
+    )
+    held = tuple(most_held([entry[:3] for entry in log]) for log in logs)
+    return Timeline(schedule, len(logs), len(logs) * SCHEDULES[schedule], microbatches, actions, held)
 
 
 def resimulated(measured: Timeline) -> Timeline:
@@ -181,8 +199,9 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
 
 # ---- on each rank --------------------------------------------------------------------------------------------------
 
-Log = list[tuple[str, int, int, float, float]]
-"""What a rank did: kind, stage, micro-batch, start and end in nanoseconds of the machine's clock."""
+
+def _cases_on_this_rank(cases: Sequence[tuple[str, int, Work]], steps: int) -> list[tuple[list[Log], int | None]]:
+    return [_steps_on_this_rank(*case, steps) for case in cases]
 
 
 def _steps_on_this_rank(schedule: str, microbatches: int, work: Work, steps: int) -> tuple[list[Log], int | None]:

@@ -119,6 +119,12 @@ def _integer_powers(progress: Any) -> dict[str, Any]:
     return integer_powers("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _pipeline(progress: Any) -> dict[str, Any]:
+    from compile_lab.pipeline_recording import record_pipeline
+
+    return record_pipeline("cuda" if _has_gpu() else "cpu", progress)
+
+
 def _precision(progress: Any) -> dict[str, Any]:
     from compile_lab.precision_recording import record_precision
 
@@ -144,6 +150,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "modes": Measurement(_modes, "every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
     "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 15),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
+    "pipeline": Measurement(_pipeline, "pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Measurement(_precision, "rates, errors, casts, training steps and losses in each precision", 120),
     "peaks": Measurement(_peaks, "peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
     "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 25),

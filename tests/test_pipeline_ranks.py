@@ -4,14 +4,15 @@ The stages nap, so that four ranks on two cores run as four devices would; what 
 """
 
 import itertools
+import json
 
 import pytest
 import torch
 
-from compile_lab import pipeline_ranks
+from compile_lab import pipeline_ranks, pipeline_recording
 from compile_lab._torch import pipeline_sends_to_itself
 from compile_lab.pipeline import SCHEDULES, WEIGHT_GRAD, Action, Timeline, simulate, table
-from compile_lab.pipeline_ranks import measure, measure_steps, resimulated, transfer_ms
+from compile_lab.pipeline_ranks import Steps, measure, measure_steps, resimulated, transfer_ms
 from compile_lab.pipeline_work import Encoder, Nap
 
 RANKS, MICROBATCHES = 4, 8
@@ -147,3 +148,25 @@ def test_a_stage_gives_back_the_shape_that_it_takes(work):
     out.sum().backward()
     assert all(parameter.grad is not None for parameter in first.parameters())
     assert torch.equal(work.batch(3), batch)
+
+
+def test_a_recorded_step_is_said_in_plain_values_and_drawn_again():
+    quick, slow = (simulate("1F1B", 2, 4, forward=3, transfer=wire, prefetch=False) for wire in (0.5, 1.0))
+    said = pipeline_recording._said(Steps((slow, quick, slow), (10, 20)))
+    assert said["best_span_ms"] == quick.span and said["simulated_bubble"] == round(quick.bubble_fraction, 5)
+    assert said["span_ms"]["median"] == slow.span and said["transfer_ms"] == 0.5
+    assert said["mean_ms"] == {"B": 2.0, "F": 3.0} and said["unit_bubble"] == 0.2
+    assert said["peak_nbytes"] == [10, 20] and said["peak_activations"] == [2, 1]
+    result = json.loads(json.dumps({"timelines": {"1F1B": pipeline_recording._plain(quick)}}))
+    assert pipeline_recording.timeline(result, "1F1B") == quick
+    with pytest.raises(KeyError, match="no timeline of 'GPipe' was recorded; there is 1F1B"):
+        pipeline_recording.timeline(result, "GPipe")
+
+
+def test_every_schedule_of_the_recording_has_the_layers_of_a_rank_and_enough_micro_batches():
+    for schedule, on_each in SCHEDULES.items():
+        share = pipeline_recording._share(pipeline_recording.ON_GPU, schedule)
+        assert share.layers * on_each == pipeline_recording.ON_GPU.layers and share.dtype == torch.bfloat16
+        for n in (2, 4, 8):
+            for m in pipeline_recording._microbatches(schedule, n):
+                pipeline_ranks._check(schedule, n, m, 1, "nccl")
