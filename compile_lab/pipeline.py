@@ -5,6 +5,8 @@ its rank is free and what it reads has arrived; so the times of all follow, with
 stage takes the same time for each micro-batch, transfers take none from the computation, nothing else delays a rank.
 """
 
+import itertools
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -114,11 +116,7 @@ def simulate(
     Raises ValueError for a schedule that is not known, sizes that it cannot run, times below 0 or not one a stage.
     """
     ranks = _checked(schedule, stages, microbatches)
-    given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
-    f, i, w = (of_each_stage(name, times, stages) for name, times in given.items())
-    costs = {FORWARD: f, INPUT_GRAD: i, WEIGHT_GRAD: w, BACKWARD: [sum(both) for both in zip(i, w, strict=True)]}
-    if transfer < 0:
-        raise ValueError(f"the time of a transfer is {transfer}: a time cannot be below 0")
+    costs = _costs(stages, forward, input_grad, weight_grad, transfer)
     orders = table(schedule, stages, microbatches)
     pairs = pipeline_pairs(schedule, ranks, microbatches) if schedule == "DualPipeV" else set()
     actions = tuple(_timed(orders, pairs, costs, transfer, prefetch))
@@ -143,6 +141,51 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
         return pipeline_orders(schedule, ranks, microbatches)
     except (ValueError, AssertionError, RuntimeError) as error:
         raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
+
+
+def carried_out(
+    orders: Sequence[Order],
+    *,
+    forward: Times = 1.0,
+    input_grad: Times = 1.0,
+    weight_grad: Times = 1.0,
+    transfer: float = 0.0,
+    name: str = "by hand",
+) -> Timeline:
+    """The same for a schedule that you wrote: for each rank its actions (kind, stage, micro-batch), in order.
+
+    Raises ValueError, naming the first action that is wrong, for orders that leave one out or have it twice or on two
+    ranks; and for those that deadlock.
+    """
+    stages, microbatches = _sizes(orders)
+    costs = _costs(stages, forward, input_grad, weight_grad, transfer)
+    actions = tuple(_timed(list(orders), set(), costs, transfer, True))
+    return Timeline(name, len(orders), stages, microbatches, actions, tuple(map(most_held, orders)))
+
+
+def _sizes(orders: Sequence[Order]) -> tuple[int, int]:
+    """Stages and micro-batches of orders that are a schedule; else ValueError."""
+    counted = Counter(action for order in orders for action in order)
+    stages, microbatches = (1 + max((action[at] for action in counted), default=0) for at in (1, 2))
+    for stage, m in itertools.product(range(stages), range(microbatches)):
+        whole = {(BACKWARD, stage, m)} & counted.keys() or {(INPUT_GRAD, stage, m), (WEIGHT_GRAD, stage, m)}
+        for kind, *_ in ((FORWARD,), *sorted(whole)):
+            if (times := counted.pop((kind, stage, m), 0)) != 1:
+                raise ValueError(f"{kind} of stage {stage} for micro-batch {m} is there {times} times, not once")
+    if counted:
+        raise ValueError(f"{next(iter(counted))} is no action, or a half beside its whole; kinds are F, B, I and W")
+    for stage in range(stages):
+        on = [rank for rank, order in enumerate(orders) if any(action[1] == stage for action in order)]
+        if len(on) > 1:
+            raise ValueError(f"stage {stage} is on ranks {on}: a stage's weights are on one rank")
+    for order in orders:
+        done = set()
+        for kind, stage, m in order:
+            first = {BACKWARD: FORWARD, INPUT_GRAD: FORWARD, WEIGHT_GRAD: INPUT_GRAD}.get(kind)
+            if first and (first, stage, m) not in done:
+                raise ValueError(f"{kind} of stage {stage} for micro-batch {m} comes before its own {first}")
+            done.add((kind, stage, m))
+    return stages, microbatches
 
 
 def closed_form(schedule: str, stages: int, microbatches: int) -> Fraction | None:
@@ -226,6 +269,17 @@ def most_held(order: Order) -> int:
         held += (kind == FORWARD) - (kind in (BACKWARD, WEIGHT_GRAD))
         most = max(most, held)
     return most
+
+
+def _costs(
+    stages: int, forward: Times, input_grad: Times, weight_grad: Times, transfer: float
+) -> dict[str, list[float]]:
+    """For each kind of action, its time on each stage."""
+    if transfer < 0:
+        raise ValueError(f"the time of a transfer is {transfer}: a time cannot be below 0")
+    given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
+    f, i, w = (of_each_stage(name, times, stages) for name, times in given.items())
+    return {FORWARD: f, INPUT_GRAD: i, WEIGHT_GRAD: w, BACKWARD: [sum(both) for both in zip(i, w, strict=True)]}
 
 
 def of_each_stage(name: str, times: Times, stages: int) -> list[float]:

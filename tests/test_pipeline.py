@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from compile_lab._torch import pipeline_orders
-from compile_lab.pipeline import SCHEDULES, closed_form, simulate, table
+from compile_lab.pipeline import SCHEDULES, carried_out, closed_form, simulate, table
 
 FUSED = ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS")
 """Those whose backward is one action."""
@@ -64,6 +64,34 @@ def test_dualpipev_sends_a_forward_of_a_pair_after_its_backward():
     pair = times["F", 6, 4], times["B", 1, 0]
     assert pair[0].end == pair[1].start and pair[0].rank == pair[1].rank == 1
     assert times["F", 7, 4].start >= pair[1].end
+
+
+@pytest.mark.parametrize("schedule", ["1F1B", "Interleaved1F1B", "InterleavedZeroBubble"])
+def test_a_schedule_written_by_hand_is_carried_out_as_a_known_one(schedule):
+    known = simulate(schedule, 4 * SCHEDULES[schedule], 8, forward=2, transfer=0.5)
+    by_hand = carried_out(table(schedule, known.stages, 8), forward=2, transfer=0.5, name=schedule)
+    assert by_hand == known
+
+
+F, B = "F", "B"
+RIGHT = [[(F, 0, 0), (B, 0, 0)], [(F, 1, 0), (B, 1, 0)]]
+
+
+@pytest.mark.parametrize(
+    ("orders", "said"),
+    [
+        ([RIGHT[0], RIGHT[1][:1]], "I of stage 1 for micro-batch 0 is there 0 times"),
+        ([RIGHT[0] * 2, RIGHT[1]], "F of stage 0 for micro-batch 0 is there 2 times"),
+        ([RIGHT[0], [*RIGHT[1], ("W", 1, 0)]], "a half beside its whole"),
+        ([[(F, 0, 0), (B, 1, 0)], [(F, 1, 0), (B, 0, 0)]], r"stage 0 is on ranks \[0, 1\]"),
+        ([RIGHT[0], RIGHT[1][::-1]], "B of stage 1 for micro-batch 0 comes before its own F"),
+        ([[(F, 0, 0), (B, 0, 0), (F, 2, 0), (B, 2, 0)], RIGHT[1]], "deadlock: ranks"),
+    ],
+)
+def test_orders_that_are_no_schedule_are_refused(orders, said):
+    assert carried_out(RIGHT).span == 6
+    with pytest.raises(ValueError, match=said):
+        carried_out(orders)
 
 
 def test_the_slowest_stage_sets_the_pace():
