@@ -51,7 +51,9 @@ def bubbles(
     svg = (
         f'<svg viewBox="0 0 {_WIDTH} {top}" font-size="17" fill="currentColor" xmlns="http://www.w3.org/2000/svg">'
         f"{''.join(parts)}</svg>"
-    )
+    ).replace(
+        '"', "'"
+    )  # in an explorer's JSON, and again in the notebook's, each " is escaped: it would double the size
     alt = " ".join(f"{name + ': ' if name else ''}{_said(each)}" for name, each in several.items())
     table = by_rank(found) if isinstance(found, Timeline) else compared(several)
     return Drawing(svg, alt, caption, table, provenance, _legend(several.values(), _length(span, unit)))

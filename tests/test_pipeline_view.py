@@ -14,7 +14,7 @@ BLUE, ORANGE = PALETTE["blue"], PALETTE["orange"]
 def bars(svg, colour):
     """Every bar of one colour as (left, right, middle), in absolute places."""
     found, x, y = [], 0, 0
-    for path in re.findall(rf'<path d="([^"]+)" stroke="{colour}"', svg):
+    for path in re.findall(rf"<path d='([^']+)' stroke='{colour}'", svg):
         for kind, dx, dy, length in re.findall(r"([Mm])(-?\d+) (-?\d+)h(\d+)", path):
             x, y = (int(dx), int(dy)) if kind == "M" else (x + int(dx), y + int(dy))
             found.append((x, x + int(length), y))
@@ -24,7 +24,7 @@ def bars(svg, colour):
 
 def numbers(svg):
     """The rows of numbers: for each text, its digits and their places."""
-    rows = re.findall(r'<text y="\d+" x="([\d ]+)">(\d+)</text>', svg)
+    rows = re.findall(r"<text y='\d+' x='([\d ]+)'>(\d+)</text>", svg)
     return [(digits, [int(place) for place in places.split()]) for places, digits in rows]
 
 
