@@ -53,7 +53,7 @@ def bubbles(
         f"{''.join(parts)}</svg>"
     ).replace(
         '"', "'"
-    )  # in an explorer's JSON, and again in the notebook's, each " is escaped: it would double the size
+    )  # an explorer's JSON escapes each ", and the notebook's JSON once more
     alt = " ".join(f"{name + ': ' if name else ''}{_said(each)}" for name, each in several.items())
     table = by_rank(found) if isinstance(found, Timeline) else compared(several)
     return Drawing(svg, alt, caption, table, provenance, _legend(several.values(), _length(span, unit)))

@@ -1,0 +1,85 @@
+"""Exercises of chapter 12, pipeline bubbles."""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+from compile_lab.exercises import exercise
+from compile_lab.pipeline import carried_out, closed_form, simulate
+
+
+def _expects_function(answer: Any) -> str | None:
+    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
+
+
+@exercise("12.1")
+def bubble_of(answer: Callable) -> str | None:
+    """bubble(ranks, microbatches, forward, backward): GPipe's bubble as a share of the step."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for ranks, microbatches, forward, backward in ((1, 4, 1, 2), (4, 1, 1, 2), (4, 8, 1, 1), (8, 32, 2, 5)):
+        found = simulate("GPipe", ranks, microbatches, forward=forward, input_grad=backward, weight_grad=0)
+        got = answer(ranks, microbatches, forward, backward)
+        if not isinstance(got, int | float | Fraction):
+            return f"it returns a {type(got).__name__}: this asks for a number, the share of all ranks' time."
+        case = f"{ranks} ranks, {microbatches} micro-batches, forward {forward}, backward {backward}"
+        if abs(got - found.bubble_fraction) > 1e-9:
+            much = "much" if got > found.bubble_fraction else "little"
+            return f"for {case} it says {float(got):.4f}, which is too {much}."
+    return None
+
+
+@exercise("12.2")
+def fewest_microbatches(answer: Callable) -> str | None:
+    """fewest(ranks, most): the smallest number of micro-batches with which 1F1B's bubble is at most ``most``."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for ranks, most in ((2, Fraction(1, 2)), (4, Fraction(1, 10)), (16, Fraction(1, 20)), (64, Fraction(1, 100))):
+        got = answer(ranks, most)
+        if not isinstance(got, int) or isinstance(got, bool):
+            return f"it returns {got!r}: this asks for a whole number."
+        if got < 1 or closed_form("1F1B", ranks, got) > most:
+            return f"with {got} micro-batches on {ranks} ranks the bubble is above {float(most):.0%}."
+        if got > 1 and closed_form("1F1B", ranks, got - 1) <= most:
+            return f"for {ranks} ranks and {float(most):.0%}, fewer than {got} would do."
+    return None
+
+
+@exercise("12.3")
+def lean_order(answer: Callable) -> str | None:
+    """order(rank, ranks, microbatches): a schedule that holds at most ``ranks`` activations, no slower than GPipe."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for ranks, microbatches in ((2, 6), (4, 8), (4, 2)):
+        try:
+            found = carried_out([list(answer(rank, ranks, microbatches)) for rank in range(ranks)])
+        except ValueError as error:
+            return f"with {ranks} ranks and {microbatches} micro-batches it is no schedule: {error}."
+        if (found.ranks, found.stages, found.microbatches) != (ranks, ranks, microbatches):
+            asked = f"{microbatches} micro-batches on {ranks}"
+            return f"asked for {asked} ranks, it runs {found.microbatches} through {found.stages} stages."
+        if (most := max(found.peak_activations)) > min(ranks, microbatches):
+            return f"with {ranks} ranks and {microbatches} micro-batches a rank holds {most} activations at a time."
+        if found.span > (limit := simulate("GPipe", ranks, microbatches).span):
+            return (
+                f"with {ranks} ranks and {microbatches} micro-batches it takes {found.span:g}; GPipe takes {limit:g}."
+            )
+    return None
+
+
+LAYERS, STAGES, HEAD = 16, 4, 3
+"""Of the model in exercise 12.4; the head takes as long as so many layers."""
+
+
+@exercise("12.4")
+def balanced(answer: list) -> str | None:
+    """Layers for each of 4 stages, 16 in all, with a head on the last as slow as 3 layers: the quickest step."""
+    if not isinstance(answer, list | tuple) or not all(isinstance(each, int) for each in answer):
+        return "this asks for a list of whole numbers, one for each stage."
+    if len(answer) != STAGES or sum(answer) != LAYERS or min(answer) < 0:
+        return f"it has {sum(answer)} layers on {len(answer)} stages; the model has {LAYERS}, for {STAGES}."
+    cost = [*answer[:-1], answer[-1] + HEAD]
+    best = -(-(LAYERS + HEAD) // STAGES)
+    if max(cost) > best:
+        return f"stage {cost.index(max(cost))} takes as long as {max(cost)} layers, and all others wait for it."
+    return None
