@@ -1,0 +1,135 @@
+"""How is each parameter of a GPT split? Shapes on one rank, and why a size cannot be divided.
+
+The parameters are those of a GPT-2 in plain torch (Radford et al., 2019), under the names of the book's MiniGPT. A
+``shape`` is anything with ``vocabulary``, ``context``, ``dim``, ``layers``, ``heads`` and ``tied_head``.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+AXES = ("pp", "replicate", "shard", "tp")
+"""The dimensions that a mesh may have, outermost first: neighbours along ``tp`` are neighbouring ranks."""
+
+
+class Shape(Protocol):
+    """What a formula needs to know of a GPT."""
+
+    vocabulary: int
+    context: int  # tokens
+    dim: int
+    layers: int
+    heads: int
+    tied_head: bool
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the unsharded model; of ``count`` identical layers, one stands for all.
+
+    ``part``: "first" before the blocks, "block", "last" after them. ``tp``: the dimension along which tensor parallel
+    splits it, None if every rank of the group holds it whole.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    part: str
+    tp: int | None = None
+    count: int = 1
+
+    def split(self, tp: int = 1, shard: int = 1) -> tuple[int, ...]:
+        """Its shape on the first rank: divided over tensor parallel, then its rows over FSDP, rounded up.
+
+        FSDP pads the rows to a multiple of the ranks, so every rank's buffer has this size; the last ranks' rows may be
+        fewer, or none.
+        """
+        sizes = list(self.shape)
+        if self.tp is not None:
+            sizes[self.tp] = math.ceil(sizes[self.tp] / tp)  # a vocabulary need not divide
+        sizes[0] = math.ceil(sizes[0] / shard)
+        return tuple(sizes)
+
+    def numbers(self, tp: int = 1, shard: int = 1) -> int:
+        """How many numbers ``split`` leaves, of one layer."""
+        return math.prod(self.split(tp, shard))
+
+
+def parameters(shape: Shape, sequence: bool = False) -> tuple[Parameter, ...]:
+    """Every parameter of the model, in the model's order, identical layers folded into one with a ``*``.
+
+    Tensor parallel splits q, k, v by heads, the MLP by its width, the embedding and the head by the vocabulary; with
+    ``sequence`` parallel, the positions too.
+    """
+    dim, four, words = shape.dim, 4 * shape.dim, shape.vocabulary
+    block = [
+        ("norm1.weight", (dim,), None),
+        ("norm1.bias", (dim,), None),
+        ("attention.qkv.weight", (3 * dim, dim), 0),
+        ("attention.qkv.bias", (3 * dim,), 0),
+        ("attention.out.weight", (dim, dim), 1),
+        ("attention.out.bias", (dim,), None),
+        ("norm2.weight", (dim,), None),
+        ("norm2.bias", (dim,), None),
+        ("mlp.up.weight", (four, dim), 0),
+        ("mlp.up.bias", (four,), 0),
+        ("mlp.down.weight", (dim, four), 1),
+        ("mlp.down.bias", (dim,), None),
+    ]
+    head = [Parameter("head.weight", (words, dim), "last", 0), Parameter("head.bias", (words,), "last", 0)]
+    return (
+        Parameter("token_embedding.weight", (words, dim), "first", 0),
+        Parameter("position_embedding.weight", (shape.context, dim), "first", 0 if sequence else None),
+        *(Parameter(f"blocks.*.{name}", size, "block", tp, shape.layers) for name, size, tp in block),
+        Parameter("norm.weight", (dim,), "last"),
+        Parameter("norm.bias", (dim,), "last"),
+        *([] if shape.tied_head else head),
+    )
+
+
+def parameter_count(shape: Shape) -> int:
+    """How many numbers the model's parameters hold."""
+    return sum(each.numbers() * each.count for each in parameters(shape))
+
+
+def check_divides(shape: Shape, mesh: Mapping[str, int], batch: int, length: int, sequence: bool, pieces: int) -> None:
+    """Raise ValueError, naming input, rule and way out, if the model or the batch cannot be laid out on the mesh.
+
+    ``batch`` in sequences of ``length`` tokens over the whole mesh, ``pieces`` the micro-batches of a pipeline.
+    """
+    tp, pp = mesh.get("tp", 1), mesh.get("pp", 1)
+    replicas = mesh.get("replicate", 1) * mesh.get("shard", 1)
+    if shape.heads % tp:
+        raise ValueError(
+            f"heads={shape.heads} cannot be shared by tp={tp} ranks: tensor parallel gives each rank whole heads, so "
+            f"tp divides heads; try {_divisors(shape.heads)}, and put the other devices on another axis"
+        )
+    if shape.layers % pp:
+        raise ValueError(
+            f"layers={shape.layers} cannot be shared by pp={pp} stages: each stage holds as many whole layers, so pp "
+            f"divides layers; try {_divisors(shape.layers)}, and put the other devices on another axis"
+        )
+    if sequence and length % tp:
+        raise ValueError(
+            f"length={length} cannot be shared by tp={tp} ranks: sequence parallel gives each rank as many tokens of "
+            "a sequence; make length a multiple of tp, or leave sequence parallel out"
+        )
+    if batch % replicas:
+        raise ValueError(
+            f"batch={batch} cannot be shared by {replicas} replicas (replicate × shard): each takes as many whole "
+            f"sequences; make batch a multiple of {replicas}, or put devices on tp or pp, which share sequences"
+        )
+    if (batch // replicas) % pieces:
+        raise ValueError(
+            f"microbatches={pieces} do not divide the {batch // replicas} sequences of a replica: micro-batches are "
+            f"equal; try {_divisors(batch // replicas)}, or another batch"
+        )
+    if pieces < pp:
+        raise ValueError(
+            f"microbatches={pieces} are fewer than pp={pp} stages: 1F1B then never fills the pipeline, and torch "
+            "refuses it; use more micro-batches or fewer stages"
+        )
+
+
+def _divisors(n: int) -> str:
+    return " or ".join(str(k) for k in range(1, min(n, 64) + 1) if n % k == 0)
