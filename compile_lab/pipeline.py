@@ -74,6 +74,16 @@ class Timeline:
         return 1 - sum(self.busy) / (self.ranks * self.span)
 
     @property
+    def at_once(self) -> dict[int, float]:
+        """How many ranks compute at a time: for each number, the share of the span."""
+        changes = sorted(each for a in self.actions for each in ((a.start, 1), (a.end, -1)))
+        shares, busy = dict.fromkeys(range(self.ranks + 1), 0.0), 0
+        for (moment, change), (later, _) in itertools.pairwise(changes):
+            busy += change
+            shares[busy] += (later - moment) / self.span
+        return shares
+
+    @property
     def held_microbatches(self) -> tuple[float, ...]:
         """``peak_activations`` of each rank, divided by its stages: in micro-batches through all layers of the rank."""
         return tuple(peak * self.ranks / self.stages for peak in self.peak_activations)

@@ -119,6 +119,14 @@ def _timeline(schedule: str, microbatches: int, logs: list[Log]) -> Timeline:
     return Timeline(schedule, len(logs), len(logs) * SCHEDULES[schedule], microbatches, actions, held)
 
 
+def runs(schedule: str, backend: str = "gloo") -> bool:
+    """Can this torch run the schedule over this backend?
+
+    Not ZBVZeroBubble and DualPipeV over gloo on torch 2.11: a rank with two neighbouring stages sends to itself there.
+    """
+    return schedule not in ("ZBVZeroBubble", "DualPipeV") or backend != "gloo" or not pipeline_sends_to_itself()
+
+
 def resimulated(measured: Timeline) -> Timeline:
     """The simulation that a measured pipeline is held against: its own mean times, stage by stage, and its transfer.
 
@@ -190,7 +198,7 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
     table(schedule, n * SCHEDULES.get(schedule, 1), microbatches)
     if schedule == "1F1B" and microbatches < n:
         raise ValueError(f"torch's 1F1B needs a micro-batch for each rank: {microbatches} are too few for {n} ranks")
-    if backend == "gloo" and n > 1 and schedule in ("ZBVZeroBubble", "DualPipeV") and pipeline_sends_to_itself():
+    if not runs(schedule, backend):
         raise ValueError(
             f"{schedule} puts two neighbouring stages on one rank, and torch {torch.__version__} has that rank send to "
             "itself at the start, which gloo cannot; take backend='nccl' on GPUs, or torch 2.13"

@@ -28,8 +28,14 @@ def test_the_bubble_is_the_formulas(schedule, ranks, microbatches):
 def test_naive_pipelining_keeps_one_rank_busy():
     found = simulate("GPipe", 4, 1)
     assert found.bubble_fraction == pytest.approx(3 / 4)
-    for moment in range(int(found.span)):
-        assert sum(action.start <= moment < action.end for action in found.actions) == 1
+    assert found.at_once == pytest.approx({0: 0, 1: 1, 2: 0, 3: 0, 4: 0})
+
+
+def test_ranks_that_compute_at_once_add_up_to_their_work():
+    found = simulate("ZBVZeroBubble", 8, 8, forward=3, transfer=0.5)
+    assert sum(found.at_once.values()) == pytest.approx(1)
+    working = sum(count * share for count, share in found.at_once.items()) / found.ranks
+    assert working == pytest.approx(1 - found.bubble_fraction)
 
 
 def test_one_forward_one_backward_by_hand():
