@@ -190,6 +190,13 @@ def inductor_modes() -> types.SimpleNamespace:
     )
 
 
+def generated_sources(call: Callable[[], Any]) -> list[str]:
+    """The source of each graph that Inductor compiles while ``call`` runs, in order; also of what its cache gives."""
+    from torch._inductor.utils import run_and_get_code  # takes seconds to import
+
+    return run_and_get_code(call)[1]
+
+
 def inductor_partitioner(partition: Callable[..., Any]) -> Any:
     """A function in place of Inductor's partitioner, as its option ``custom_partitioner_fn`` wants it: called with the
     joint graph, after Inductor's passes over it.
@@ -355,6 +362,7 @@ __all__ = [
     "fake_group",
     "fake_tensors",
     "functorch_config",
+    "generated_sources",
     "get_guard_fail_reason",
     "graph_break",
     "inductor_config",

@@ -191,8 +191,9 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
     on_gpu = [ProfilerActivity.CUDA] * (device == "cuda")
     timing.wait(device)
     dist.barrier()
+    time.sleep(0.005)  # until the threads of the barrier are done: it is not the step's
     before = len(group.sent) if isinstance(group, ThrottledGroup) else 0
-    with profile(activities=[ProfilerActivity.CPU, *on_gpu], record_shapes=True) as profiler:
+    with profile(activities=[ProfilerActivity.CPU, *on_gpu], record_shapes=True, acc_events=True) as profiler:
         step()
         timing.wait(device)
     with tempfile.TemporaryDirectory() as folder:

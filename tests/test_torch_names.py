@@ -86,6 +86,15 @@ def test_cache_entries_hold_guards_that_can_be_asked():
     assert _torch.get_guard_fail_reason(*asked, skip_logging=True).startswith("0/0: n == 3 ")
 
 
+def test_the_generated_source_of_each_graph_is_given_cached_or_not():
+    x = torch.ones(8, requires_grad=True)
+    for _ in range(2):
+        _torch.reset_dynamo()
+        compiled = torch.compile(lambda x: x.sin().sum())
+        forward, backward = _torch.generated_sources(lambda compiled=compiled: compiled(x).backward())
+        assert "sin" in forward and "cos" in backward and "def call(" in forward
+
+
 def test_dynamos_limit_can_be_read_and_patched():
     limit = _torch.dynamo_config.recompile_limit
     with _torch.dynamo_config.patch(recompile_limit=limit + 1, fail_on_recompile_limit_hit=True):
