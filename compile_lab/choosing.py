@@ -96,7 +96,7 @@ def recommend(
         if found.total_nbytes > 0.9 * memory_nbytes:
             refused[pattern] = _too_large(found, memory_nbytes)
         else:
-            choices.append(_estimated(found, memory_nbytes, network))
+            choices.append(estimate(found, memory_nbytes, network))
     ranked = sorted(choices, key=lambda choice: (choice.step_ms, choice.plan.total_nbytes))
     return Recommendation(tuple(ranked), refused, str(network))
 
@@ -119,7 +119,8 @@ def traffic_s(found: Plan, network: Network) -> dict[str, float]:
     return taken
 
 
-def _estimated(found: Plan, memory_nbytes: float, network: Network) -> Choice:
+def estimate(found: Plan, memory_nbytes: float, network: Network) -> Choice:
+    """How long a step of a plan takes under the assumptions at the head of this module, and why."""
     computing, traffic = compute_s(found, network), traffic_s(found, network)
     behind = sum(each for axis, each in traffic.items() if axis in HIDDEN_AXES)
     waited = max(0.0, behind - computing) + sum(each for axis, each in traffic.items() if axis not in HIDDEN_AXES)

@@ -51,6 +51,18 @@ def _peaks(progress: Any) -> dict[str, Any]:
     return peaks("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _collectives(progress: Any) -> dict[str, Any]:
+    from compile_lab.collective_rates import collective_rates
+
+    return collective_rates("cuda" if _has_gpu() else "cpu", progress)
+
+
+def _patterns(progress: Any) -> dict[str, Any]:
+    from compile_lab.pattern_cost import pattern_costs
+
+    return pattern_costs("cuda" if _has_gpu() else "cpu", progress)
+
+
 def _softmax(progress: Any) -> dict[str, Any]:
     from compile_lab.softmax_bandwidth import softmax_bandwidth
 
@@ -142,6 +154,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "checkpointing_compiled": Measurement(
         _checkpointing_compiled, "the same for checkpoints under torch.compile, and further memory budgets", 210
     ),
+    "collectives": Measurement(_collectives, "all-reduce, all-gather, reduce-scatter, send between 2 to 8 GPUs", 90),
     "compile_gains": Measurement(_compile_gains, "cases in which compiling helps much or little; CUDA graphs", 110),
     "dispatch": Measurement(_dispatch, "cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
     "fidelity": Measurement(_fidelity, "kernels of this GPU against those of its virtual twin, source for source", 60),
@@ -152,6 +165,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
     "pipeline": Measurement(_pipeline, "pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Measurement(_precision, "rates, errors, casts, training steps and losses in each precision", 120),
+    "patterns": Measurement(_patterns, "step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "peaks": Measurement(_peaks, "peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
     "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 25),
 }

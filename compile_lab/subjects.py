@@ -6,15 +6,17 @@ this is the one place in the package that reaches for mini_model and for transfo
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from mini_model.model import MiniGPT
+    from mini_model.model import GPTConfig, MiniGPT
 
 
 def minigpt(name: str = "mini", device: str = "cpu", vocabulary: int | None = None) -> MiniGPT:
@@ -29,13 +31,50 @@ def minigpt(name: str = "mini", device: str = "cpu", vocabulary: int | None = No
         return MiniGPT(replace(config(name), vocabulary=vocabulary) if vocabulary else config(name))
 
 
-def deep_gpt(layers: int, dim: int, heads: int, context: int, device: str = "cpu") -> MiniGPT:
-    """MiniGPT of any depth and width, with the book's vocabulary and seeded random weights."""
-    from mini_model.model import MINI, MiniGPT
+def deep_gpt(
+    layers: int, dim: int, heads: int, context: int, device: str = "cpu", vocabulary: int | None = None
+) -> MiniGPT:
+    """MiniGPT of any depth and width, with the book's vocabulary unless one is given, and seeded random weights."""
+    from mini_model.model import MINI
+
+    sizes = {"layers": layers, "dim": dim, "heads": heads, "context": context}
+    return of_shape(replace(MINI, **sizes, vocabulary=vocabulary or MINI.vocabulary), device)
+
+
+def of_shape(shape: GPTConfig, device: str = "cpu") -> MiniGPT:
+    """MiniGPT of a shape, with seeded random weights."""
+    from mini_model.model import MiniGPT
 
     torch.manual_seed(0)
     with torch.device(device):
-        return MiniGPT(replace(MINI, layers=layers, dim=dim, heads=heads, context=context))
+        return MiniGPT(shape)
+
+
+def spread(
+    model: MiniGPT, pattern: str, mesh: dict[str, int], **options: Any
+) -> tuple[Callable[[Tensor, Tensor], Tensor], list[dict[str, Any]]]:
+    """The model on the ranks that run, by a pattern of mini_model.parallel: its training step, which takes tokens and
+    targets of the whole batch, and its parameters in groups for an optimizer. The options are those of `parallelize`.
+
+    "one device" leaves the model whole.
+    """
+    from mini_model import parallel
+
+    if pattern == "one device":
+        return _step_alone(model, options["dtype"]), [{"params": list(model.parameters())}]
+    made = parallel.parallelize(model, pattern, parallel.make_mesh(pattern, **mesh), **options)
+    return functools.partial(made.step, average=False), made.parameter_groups()
+
+
+def _step_alone(model: MiniGPT, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
+    def step(tokens: Tensor, targets: Tensor) -> Tensor:
+        model.zero_grad()
+        with torch.autocast(tokens.device.type, dtype):
+            loss = model(tokens, targets)
+        loss.backward()
+        return loss.detach()
+
+    return step
 
 
 class ResidualMLP(nn.Module):
