@@ -63,17 +63,19 @@ def measure(
     work: Work | None = None,
     *,
     steps: int = 3,
+    warmup: int = 1,
     backend: str = "gloo",
     timeout: float = 60.0,
 ) -> Timeline:
     """What ``n`` ranks did when, in the quickest of several steps of ``schedule``: a Timeline in milliseconds.
 
-    ``work`` is what each stage does; by default it naps 20 ms for each third of its work. A step goes before them that
-    is not timed. With "nccl" the times are the GPUs' own.
+    ``work`` is what each stage does; by default it naps 20 ms for each third of its work. ``warmup`` steps go before
+    those that are timed. With "nccl" the times are the GPUs' own.
 
     Raises ValueError for what this schedule or this torch cannot run, and RankFailed if a rank fails.
     """
-    return measure_steps(schedule, n, microbatches, work, steps=steps, backend=backend, timeout=timeout).best
+    options = {"steps": steps, "warmup": warmup, "backend": backend, "timeout": timeout}
+    return measure_steps(schedule, n, microbatches, work, **options).best
 
 
 def measure_steps(
@@ -83,21 +85,28 @@ def measure_steps(
     work: Work | None = None,
     *,
     steps: int = 3,
+    warmup: int = 1,
     backend: str = "gloo",
     timeout: float = 60.0,
 ) -> Steps:
     """All the steps of ``measure``, and each rank's peak memory."""
     case = schedule, microbatches, work or Nap()
-    return measure_several([case], n, steps=steps, backend=backend, timeout=timeout)[0]
+    return measure_several([case], n, steps=steps, warmup=warmup, backend=backend, timeout=timeout)[0]
 
 
 def measure_several(
-    cases: Sequence[tuple[str, int, Work]], n: int, *, steps: int = 3, backend: str = "gloo", timeout: float = 60.0
+    cases: Sequence[tuple[str, int, Work]],
+    n: int,
+    *,
+    steps: int = 3,
+    warmup: int = 1,
+    backend: str = "gloo",
+    timeout: float = 60.0,
 ) -> list[Steps]:
     """The same for several (schedule, micro-batches, work), one after the other in the same processes."""
     for schedule, microbatches, _ in cases:
         _check(schedule, n, microbatches, steps, backend)
-    found = ranks.run(_cases_on_this_rank, n, cases, steps, backend=backend, timeout=timeout, echo=False)
+    found = ranks.run(_cases_on_this_rank, n, cases, steps, warmup, backend=backend, timeout=timeout, echo=False)
     return [
         Steps(
             tuple(_timeline(case[0], case[1], [logs[step] for logs, _ in by_rank]) for step in range(steps)),
@@ -194,7 +203,7 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
     if not isinstance(n, int) or n < 1:
         raise ValueError(f"n={n!r}: the number of ranks is a whole number from 1")
     if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps={steps!r}: it is a whole number, 1 or more")
+        raise ValueError(f"steps={steps!r}: it is a whole number from 1")
     table(schedule, n * SCHEDULES.get(schedule, 1), microbatches)
     if schedule == "1F1B" and microbatches < n:
         raise ValueError(f"torch's 1F1B needs a micro-batch for each rank: {microbatches} are too few for {n} ranks")
@@ -208,11 +217,15 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
 # ---- on each rank --------------------------------------------------------------------------------------------------
 
 
-def _cases_on_this_rank(cases: Sequence[tuple[str, int, Work]], steps: int) -> list[tuple[list[Log], int | None]]:
-    return [_steps_on_this_rank(*case, steps) for case in cases]
+def _cases_on_this_rank(
+    cases: Sequence[tuple[str, int, Work]], steps: int, warmup: int
+) -> list[tuple[list[Log], int | None]]:
+    return [_steps_on_this_rank(*case, steps, warmup) for case in cases]
 
 
-def _steps_on_this_rank(schedule: str, microbatches: int, work: Work, steps: int) -> tuple[list[Log], int | None]:
+def _steps_on_this_rank(
+    schedule: str, microbatches: int, work: Work, steps: int, warmup: int
+) -> tuple[list[Log], int | None]:
     rank, n = dist.get_rank(), dist.get_world_size()
     stages = n * SCHEDULES[schedule]
     on_gpu = dist.get_backend() == "nccl"
@@ -228,13 +241,13 @@ def _steps_on_this_rank(schedule: str, microbatches: int, work: Work, steps: int
     inputs = (batch,) if 0 in mine else ()
     targets = {"target": torch.zeros_like(batch)} if stages - 1 in mine else {}
     logs, peak = [], 0
-    for step in range(1 + steps):
+    for step in range(warmup + steps):
         for stage in made:
             stage.submod.zero_grad()
         clock.begin()
         run.step(*inputs, **targets, return_outputs=False)
         log, most = clock.end()
-        if step:
+        if step >= warmup:
             logs.append(log)
             peak = max(peak, most)
     return logs, peak if on_gpu else None

@@ -51,10 +51,10 @@ def bubbles(
     svg = (
         f'<svg viewBox="0 0 {_WIDTH} {top}" font-size="17" fill="currentColor" xmlns="http://www.w3.org/2000/svg">'
         f"{''.join(parts)}</svg>"
-    ).replace(
-        '"', "'"
-    )  # an explorer's JSON escapes each ", and the notebook's JSON once more
-    alt = " ".join(f"{name + ': ' if name else ''}{_said(each)}" for name, each in several.items())
+    ).replace('"', "'")  # an explorer's JSON escapes each ", and the notebook's JSON once more
+    alt = " ".join(
+        _said(each) if name in ("", each.schedule) else f"{name}: {_said(each)}" for name, each in several.items()
+    )
     table = by_rank(found) if isinstance(found, Timeline) else compared(several)
     return Drawing(svg, alt, caption, table, provenance, _legend(several.values(), _length(span, unit)))
 
@@ -65,7 +65,7 @@ def by_rank(found: Timeline) -> Table:
     rows = []
     for rank, busy in enumerate(found.busy):
         own = found.of(rank)
-        waits = f"{100 * (1 - busy / found.span):.1f} %"
+        waits = f"{1 - busy / found.span:.1%}"
         listed = " ".join(map(str, own)) if len(own) <= _ORDER_UP_TO else f"{len(own)} actions"
         times = (float(own[0].start - begin), float(own[-1].end - begin))
         rows.append((rank, *times, waits, found.peak_activations[rank], listed))
@@ -73,19 +73,20 @@ def by_rank(found: Timeline) -> Table:
 
 
 def compared(several: Mapping[str, Timeline]) -> Table:
-    """One row a timeline: what its ranks need, how long they wait, the most that one of them holds, what they send.
+    """One row a timeline: how long it takes, how long its ranks wait, what each holds at most, what they send.
 
     What is held is counted in micro-batches through all layers of a rank, so that schedules with one and with two
-    stages a rank compare; what is sent in transfers between ranks.
+    stages a rank compare.
     """
-    rows = [
-        (name, float(each.span), f"{100 * each.bubble_fraction:.1f} %", max(each.held_microbatches), transfers(each))
-        for name, each in several.items()
-    ]
-    return Table(["schedule", "span", "bubble", "most held, micro-batches", "transfers"], rows, align="lrrrr")
+    rows = []
+    for name, each in several.items():
+        least, most = (f"{end(each.held_microbatches):g}" for end in (min, max))
+        held = most if least == most else f"{least} to {most}"
+        rows.append((name, float(each.span), f"{each.bubble_fraction:.1%}", held, messages(each)))
+    return Table(["schedule", "span", "bubble", "micro-batches held by a rank", "messages"], rows, align="lrrrr")
 
 
-def transfers(found: Timeline) -> int:
+def messages(found: Timeline) -> int:
     """How many tensors pass between ranks: an activation forward and a gradient back, wherever two stages part."""
     home = {action.stage: action.rank for action in found.actions}
     borders = sum(home[stage] != home[stage + 1] for stage in range(found.stages - 1))

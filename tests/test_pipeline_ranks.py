@@ -31,7 +31,7 @@ def near_the_simulation(schedule, attempts=4):
     """The first of several measurements whose bubble is near that of its own simulation, or else the last."""
     naps = Nap(NAP_MS, NAP_MS, NAP_MS)
     for _ in range(attempts):
-        found = measure(schedule, RANKS, MICROBATCHES, naps, steps=1)
+        found = measure(schedule, RANKS, MICROBATCHES, naps, steps=2, warmup=0)
         if abs(found.bubble_fraction - resimulated(found).bubble_fraction) <= NEAR:
             break
     return found
@@ -60,13 +60,13 @@ def assert_causes_come_first(found):
 
 def test_the_first_stage_of_torchs_zero_bubble_does_its_whole_backward_in_w():
     """It has no input to send a gradient for, so its I does nothing."""
-    found = measure("InterleavedZeroBubble", 2, 4, Nap(10, 10, 10), steps=1)
+    found = measure("InterleavedZeroBubble", 2, 4, Nap(10, 10, 10), steps=1, warmup=0)
     taken = {kind: [a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, 0)] for kind in "IW"}
     assert max(taken["I"]) < 10 and min(taken["W"]) >= 20
 
 
 def test_each_stage_naps_as_long_as_it_is_told():
-    found = measure("GPipe", 2, 2, Nap(forward_ms=[5, 30], input_grad_ms=10, weight_grad_ms=[5, 10]), steps=1)
+    found = measure("GPipe", 2, 2, Nap(forward_ms=[5, 30], input_grad_ms=10, weight_grad_ms=[5, 10]), steps=1, warmup=0)
     shortest = {
         (kind, stage): min(a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, stage))
         for kind in "FB"

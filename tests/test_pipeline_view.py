@@ -71,16 +71,18 @@ def test_a_measured_timeline_need_not_start_at_nought():
     actions = (Action(0, "F", 0, 0, 1e6 + 5.0, 1e6 + 7.0), Action(0, "B", 0, 0, 1e6 + 8.0, 1e6 + 11.0))
     made = pipeline_view.bubbles(Timeline("GPipe", 1, 1, 1, actions, (1,)), unit="ms")
     assert bars(made.svg, BLUE) == [(100, 399, 20)] and bars(made.svg, ORANGE) == [(550, 999, 20)]
-    assert made.table.rows == [(0, 0.0, 6.0, "16.7 %", 1, "0F0 0B0")]
+    assert made.table.rows == [(0, 0.0, 6.0, "16.7%", 1, "0F0 0B0")]
     assert "6 ms in all" in made.legend
 
 
 def test_tables_say_who_waits_what_is_held_and_what_is_sent():
     found = simulate("1F1B", 4, 8)
     waits = [row[3] for row in pipeline_view.by_rank(found).rows]
-    assert waits == ["27.3 %"] * 4 and [row[4] for row in pipeline_view.by_rank(found).rows] == [4, 3, 2, 1]
+    assert waits == ["27.3%"] * 4 and [row[4] for row in pipeline_view.by_rank(found).rows] == [4, 3, 2, 1]
     several = {name: simulate(name, 4 * SCHEDULES[name], 8) for name in ("GPipe", "Interleaved1F1B", "ZBVZeroBubble")}
     sent = {row[0]: row[-1] for row in pipeline_view.compared(several).rows}
+    held = {row[0]: row[3] for row in pipeline_view.compared(several).rows}
+    assert held == {"GPipe": "8", "Interleaved1F1B": "2.5 to 5.5", "ZBVZeroBubble": "4"}
     assert sent == {"GPipe": 2 * 3 * 8, "Interleaved1F1B": 2 * 7 * 8, "ZBVZeroBubble": 2 * 6 * 8}
 
 
