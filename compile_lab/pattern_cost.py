@@ -26,8 +26,8 @@ def pattern_costs(device: str, progress: Callable[[list], Iterable] = iter) -> d
     The models are GPT-2 124M and one of 1.3 billion parameters (on a CPU, small ones), in bf16 with AdamW. Returns
     ``{"rows": [{"model", "ranks", "pattern", "mesh", "stopped", "median_us", "low_us", "high_us", "peak_nbytes": [of
     each rank], "planned_nbytes": [of each rank], "planned_us", "planned_step"}], "network": the assumed rates}``.
-    ``stopped`` says why there is nothing of a pattern: it does not divide the model, or a rank failed. A plan's time takes
-    the rate at which one device computes from the row with one rank. No peak is measured on a CPU.
+    ``stopped`` says why there is nothing of a pattern: it does not divide the model, or a rank failed. A plan's time
+    takes the rate at which one device computes from the row with one rank. No peak is measured on a CPU.
     """
     rows: list[dict[str, Any]] = []
     network = Network()
