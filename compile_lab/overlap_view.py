@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from compile_lab.figures import PALETTE, Figure, plot_text
 from compile_lab.overlap import Collective, Overlap, Span, merged
 from compile_lab.overlap_runs import StepRun
-from compile_lab.panels import Cell, Table, number
+from compile_lab.panels import Cell, Table
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -100,12 +100,12 @@ def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "") -> Table:
     rows: list[tuple[Cell, ...]] = []
     for name, ranks in several.items():
         slowest = max(ranks, key=lambda run: run.step_ms)
-        spread = f"{number(_rounded(slowest.low_ms))} to {number(_rounded(slowest.high_ms))}"
+        spread = f"{slowest.low_ms:.1f} to {slowest.high_ms:.1f}"
         sent = [run.overlap for run in ranks if run.overlap]
         exposed = " / ".join(f"{each.exposed_ms:.1f}" for each in sent) or None
         hidden = " / ".join(f"{100 * each.fraction:.0f} %" for each in sent) or None
         count = len(sent[0].intervals) if sent else 0
-        rows.append((name, count, _rounded(slowest.step_ms), spread, exposed, hidden))
+        rows.append((name, count, f"{slowest.step_ms:.1f}", spread, exposed, hidden))
     columns = ["", "collectives", "step, ms", "half of them", "exposed, ms, by rank", "hidden, by rank"]
     return Table(columns, rows, caption, align="lrrrrr")
 
@@ -130,15 +130,16 @@ def _trace(go: Any, kind: str, bars: Sequence[tuple[str, Span, str]]) -> go.Bar:
     marker: dict[str, Any] = {"color": PALETTE[colour], "line": {"width": 1, "color": "#FFFFFF"}}
     if pattern:
         marker["pattern"] = {"shape": pattern, "size": 6, "fillmode": "overlay", "fgcolor": "#FFFFFF", "fgopacity": 0.5}
+    told = {"hovertext": [text for _, _, text in bars]} if any(text for _, _, text in bars) else {}
     return go.Bar(
         name=kind,
         orientation="h",
         y=[plot_text(row) for row, _, _ in bars],
         base=[_rounded(span.start_ms) for _, span, _ in bars],
         x=[_rounded(span.time_ms) for _, span, _ in bars],
-        hovertext=[text for _, _, text in bars],
-        hovertemplate="%{hovertext} %{x:.3g} ms from %{base:.4g}<extra>%{fullData.name}</extra>",
+        hovertemplate=("%{hovertext} " if told else "") + "%{x:.3g} ms from %{base:.4g}<extra>%{fullData.name}</extra>",
         marker=marker,
+        **told,
     )
 
 
@@ -180,7 +181,7 @@ def _coarse(spans: Sequence[Span], longest: float) -> list[Span]:
 
 
 def _said(each: Collective) -> str:
-    size = "" if each.nbytes is None else f" {_megabytes(each.nbytes)} MB,"
+    size = "" if each.nbytes is None else f" {each.nbytes / 1e6:.3g} MB,"
     return f"{each.name},{size} {100 * each.hidden:.0f} % hidden:"
 
 

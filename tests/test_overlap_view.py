@@ -30,7 +30,7 @@ def test_bars_stand_where_the_spans_are_from_the_start_of_the_forward(found):
     assert drawn["exposed"]["base"] == [4, 8] and drawn["exposed"]["x"] == [1, 2]
     (line,) = overlap_view.timeline(found).to_json()["layout"]["shapes"]
     assert line["x0"] == line["x1"] == 8
-    assert "2.0 MB, 67 % hidden" in drawn["communication"]["hovertext"][0]
+    assert "2 MB, 67 % hidden" in drawn["communication"]["hovertext"][0]
 
 
 def test_several_steps_stand_under_each_other_and_in_the_alternative(found):
@@ -57,8 +57,8 @@ def test_the_tables_say_what_the_bars_say(found):
 def test_steps_of_ranks_are_told_by_the_slowest(found):
     runs = [StepRun(10, 9, 12, found), StepRun(11, 10, 13, found)]
     sent, alone = overlap_view.steps({"sent": runs, "alone": [StepRun(5, 4, 6, None)]}).rows
-    assert sent == ("sent", 2, 11.0, "10 to 13", "3.0 / 3.0", "50 % / 50 %")
-    assert alone == ("alone", 0, 5.0, "4 to 6", None, None)
+    assert sent == ("sent", 2, "11.0", "10.0 to 13.0", "3.0 / 3.0", "50 % / 50 %")
+    assert alone == ("alone", 0, "5.0", "4.0 to 6.0", None, None)
 
 
 def test_a_picture_of_hundreds_of_spans_and_buckets_stays_small():
