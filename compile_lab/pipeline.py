@@ -115,21 +115,23 @@ def simulate(
     weight_grad: Times = 1.0,
     transfer: float = 0.0,
     prefetch: bool = True,
+    between: float = 0.0,
 ) -> Timeline:
     """When does each rank do what, if ``schedule`` runs ``microbatches`` through ``stages``?
 
     ``forward``, ``input_grad`` and ``weight_grad`` are the times that a stage takes for one micro-batch, in any unit;
     a whole backward takes the last two together. ``transfer`` passes between the end of an action and its result being
     on another rank; without ``prefetch`` it begins only once that rank is free and asks for it, so that no transfer is
-    hidden behind the receiver's own work. Linear in the number of actions.
+    hidden behind the receiver's own work. ``between`` passes on a rank from one action to the next, even if nothing is
+    missing: the time that the program around them takes. Linear in the number of actions.
 
     Raises ValueError for a schedule that is not known, sizes that it cannot run, times below 0 or not one a stage.
     """
     ranks = _checked(schedule, stages, microbatches)
-    costs = _costs(stages, forward, input_grad, weight_grad, transfer)
+    costs = _costs(stages, forward, input_grad, weight_grad)
     orders = table(schedule, stages, microbatches)
     pairs = pipeline_pairs(schedule, ranks, microbatches) if schedule == "DualPipeV" else set()
-    actions = tuple(_timed(orders, pairs, costs, transfer, prefetch))
+    actions = tuple(_timed(orders, pairs, costs, _Delays(transfer, prefetch, between)))
     return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(most_held, orders)))
 
 
@@ -168,8 +170,8 @@ def carried_out(
     ranks; and for those that deadlock.
     """
     stages, microbatches = _sizes(orders)
-    costs = _costs(stages, forward, input_grad, weight_grad, transfer)
-    actions = tuple(_timed(list(orders), set(), costs, transfer, True))
+    costs = _costs(stages, forward, input_grad, weight_grad)
+    actions = tuple(_timed(list(orders), set(), costs, _Delays(transfer)))
     return Timeline(name, len(orders), stages, microbatches, actions, tuple(map(most_held, orders)))
 
 
@@ -223,12 +225,20 @@ def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> Itera
             yield FORWARD, rank, m + ahead
 
 
+@dataclass(frozen=True)
+class _Delays:
+    transfer: float
+    prefetch: bool = True
+    between: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("transfer", "between"):
+            if (time := getattr(self, name)) < 0:
+                raise ValueError(f"the time of {name} is {time}: a time cannot be below 0")
+
+
 def _timed(
-    orders: list[Order],
-    pairs: set[tuple[str, int, int]],
-    costs: dict[str, list[float]],
-    transfer: float,
-    prefetch: bool,
+    orders: list[Order], pairs: set[tuple[str, int, int]], costs: dict[str, list[float]], delays: _Delays
 ) -> Iterator[Action]:
     """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there.
 
@@ -256,8 +266,8 @@ def _timed(
                 if need not in done:
                     waiting.setdefault(need, []).append(rank)
                     break
-                moving = transfer if home[beside] != rank else 0
-                now = max(now, done[need] + moving) if prefetch else max(now, done[need]) + moving
+                moving = delays.transfer if home[beside] != rank else 0
+                now = max(now, done[need] + moving) if delays.prefetch else max(now, done[need]) + moving
             end = now + costs[kind][stage]
             yield Action(rank, kind, stage, microbatch, now, end)
             if kind != WEIGHT_GRAD:  # for which nobody waits but the optimizer
@@ -266,7 +276,7 @@ def _timed(
                 made = unsent[rank].pop()
                 done[made] = end
                 ready += waiting.pop(made, ())
-            now, position[rank] = end, at + 1
+            now, position[rank] = end + delays.between, at + 1
         free[rank] = now
     if stuck := [rank for rank, order in enumerate(orders) if position[rank] < len(order)]:
         raise ValueError(f"these orders deadlock: ranks {stuck} wait for what is never made")
@@ -281,12 +291,8 @@ def most_held(order: Order) -> int:
     return most
 
 
-def _costs(
-    stages: int, forward: Times, input_grad: Times, weight_grad: Times, transfer: float
-) -> dict[str, list[float]]:
+def _costs(stages: int, forward: Times, input_grad: Times, weight_grad: Times) -> dict[str, list[float]]:
     """For each kind of action, its time on each stage."""
-    if transfer < 0:
-        raise ValueError(f"the time of a transfer is {transfer}: a time cannot be below 0")
     given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
     f, i, w = (of_each_stage(name, times, stages) for name, times in given.items())
     return {FORWARD: f, INPUT_GRAD: i, WEIGHT_GRAD: w, BACKWARD: [sum(both) for both in zip(i, w, strict=True)]}

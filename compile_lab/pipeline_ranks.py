@@ -4,6 +4,7 @@
 is a ``Timeline``, as ``pipeline.simulate`` makes one, so the two compare action by action and draw alike.
 """
 
+import itertools
 import statistics
 import time
 from collections import defaultdict
@@ -137,9 +138,9 @@ def runs(schedule: str, backend: str = "gloo") -> bool:
 
 
 def resimulated(measured: Timeline) -> Timeline:
-    """The simulation that a measured pipeline is held against: its own mean times, stage by stage, and its transfer.
+    """The simulation that a measured pipeline is held against: its own mean times, stage by stage, and its ``Gaps``.
 
-    What differs is then due to what a simulation does not know: times that vary, and a runtime that delays.
+    What differs is then due to what a simulation does not know: times that vary, and a program that delays.
     """
     taken: dict[tuple[str, int], list[float]] = defaultdict(list)
     for action in measured.actions:
@@ -150,6 +151,7 @@ def resimulated(measured: Timeline) -> Timeline:
         return [means.get((kind, stage), 0.0) for stage in range(measured.stages)]
 
     halves = any(kind == INPUT_GRAD for kind, _ in taken)
+    late, gaps = measured.schedule in RECEIVES_LATE, gaps_of(measured)
     return simulate(
         measured.schedule,
         measured.stages,
@@ -157,36 +159,40 @@ def resimulated(measured: Timeline) -> Timeline:
         forward=of_each_stage(FORWARD),
         input_grad=of_each_stage(INPUT_GRAD if halves else BACKWARD),
         weight_grad=of_each_stage(WEIGHT_GRAD),
-        transfer=transfer_ms(measured).waiting,
-        prefetch=measured.schedule not in RECEIVES_LATE,
+        transfer=gaps.waiting,
+        prefetch=not late,
+        between=gaps.own if late else gaps.ready,
     )
 
 
 @dataclass(frozen=True)
-class Transfer:
-    """Medians, in the timeline's unit, from both being ready (what is read, and the rank) to the action's begin.
+class Gaps:
+    """Medians, in the timeline's unit, of what passes until an action begins once its rank is free and its input made.
 
-    ``waiting``: the rank was free before what it reads was made, so the whole transfer shows. ``ready``: it was made
-    while the rank was busy; what shows of the transfer was not hidden. 0 where there is no such action.
+    ``own``: it reads nothing from another rank, so this is the program between two actions. ``ready``: what it reads
+    was made elsewhere while the rank was busy; more than ``own`` is a transfer that was not hidden. ``waiting``: it was
+    made after the rank was free, so this is the whole transfer. 0 where there is no such action.
     """
 
-    waiting: float
+    own: float
     ready: float
+    waiting: float
 
 
-def transfer_ms(measured: Timeline) -> Transfer:
-    """How long do actions wait for a transfer, when what they read comes from another rank?"""
+def gaps_of(measured: Timeline) -> Gaps:
+    """How long do actions wait though their rank is free and what they read is made?"""
     made = {(a.kind, a.stage, a.microbatch): a for a in measured.actions if a.kind != WEIGHT_GRAD}
-    gaps: dict[bool, list[float]] = {True: [], False: []}
+    gaps: dict[str, list[float]] = {"own": [], "ready": [], "waiting": []}
     for rank in range(measured.ranks):
-        free = None
-        for action in measured.of(rank):
+        for before, action in itertools.pairwise(measured.of(rank)):
             read = _read_by(action, made)
-            if free is not None and read is not None and read.rank != rank:
-                gaps[read.end >= free].append(action.start - max(read.end, free))
-            free = action.end
-    waiting, ready = (max(0.0, statistics.median(gaps[late])) if gaps[late] else 0.0 for late in (True, False))
-    return Transfer(waiting, ready)
+            if read is None or read.rank == rank:
+                gaps["own"].append(action.start - before.end)
+            elif read.end < before.end:
+                gaps["ready"].append(action.start - before.end)
+            else:
+                gaps["waiting"].append(action.start - read.end)
+    return Gaps(**{kind: max(0.0, statistics.median(found)) if found else 0.0 for kind, found in gaps.items()})
 
 
 def _read_by(action: Action, made: dict[tuple[str, int, int], Action]) -> Action | None:

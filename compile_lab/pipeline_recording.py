@@ -6,12 +6,13 @@ of each rank for several numbers of micro-batches. Without GPUs: a try-out on tw
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import torch
 
 from compile_lab.pipeline import SCHEDULES, Action, Timeline, simulate
-from compile_lab.pipeline_ranks import Steps, measure_several, resimulated, transfer_ms
+from compile_lab.pipeline_ranks import Steps, gaps_of, measure_several, resimulated
 from compile_lab.pipeline_work import Encoder
 from compile_lab.ranks import RankFailed
 
@@ -65,7 +66,7 @@ def _share(work: Encoder, schedule: str) -> Encoder:
 def _said(steps: Steps) -> dict[str, Any]:
     """Medians and quartiles over the steps; the simulation is of the quickest step's own times."""
     best = steps.best
-    again, transfer = resimulated(best), transfer_ms(best)
+    again, gaps = resimulated(best), gaps_of(best)
     return {
         "schedule": best.schedule,
         "ranks": best.ranks,
@@ -78,8 +79,7 @@ def _said(steps: Steps) -> dict[str, Any]:
         "simulated_bubble": round(again.bubble_fraction, 5),
         "unit_bubble": round(simulate(best.schedule, best.stages, best.microbatches).bubble_fraction, 5),
         "mean_ms": {kind: round(statistics.fmean(times), 4) for kind, times in _times(best).items()},
-        "transfer_ms": round(transfer.waiting, 4),
-        "transfer_left_ms": round(transfer.ready, 4),
+        "gap_ms": {kind: round(gap, 4) for kind, gap in asdict(gaps).items()},
         "peak_activations": list(best.peak_activations),
         "peak_nbytes": list(steps.peak_nbytes),
     }

@@ -63,6 +63,13 @@ def test_without_prefetch_a_rank_waits_for_each_transfer():
     assert asked == [3, 15, 27]
 
 
+def test_the_program_between_two_actions_takes_its_time_from_the_rank():
+    """Rank 1 is free again 2 after an action; what it reads then is long there."""
+    found = simulate("GPipe", 2, 2, forward=[1, 4], input_grad=0, weight_grad=3, between=2)
+    assert [(a.start, a.end) for a in found.of(1)] == [(1, 5), (7, 11), (13, 16), (18, 21)]
+    assert [(a.start, a.end) for a in found.of(0)] == [(0, 1), (3, 4), (16, 19), (21, 24)]
+
+
 def test_dualpipev_sends_a_forward_of_a_pair_after_its_backward():
     """torch makes one action of the two, and sends when it is over: the next rank waits for both."""
     found = simulate("DualPipeV", 8, 8)
@@ -182,8 +189,10 @@ def test_what_cannot_run_is_refused_with_the_rule(arguments, said):
 def test_times_and_ranks_are_checked():
     with pytest.raises(ValueError, match="below 0"):
         simulate("GPipe", 2, 2, forward=-1)
-    with pytest.raises(ValueError, match="transfer"):
+    with pytest.raises(ValueError, match=r"transfer is -0\.1"):
         simulate("GPipe", 2, 2, transfer=-0.1)
+    with pytest.raises(ValueError, match="between is -1"):
+        simulate("GPipe", 2, 2, between=-1)
     with pytest.raises(ValueError, match="input_grad has 3 times for 2 stages"):
         simulate("GPipe", 2, 2, input_grad=[1, 2, 3])
     with pytest.raises(ValueError, match="weight_grad is -2"):
