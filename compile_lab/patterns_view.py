@@ -65,6 +65,7 @@ def shards(shape: Shape, patterns: Sequence[str] = ("ddp", "fsdp", "tp", "pp"), 
 
 def _cell(each: Parameter, axis: str, devices: int, left: float, top: float) -> Iterator[str]:
     high = 22 if len(each.shape) > 1 else 9
+    top += (22 - high) / 2
     if axis == "pp":
         here = range(devices) if each.part == "block" else [0 if each.part == "first" else devices - 1]
         wide = _CELL / devices
