@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 FORMAT = "mini_model checkpoint 1"
+WAY_OUT = "It is left as it is: name another file, or move this one away to start afresh"
 
 
 class CheckpointError(Exception):
@@ -53,9 +54,8 @@ def load(path: Path, settings: dict[str, Any], device: str = "cpu") -> dict[str,
     """
     if not path.exists():
         return None
-    way_out = "It is left as it is: name another file, or move this one away to start afresh"
     if not path.is_file():
-        raise CheckpointError(f"{path}: not a regular file, so not a checkpoint. {way_out}")
+        raise CheckpointError(f"{path}: not a regular file, so not a checkpoint. {WAY_OUT}")
     try:
         # torch does not compare checksums when it reads its archive, zipfile does.
         with zipfile.ZipFile(path) as archive:
@@ -65,18 +65,21 @@ def load(path: Path, settings: dict[str, Any], device: str = "cpu") -> dict[str,
         content = torch.load(path, map_location=device, weights_only=True)
     except Exception as error:
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        raise CheckpointError(f"{path}: damaged, or not a checkpoint ({reason}). {way_out}") from error
+        raise CheckpointError(f"{path}: damaged, or not a checkpoint ({reason}). {WAY_OUT}") from error
     keys = {"format", "settings", "step", "model", "optimizer"}
     if not isinstance(content, dict) or content.keys() != keys or content["format"] != FORMAT:
-        raise CheckpointError(f"{path}: not a checkpoint of mini_model.train ({FORMAT!r}). {way_out}")
+        raise CheckpointError(f"{path}: not a checkpoint of mini_model.train ({FORMAT!r}). {WAY_OUT}")
+    same_run(path, content["settings"], settings)
+    return content
+
+
+def same_run(path: Path, found: dict[str, Any], settings: dict[str, Any]) -> None:
+    """CheckpointError if a checkpoint's settings are not those of this run."""
     differ = [
-        f"{name} {content['settings'].get(name)!r}, not {value!r}"
-        for name, value in settings.items()
-        if content["settings"].get(name) != value
+        f"{name} {found.get(name)!r}, not {value!r}" for name, value in settings.items() if found.get(name) != value
     ]
     if differ:
         raise CheckpointError(
             f"{path}: from a run with other settings ({'; '.join(differ)}), and a run is continued with its own only. "
-            f"{way_out}"
+            f"{WAY_OUT}"
         )
-    return content

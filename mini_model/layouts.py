@@ -11,6 +11,8 @@ from math import prod
 from mini_model.model import GPTConfig
 
 DATA_AXES = ("replicate", "shard")
+MODES = ("default", "max-autotune-no-cudagraphs")
+"""Of torch.compile, for a model in parts: the other modes replay CUDA graphs, and nobody tried those here."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,7 @@ class Schedule:
 
     stages_per_rank: int = 1
     v_shaped: bool = False  # rank r has stages r and last - r; otherwise r, r + ranks, …
+    splits_backward: bool = False  # into the gradients of inputs and those of weights
 
 
 SCHEDULES = {
@@ -53,9 +56,9 @@ SCHEDULES = {
     "1F1B": Schedule(),
     "Interleaved1F1B": Schedule(2),
     "LoopedBFS": Schedule(2),
-    "InterleavedZeroBubble": Schedule(2),
-    "ZBVZeroBubble": Schedule(2, v_shaped=True),
-    "DualPipeV": Schedule(2, v_shaped=True),
+    "InterleavedZeroBubble": Schedule(2, splits_backward=True),
+    "ZBVZeroBubble": Schedule(2, v_shaped=True, splits_backward=True),
+    "DualPipeV": Schedule(2, v_shaped=True, splits_backward=True),
 }
 
 
@@ -100,9 +103,19 @@ def mesh_sizes(pattern: str, devices: int, **given: int) -> dict[str, int]:
 
 
 def check(
-    config: GPTConfig, pattern: str, sizes: dict[str, int], schedule: str = "1F1B", microbatches: int = 4
+    config: GPTConfig,
+    pattern: str,
+    sizes: dict[str, int],
+    schedule: str = "1F1B",
+    microbatches: int = 4,
+    mode: str | None = None,
 ) -> None:
-    """ValueError, with the rule and a way out, if the model does not divide by the mesh."""
+    """ValueError, with the rule and a way out, if the model does not divide by the mesh, or is not compiled there."""
+    if mode not in (None, *MODES):
+        raise ValueError(
+            f"mode {mode!r} does not go with pattern {pattern!r}: a model in parts is compiled block by block, without "
+            f"CUDA graphs. Take {' or '.join(map(repr, MODES))}, or leave it eager"
+        )
     tp, ranks = sizes.get("tp", 1), sizes.get("pp", 1)
     if config.heads % tp:
         raise ValueError(
@@ -116,6 +129,11 @@ def check(
         )
     if "pp" not in sizes:
         return
+    if mode and schedule_of(schedule).splits_backward:
+        raise ValueError(
+            f"mode {mode!r} does not go with schedule {schedule!r}, which runs a block's backward in two parts: "
+            "compiled, it is one. Take another schedule, or leave it eager"
+        )
     stages = ranks * schedule_of(schedule).stages_per_rank
     if config.layers % stages:
         raise ValueError(

@@ -29,7 +29,8 @@ from torch.distributed.tensor.parallel import (
 )
 
 from mini_model.layouts import DATA_AXES, PATTERNS, SCHEDULES, check, check_batch, mesh_sizes, pattern_of, schedule_of
-from mini_model.model import Attention, GPTConfig, MiniGPT
+from mini_model.model import GPTConfig, MiniGPT
+from mini_model.parts import HeadwiseAttention, Stage, by_kind
 
 # Of torch 2.13, about the last stage's logits: nobody changes them in place.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
@@ -121,72 +122,6 @@ def _ends_plan(sequence: bool) -> dict[str, ParallelStyle]:
     }
 
 
-class HeadwiseAttention(nn.Module):
-    """The same attention with the rows of qkv in the order of the heads, so that a slice of them is whole heads.
-
-    In `Attention` they are all queries, all keys, all values: half of those rows is no attention.
-    """
-
-    def __init__(self, fused: Attention) -> None:
-        super().__init__()
-        self.width = fused.out.in_features // fused.heads
-        self.qkv, self.out = fused.qkv, fused.out
-        for name, rows in list(self.qkv.named_parameters()):
-            setattr(self.qkv, name, nn.Parameter(_by_head(rows.detach(), fused.heads)))
-
-    def forward(self, x: Tensor) -> Tensor:
-        # The shape is read behind the projection: before it, x may be a slice of the sequence.
-        qkv = self.qkv(x)
-        batch, length, rows = qkv.shape
-        q, k, v = qkv.view(batch, length, rows // (3 * self.width), 3, self.width).permute(3, 0, 2, 1, 4).unbind()
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return self.out(y.transpose(1, 2).reshape(batch, length, rows // 3))
-
-
-def _by_head(rows: Tensor, heads: int) -> Tensor:
-    """Rows of qkv from the order (q k v, head) to (head, q k v)."""
-    return rows.unflatten(0, (3, heads, -1)).transpose(0, 1).flatten(0, 2).contiguous()
-
-
-def _whole(value: Tensor) -> Tensor:
-    """All of a tensor, on the CPU. Along two axes the inner slices, FSDP's, are put together first: they lie inside."""
-    if isinstance(value, DTensor) and value.device_mesh.ndim > 1:
-        value = value.redistribute(placements=[Replicate(), *value.placements[1:]])
-    return (value.full_tensor() if isinstance(value, DTensor) else value).cpu().clone()
-
-
-def _by_kind(rows: Tensor, heads: int) -> Tensor:
-    """Rows of qkv from the order (head, q k v) back to (q k v, head)."""
-    return rows.unflatten(0, (heads, 3, -1)).transpose(0, 1).flatten(0, 2).contiguous()
-
-
-class Stage(nn.Module):
-    """Consecutive blocks of a MiniGPT, with the embeddings if it is the first stage, norm and head if the last.
-
-    int64 [batch, length] into the first, [batch, length, dim] between two, logits out of the last. Its parameters
-    are the model's own, under the same names.
-    """
-
-    def __init__(self, model: MiniGPT, index: int, count: int) -> None:
-        super().__init__()
-        self.index, self.first, self.last = index, index == 0, index == count - 1
-        layers = model.config.layers // count
-        numbers = range(index * layers, (index + 1) * layers)
-        self.blocks = nn.ModuleDict({str(number): model.blocks[number] for number in numbers})
-        if self.first:
-            self.token_embedding, self.position_embedding = model.token_embedding, model.position_embedding
-        if self.last:
-            self.norm, self.head = model.norm, model.head
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.first:
-            positions = torch.arange(x.shape[1], device=x.device)
-            x = self.token_embedding(x) + self.position_embedding(positions)
-        for block in self.blocks.values():
-            x = block(x)
-        return self.head(self.norm(x)) if self.last else x
-
-
 def stages(model: MiniGPT, mesh: DeviceMesh, schedule: str = "1F1B") -> list[Stage]:
     """This rank's stages of the model: one, or two for a schedule that visits each rank twice."""
     ranks, rank, kind = mesh.size(), mesh.get_local_rank(), schedule_of(schedule)
@@ -220,6 +155,13 @@ def pipeline(
         return torch.stack(losses).sum().detach() if last else torch.zeros((), device=device)
 
     return run
+
+
+def _whole(value: Tensor) -> Tensor:
+    """All of a tensor, on the CPU. Along two axes the inner slices, FSDP's, are put together first: they lie inside."""
+    if isinstance(value, DTensor) and value.device_mesh.ndim > 1:
+        value = value.redistribute(placements=[Replicate(), *value.placements[1:]])
+    return (value.full_tensor() if isinstance(value, DTensor) else value).cpu().clone()
 
 
 def _blocks(model: nn.Module) -> list[nn.Module]:
@@ -269,7 +211,7 @@ def parallelize(
             f"the mesh has axes {mesh.mesh_dim_names}, and pattern {pattern!r} needs {axes}. "
             f"make_mesh({pattern!r}) makes one"
         )
-    check(model.config, pattern, dict(zip(axes, mesh.shape, strict=True)), schedule, microbatches)
+    check(model.config, pattern, dict(zip(axes, mesh.shape, strict=True)), schedule, microbatches, mode)
 
     parts: list[nn.Module] = stages(model, mesh["pp"], schedule) if "pp" in axes else [model]
     for part in parts:
@@ -369,7 +311,7 @@ class Parallel:
         for name, parameter in self.named_parameters():
             value = _whole(of(parameter))
             headwise = "tp" in self.sizes and ".attention.qkv." in name
-            mine[name] = _by_kind(value, self.config.heads) if headwise else value
+            mine[name] = by_kind(value, self.config.heads) if headwise else value
         if "pp" not in self.sizes:
             return mine
         gathered: list[dict[str, Tensor]] = [{} for _ in range(self.sizes["pp"])]

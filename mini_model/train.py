@@ -1,5 +1,7 @@
 """Trains MiniGPT on the grammar: python -m mini_model.train --help
 
+On many devices: torchrun --nproc-per-node 2 -m mini_model.train --parallel fsdp (see `mini_model.scale_out`).
+
 Batches are a pure function of (seed, step) and the model has no dropout, so that a checkpoint needs no state of a
 random generator: a run that was killed and continued has the same losses as one that was not (eager, same machine).
 """
@@ -7,10 +9,13 @@ random generator: a run that was killed and continued has the same losses as one
 from __future__ import annotations
 
 import argparse
+import io
 import math
+import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext, redirect_stderr
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -97,24 +102,47 @@ def train(
     first = _restore(file, settings, model, optimizer, device)
     loss_of = model if mode == "eager" else torch.compile(model, mode=mode, fullgraph=True)
 
-    bar = tqdm(range(first, settings.steps), initial=first, total=settings.steps, unit="step", desc=mode)
-    for step in bar:
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(settings, step)
-        inputs, targets = windows(settings, settings.batch, stream=0, step=step)
+    def step(inputs: Tensor, targets: Tensor) -> Tensor:
         loss = loss_of(inputs.to(device), targets.to(device))
         optimizer.zero_grad()
         loss.backward()
+        return loss
+
+    def save(done: int) -> None:
+        if file:
+            checkpoint.save(file, asdict(settings), done, model.state_dict(), optimizer.state_dict())
+
+    bar = tqdm(range(first, settings.steps), initial=first, total=settings.steps, unit="step", desc=mode)
+    run_steps(bar, settings, optimizer, step, save, every)
+    return model
+
+
+def run_steps(
+    bar: tqdm,
+    settings: Settings,
+    optimizer: torch.optim.Optimizer,
+    step: Callable[[Tensor, Tensor], Tensor],
+    save: Callable[[int], None],
+    every: int,
+) -> None:
+    """The loop of training: over the bar's numbers of steps, a batch, its gradients, the optimizer.
+
+    step: from inputs and targets to the loss, and leaves the gradients. save: called with the number of steps done,
+    every `every` steps and at the end. FloatingPointError as in `train`.
+    """
+    for number in bar:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(settings, number)
+        loss = step(*windows(settings, settings.batch, stream=0, step=number))
         optimizer.step()
 
-        done = step + 1
+        done = number + 1
         saves = done % every == 0 or done == settings.steps
         # Reading the loss waits for the device, so not at every step.
         if saves or done % 10 == 0:
             bar.set_postfix(loss=f"{_finite(loss, done):.4f}")
-        if file and saves:
-            checkpoint.save(file, asdict(settings), done, model.state_dict(), optimizer.state_dict())
-    return model
+        if saves:
+            save(done)
 
 
 def _restore(
@@ -165,9 +193,15 @@ def judge(model: MiniGPT, settings: Settings) -> Report:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = _parser().parse_args(arguments)
+    # Under torchrun, the other ranks would say the same.
+    with redirect_stderr(io.StringIO()) if os.environ.get("RANK", "0") != "0" else nullcontext():
+        options = _parser().parse_args(arguments)
     settings = Settings(options.config, options.steps, options.batch, options.lr, options.seed)
     start = time.perf_counter()
+    if options.parallel or int(os.environ.get("WORLD_SIZE", 1)) > 1:
+        from mini_model import scale_out  # torch.distributed takes three seconds to import
+
+        return scale_out.main(settings, options)
     try:
         model = train(settings, options.mode, options.device, options.checkpoint, options.every)
         seconds = time.perf_counter() - start
@@ -197,7 +231,20 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", type=_device, default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--checkpoint", type=Path, help="write it here, and continue from it if it is there")
     parser.add_argument("--every", type=_count, default=100, help="steps between checkpoints; default: %(default)s")
+    parser.add_argument(
+        "--parallel", metavar="PATTERN", help="under torchrun: ddp, fsdp, hsdp, tp, tp+sp, pp, fsdp+tp, …"
+    )
+    parser.add_argument("--mesh", type=_sizes, default={}, metavar="AXIS=N,…", help="sizes of the mesh, such as tp=4")
+    parser.add_argument("--schedule", default="1F1B", help="of the pipeline; default: %(default)s")
+    parser.add_argument("--microbatches", type=_count, default=4, help="of the pipeline; default: %(default)s")
     return parser
+
+
+def _sizes(text: str) -> dict[str, int]:
+    pairs = [pair.partition("=") for pair in text.split(",")]
+    if not all(name and size.isdecimal() for name, _, size in pairs):
+        raise argparse.ArgumentTypeError(f"{text!r} are not sizes of axes, such as shard=2,tp=4")
+    return {name: int(size) for name, _, size in pairs}
 
 
 def _count(text: str) -> int:
