@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import Tensor
 
 from compile_lab import timing
 from compile_lab.overlap import NoCommunication, Overlap, analyse, wire_events
@@ -191,6 +191,7 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
     on_gpu = [ProfilerActivity.CUDA] * (device == "cuda")
     timing.wait(device)
     dist.barrier()
+    timing.wait(device)
     time.sleep(0.005)  # until the threads of the barrier are done: it is not the step's
     before = len(group.sent) if isinstance(group, ThrottledGroup) else 0
     with profile(activities=[ProfilerActivity.CPU, *on_gpu], record_shapes=True, acc_events=True) as profiler:
@@ -210,7 +211,7 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
 
 
 def training_step(
-    model: nn.Module, optimizer: torch.optim.Optimizer, *inputs: Tensor, send: bool = True
+    model: Callable[..., Tensor], optimizer: torch.optim.Optimizer, *inputs: Tensor, send: bool = True
 ) -> Callable[[], None]:
     """One step of a model that returns its loss, with its phases marked for the profiler.
 

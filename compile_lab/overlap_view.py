@@ -119,7 +119,7 @@ def _rows(found: Overlap, longest: float) -> list[tuple[str, str, Sequence[Span]
     for lane in lanes:
         here = [each for each in found.intervals if each.lane == lane]
         spans = _moved([Span(each.start_ms, each.end_ms) for each in here], zero)
-        label = "communication" + (f" {lane + 1}" if len(lanes) > 1 else "")
+        label = "wire" + (f" {lane + 1}" if len(lanes) > 1 else "")
         rows.append((label, "communication", spans, [_said(each) for each in here]))
     rows.append(("exposed", "exposed", exposed, [""] * len(exposed)))
     return rows

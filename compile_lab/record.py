@@ -143,6 +143,12 @@ def _precision(progress: Any) -> dict[str, Any]:
     return record_precision("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _overlap(progress: Any) -> dict[str, Any]:
+    from compile_lab.overlap_recording import record_overlap
+
+    return record_overlap("cuda" if _has_gpu() else "cpu", progress)
+
+
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "backward_fusion": Measurement(
@@ -164,6 +170,7 @@ MEASUREMENTS: dict[str, Measurement] = {
     "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 15),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
     "pipeline": Measurement(_pipeline, "pipeline schedules over several GPUs: bubbles, step times and memory", 140),
+    "overlap": Measurement(_overlap, "communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 140),
     "precision": Measurement(_precision, "rates, errors, casts, training steps and losses in each precision", 120),
     "patterns": Measurement(_patterns, "step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "peaks": Measurement(_peaks, "peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),

@@ -26,7 +26,7 @@ def test_bars_stand_where_the_spans_are_from_the_start_of_the_forward(found):
     drawn = bars(overlap_view.timeline(found))
     assert list(zip(drawn["compute"]["base"], drawn["compute"]["x"], strict=True)) == [(2, 2), (5, 3)]
     assert drawn["communication"]["base"] == [3, 7] and drawn["communication"]["x"] == [3, 3]
-    assert drawn["communication"]["y"] == ["communication 1", "communication 2"]
+    assert drawn["communication"]["y"] == ["wire 1", "wire 2"]
     assert drawn["exposed"]["base"] == [4, 8] and drawn["exposed"]["x"] == [1, 2]
     (line,) = overlap_view.timeline(found).to_json()["layout"]["shapes"]
     assert line["x0"] == line["x1"] == 8
@@ -36,7 +36,7 @@ def test_bars_stand_where_the_spans_are_from_the_start_of_the_forward(found):
 def test_several_steps_stand_under_each_other_and_in_the_alternative(found):
     figure = overlap_view.timeline({"first": found, "second": found}, "caption")
     rows = figure.to_json()["layout"]["yaxis"]["categoryarray"]
-    assert rows[:4] == ["first: compute", "first: communication 1", "first: communication 2", "first: exposed"]
+    assert rows[:4] == ["first: compute", "first: wire 1", "first: wire 2", "first: exposed"]
     assert len(rows) == 8 and len(figure.to_json()["layout"]["shapes"]) == 2
     assert "second: 2 collectives take 6 ms, 3 ms of it exposed, in 8 ms" in figure.alt
 
