@@ -322,7 +322,7 @@ class Parallel:
         for axis in DATA_AXES:
             if axis in self.sizes:
                 batch = batch.chunk(self.sizes[axis])[self.mesh.get_local_rank(axis)]
-        return batch
+        return batch.contiguous()  # torch 2.11's stages take only the strides that they expect
 
     def _finish_gradients(self) -> None:
         """What the backward leaves to be added up: sums over slices of a sequence, and a tied head's two halves."""

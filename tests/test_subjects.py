@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from compile_lab import subjects
+from compile_lab import ranks, subjects
 
 PACKAGE = Path(subjects.__file__).parent
 
@@ -44,6 +44,26 @@ def test_a_block_of_gpt2_runs():
 def test_a_small_resnet_runs_in_training_mode():
     model = subjects.resnet()
     assert model.training and model(torch.randn(2, 3, 32, 32)).logits.shape == (2, 10)
+
+
+def first_losses() -> dict[str, float]:
+    """In bfloat16, of this rank's rows; one row each, so that every rank's is the same."""
+    losses = {}
+    for pattern in ("one device", "fsdp", "tp", "pp"):
+        model = subjects.minigpt()
+        given = [part.repeat(2, 1) for part in subjects.tokens(model, 1, 8)]
+        mesh = {} if pattern == "one device" else {{"fsdp": "shard"}.get(pattern, pattern): 2}
+        step, groups = subjects.spread(model, pattern, mesh, microbatches=2, dtype=torch.bfloat16)
+        losses[pattern] = step(*given).item()
+        assert all(parameter.grad is not None for group in groups for parameter in group["params"])
+    return losses
+
+
+def test_a_step_of_each_pattern_has_the_loss_of_one_device():
+    first, last = ranks.run(first_losses, 2)
+    assert first.pop("pp") == 0  # the last stage has it
+    for losses in (first, last):
+        assert list(losses.values()) == pytest.approx([losses["one device"]] * len(losses), abs=0.02)
 
 
 @pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.name)
