@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import signal
 import sys
 import time
 from dataclasses import asdict
@@ -41,14 +42,19 @@ def main(settings: Settings, options: argparse.Namespace) -> int:
     except ValueError as error:
         return _leave(f"error: {error}", 1)
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    stopped = _heed_control_c()
     try:
         spread = train(settings, options, sizes, device)
         weights = spread.full_weights()
-    except (CheckpointError, FloatingPointError) as error:
-        return _leave(f"error: {error}", 1)
-    except KeyboardInterrupt:
-        kept = f"the same command continues from {options.checkpoint}" if options.checkpoint else "nothing was saved"
-        return _leave(f"\nstopped; {kept}", 130)
+    except BaseException as error:
+        if stopped:  # whatever it has become: torch makes errors of its own of an interrupt
+            kept = (
+                f"the same command continues from {options.checkpoint}" if options.checkpoint else "nothing was saved"
+            )
+            return _leave(f"\nstopped; {kept}", 130)
+        if isinstance(error, CheckpointError | FloatingPointError):
+            return _leave(f"error: {error}", 1)
+        raise
     dist.destroy_process_group()
     if first:
         seconds = time.perf_counter() - start
@@ -157,10 +163,22 @@ def _state(spread: Parallel, optimizer: torch.optim.Optimizer) -> dict[str, Any]
     }
 
 
+def _heed_control_c() -> list[int]:
+    """Fills with the signal when there is one; torchrun passes Control-C on to every rank."""
+    stopped: list[int] = []
+
+    def interrupt(number: int, _frame: object) -> None:
+        stopped.append(number)
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, interrupt)
+    return stopped
+
+
 def _leave(message: str, code: int) -> int:
-    """Rank 0 says why. The others wait for torchrun to end them, or it might end rank 0 before it has spoken."""
+    """Rank 0 says why. After an error the others wait for torchrun to end them: it ends all with the first to leave."""
     if os.environ.get("RANK", "0") == "0":
         print(message, file=sys.stderr, flush=True)
-    else:
+    elif code == 1:
         time.sleep(30)
     return code
