@@ -16,7 +16,8 @@ from compile_lab.timing import spread_us, wait
 
 ROWS = {"cuda": 4, "cpu": 2}
 """Sequences of a step for each device."""
-STEPS = {"cuda": 10, "cpu": 3}
+STEPS = {"cuda": 7, "cpu": 3}
+WARM_UP = 2
 DTYPE = torch.bfloat16
 
 
@@ -121,13 +122,13 @@ def _taken_us(device: str, shape: Any, pattern: str, mesh: dict[str, int], micro
     del model
     optimizer = torch.optim.AdamW(groups, fused=True)
     taken = []
-    for number in range(3 + STEPS[device]):
+    for number in range(WARM_UP + STEPS[device]):
         dist.barrier()
         wait(device)
         start = time.perf_counter()
         step(tokens, targets)
         optimizer.step()
         wait(device)
-        if number >= 3:
+        if number >= WARM_UP:
             taken.append((time.perf_counter() - start) * 1e6)
     return taken

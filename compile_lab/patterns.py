@@ -56,8 +56,9 @@ OPTIMIZERS = {"AdamW": 2, "SGD, momentum": 1, "SGD": 0}
 class Share:
     """What one device of one pipeline stage holds, and its collectives in a step. Without a pipeline there is one.
 
-    ``buffers_nbytes`` is what is whole for a moment, or copied to travel: DDP's buckets; parameters that FSDP has
-    gathered and gradients that it has not scattered; bf16 copies of parameters; what a stage receives and returns.
+    ``buffers_nbytes`` is what is there for a moment, or copied to travel: DDP's buckets; parameters that FSDP has
+    gathered and gradients that it has not scattered; bf16 copies of parameters; what a stage receives and returns; and
+    two tensors of the logits' size in fp32, which the loss's backward makes at the turn. It is an estimate.
     """
 
     held: Held
@@ -66,7 +67,7 @@ class Share:
 
     @property
     def total_nbytes(self) -> int:
-        """All that is counted here. Workspaces, temporaries of an operation and fragmentation come on top."""
+        """All that is counted here. Workspaces, other temporaries and fragmentation come on top."""
         return sum(vars(self.held).values()) + self.buffers_nbytes
 
     @property
@@ -253,15 +254,17 @@ def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
     whole = layout.layers * block + root
     boundary = layout.rows * layout.length * layout.shape.dim * layout.computed
     passed = boundary * ((stage > 0) + (stage < pp - 1)) if pp > 1 else 0
-    if pp > 1 and layout.is_last(stage):  # a schedule returns the logits of all micro-batches
-        passed += layout.rows * layout.length * layout.shape.vocabulary * layout.computed
+    if layout.is_last(stage):
+        logits = layout.rows * layout.length * layout.shape.vocabulary
+        passed += 2 * logits // layout.pieces * FP32
+        passed += logits * layout.computed if pp > 1 else 0  # a schedule returns those of all micro-batches
     if layout.size("shard") == 1:
         copies = layout.computed * whole if layout.computed < FP32 else 0
         return passed + copies + (layout.reduced * whole if layout.size("replicate") > 1 else 0)
     if pp > 1:  # between a stage's first and last backward nothing is resharded or scattered
         return passed + (layout.gathered + layout.reduced) * whole
     # The root stays gathered; of the blocks, one is used while the next is fetched, and one's gradients are scattered.
-    return layout.gathered * (root + 2 * block) + layout.reduced * (root + block)
+    return passed + layout.gathered * (root + 2 * block) + layout.reduced * (root + block)
 
 
 def _known(name: str, value: str, table: Mapping[str, object]) -> None:
