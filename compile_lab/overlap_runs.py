@@ -26,6 +26,9 @@ from compile_lab.overlap import NoCommunication, Overlap, analyse, wire_events
 
 WARM_UP_STEPS, STEPS, PROFILED = 3, 9, 3
 
+SETTLE_S = 0.01
+"""A thread of gloo notes the end of its collective a little after the step has gone on."""
+
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
 
 
@@ -192,11 +195,12 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
     timing.wait(device)
     dist.barrier()
     timing.wait(device)
-    time.sleep(0.005)  # until the threads of the barrier are done: it is not the step's
+    time.sleep(SETTLE_S)  # the barrier is not part of the step
     before = len(group.sent) if isinstance(group, ThrottledGroup) else 0
     with profile(activities=[ProfilerActivity.CPU, *on_gpu], record_shapes=True, acc_events=True) as profiler:
         step()
         timing.wait(device)
+        time.sleep(SETTLE_S)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trace.json"
         profiler.export_chrome_trace(str(path))
