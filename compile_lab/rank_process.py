@@ -72,6 +72,8 @@ def _call(run: Run, rank: int) -> Any:
     limit = datetime.timedelta(seconds=run.timeout_s + 60)
     dist.init_process_group(run.backend, store=store, rank=rank, world_size=run.ranks, timeout=limit, device_id=device)
     function, args, kwargs = pickle.loads((run.folder / "job").read_bytes())
+    if getattr(function, "__module__", None) == "__main__":  # where Dynamo's guards look up a notebook's globals
+        vars(sys.modules["__main__"]).update(function.__globals__)
     value = function(*args, **kwargs)
     dist.destroy_process_group()
     return value

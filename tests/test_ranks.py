@@ -197,6 +197,22 @@ ranks.run(wait, 2)
 """
 
 
+# Dynamo guards on a notebook's global, which is __main__'s.
+COMPILES = """
+import torch
+
+class Scale(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.tensor(factors)
+
+def compiled():
+    return torch.compile(Scale(), backend="eager", fullgraph=True)(torch.ones(2)).tolist()
+
+factors = [2.0, 3.0]
+assert ranks.run(compiled, 2) == [[2.0, 3.0], [2.0, 3.0]]
+"""
+
+
 def ranks_are_up(folder):
     end = time.monotonic() + 60
     while len(list(folder.iterdir())) < 2:
@@ -218,7 +234,7 @@ def test_an_interrupted_cell_leaves_no_rank_and_the_next_one_runs(tmp_path):
         manager.interrupt_kernel()
         assert reply_to(client, request)["ename"] == "KeyboardInterrupt"
         assert left(tmp_path) == []
-        request = client.execute("assert ranks.run(lambda: 7, 2) == [7, 7]")
+        request = client.execute(COMPILES)
         assert reply_to(client, request)["status"] == "ok"
     finally:
         client.stop_channels()
