@@ -206,7 +206,8 @@ class Scale(torch.nn.Module):
         return x * torch.tensor(factors)
 
 def compiled():
-    return torch.compile(Scale(), backend="eager", fullgraph=True)(torch.ones(2)).tolist()
+    model = torch.nn.Sequential(Scale())
+    return torch.compile(model, backend="eager", fullgraph=True)(torch.ones(2)).tolist()
 
 factors = [2.0, 3.0]
 assert ranks.run(compiled, 2) == [[2.0, 3.0], [2.0, 3.0]]
