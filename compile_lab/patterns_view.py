@@ -115,13 +115,13 @@ def _split_table(rows: Sequence[Parameter], patterns: Sequence[str], devices: in
 
 
 def by_kind(plans: Mapping[str, Plan]) -> Table:
-    """Bytes on the fullest device by kind, and what the busiest sends in a step: one row a plan."""
+    """Bytes on the fullest device by kind: one row a plan."""
     rows = []
     for name, found in plans.items():
         share = found.fullest
         kinds = [*vars(share.held).values(), share.buffers_nbytes, share.total_nbytes]
-        rows.append([name, *map(gb, kinds), gb(found.sent_nbytes)])
-    return Table(["pattern", *_KINDS, "together", "sent a step"], rows, align="l" + "r" * 7)
+        rows.append([name, *map(gb, kinds)])
+    return Table(["pattern", *_KINDS, "together"], rows, align="l" + "r" * 6)
 
 
 def traffic(found: Plan) -> Table:
