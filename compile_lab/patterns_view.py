@@ -14,7 +14,7 @@ _LABELS, _COLUMN, _CELL, _ROW, _HEAD = 310, 172, 150, 30, 34
 _KINDS = {
     "parameters": PALETTE["blue"],
     "gradients": PALETTE["orange"],
-    "optimizer": PALETTE["green"],
+    "state": PALETTE["green"],
     "activations": PALETTE["vermillion"],
     "buffers": PALETTE["grey"],
 }
@@ -121,7 +121,7 @@ def by_kind(plans: Mapping[str, Plan]) -> Table:
         share = found.fullest
         kinds = [*vars(share.held).values(), share.buffers_nbytes, share.total_nbytes]
         rows.append([name, *map(gb, kinds)])
-    return Table(["pattern", *_KINDS, "together"], rows, align="l" + "r" * 6)
+    return Table(["pattern", *_KINDS, "all"], rows, align="l" + "r" * 6)
 
 
 def traffic(found: Plan) -> Table:
