@@ -178,11 +178,6 @@ def _bar(kinds: Mapping[str, int], total: int) -> Drawing:
     return Drawing(svg, f"A bar of {gb(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
 
 
-def legend() -> str:
-    """The colours of the bars of ``panel``, as HTML."""
-    return " ".join(f"<span style='color:{colour}'>■</span> {name}" for name, colour in _KINDS.items())
-
-
 def ranking(found: Recommendation) -> list[str | Table]:
     """The recommended pattern and its reason, the others in their order, and why some are out."""
     if not found.choices:
