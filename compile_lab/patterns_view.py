@@ -10,7 +10,7 @@ from compile_lab.patterns import PATTERNS, Plan, mesh_of
 from compile_lab.sharding import Parameter, Shape, parameters
 
 _DEVICES = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion")]
-_LABELS, _COLUMN, _CELL, _ROW, _HEAD = 310, 172, 150, 30, 34
+_LABELS, _COLUMN, _CELL, _ROW, _HEAD = 360, 172, 150, 30, 34  # room for labels of a phone's size
 _KINDS = {
     "parameters": PALETTE["blue"],
     "gradients": PALETTE["orange"],
@@ -47,7 +47,7 @@ def shards(shape: Shape, patterns: Sequence[str] = ("ddp", "fsdp", "tp", "pp"), 
     ]
     for row, parameter in enumerate(rows):
         top = _HEAD + _ROW * row
-        parts.append(f"<text x='0' y='{top + 17}'>{parameter.name}</text>")
+        parts.append(f"<text x='0' y='{top + 17}'>{parameter.name.replace('blocks.', '')}</text>")
         for column, pattern in enumerate(patterns):
             parts += _cell(parameter, PATTERNS[pattern][0], devices, _LABELS + _COLUMN * column, top)
     width = _LABELS + _COLUMN * len(patterns)
@@ -59,7 +59,7 @@ def shards(shape: Shape, patterns: Sequence[str] = ("ddp", "fsdp", "tp", "pp"), 
         f"<span style='color:{colour}'>■</span> device {device}" for device, colour in enumerate(_DEVICES[:devices])
     )
     legend += f" <span style='color:{PALETTE['grey']}'>■</span> whole on each device"
-    caption = f"What each of {devices} devices holds of every parameter; * stands for all layers."
+    caption = f"What each of {devices} devices holds of every parameter; * stands for each of the blocks."
     return Drawing(svg, _split_in_words(rows, patterns), caption, _split_table(rows, patterns, devices), None, legend)
 
 
