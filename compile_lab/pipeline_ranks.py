@@ -57,42 +57,13 @@ class Steps:
         return min(self.timelines, key=lambda each: each.span)
 
 
-def measure(
-    schedule: str,
-    n: int,
-    microbatches: int,
-    work: Work | None = None,
-    *,
-    steps: int = 3,
-    warmup: int = 1,
-    backend: str = "gloo",
-    timeout: float = 60.0,
-) -> Timeline:
+def measure(schedule: str, n: int, microbatches: int, work: Work | None = None, **options: Any) -> Timeline:
     """What ``n`` ranks did when, in the quickest of several steps of ``schedule``: a Timeline in milliseconds.
 
-    ``work`` is what each stage does; by default it naps 20 ms for each third of its work. ``warmup`` steps go before
-    those that are timed. With "nccl" the times are the GPUs' own.
-
-    Raises ValueError for what this schedule or this torch cannot run, and RankFailed if a rank fails.
+    ``work`` is what each stage does; by default it naps 20 ms for each third of its work. The ``options`` are those of
+    ``measure_several``, and so is what it raises.
     """
-    options = {"steps": steps, "warmup": warmup, "backend": backend, "timeout": timeout}
-    return measure_steps(schedule, n, microbatches, work, **options).best
-
-
-def measure_steps(
-    schedule: str,
-    n: int,
-    microbatches: int,
-    work: Work | None = None,
-    *,
-    steps: int = 3,
-    warmup: int = 1,
-    backend: str = "gloo",
-    timeout: float = 60.0,
-) -> Steps:
-    """All the steps of ``measure``, and each rank's peak memory."""
-    case = schedule, microbatches, work or Nap()
-    return measure_several([case], n, steps=steps, warmup=warmup, backend=backend, timeout=timeout)[0]
+    return measure_several([(schedule, microbatches, work or Nap())], n, **options)[0].best
 
 
 def measure_several(
@@ -104,7 +75,12 @@ def measure_several(
     backend: str = "gloo",
     timeout: float = 60.0,
 ) -> list[Steps]:
-    """The same for several (schedule, micro-batches, work), one after the other in the same processes."""
+    """Several steps of each (schedule, micro-batches, work), one case after the other in the same ``n`` processes.
+
+    ``warmup`` steps go before the ``steps`` that are timed. With "nccl" the times are the GPUs' own.
+
+    Raises ValueError for what a schedule or this torch cannot run, and RankFailed if a rank fails.
+    """
     for schedule, microbatches, _ in cases:
         _check(schedule, n, microbatches, steps, backend)
     found = ranks.run(_cases_on_this_rank, n, cases, steps, warmup, backend=backend, timeout=timeout, echo=False)

@@ -12,7 +12,7 @@ import torch
 from compile_lab import pipeline_ranks, pipeline_recording
 from compile_lab._torch import pipeline_sends_to_itself
 from compile_lab.pipeline import SCHEDULES, WEIGHT_GRAD, Action, Timeline, simulate, table
-from compile_lab.pipeline_ranks import Gaps, Steps, gaps_of, measure, measure_steps, resimulated
+from compile_lab.pipeline_ranks import Gaps, Steps, gaps_of, measure, measure_several, resimulated
 from compile_lab.pipeline_work import Encoder, Nap
 
 RANKS, MICROBATCHES = 4, 8
@@ -77,7 +77,7 @@ def test_each_stage_naps_as_long_as_it_is_told():
 
 
 def test_stages_that_compute_are_measured_too():
-    steps = measure_steps("1F1B", 2, 4, Encoder(dim=32, length=16), steps=2)
+    steps = measure_several([("1F1B", 4, Encoder(dim=32, length=16))], 2, steps=2)[0]
     assert len(steps.timelines) == 2 and steps.best.span == min(each.span for each in steps.timelines)
     assert steps.peak_nbytes == (None, None), "a CPU does not say"
     for found in steps.timelines:
