@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -14,85 +14,105 @@ from compile_lab.collective_rates import sizes_of_groups
 from compile_lab.patterns import PATTERNS, Plan, plan
 from compile_lab.timing import spread_us, wait
 
-ROWS = {"cuda": 4, "cpu": 2}
-"""Sequences of a step for each device."""
+SEQUENCES = {
+    "cuda": [("GPT-2 124M", 4), ("GPT-2 124M", 32), ("1.3 B", 4), ("1.3 B", 16)],
+    "cpu": [("small", 2), ("small", 4)],
+}
+"""Models, each with few sequences of a step for each device and with many."""
+COMPILED = {"cuda": [("1.3 B", 4)], "cpu": [("small", 2)]}
 STEPS = {"cuda": 7, "cpu": 3}
 WARM_UP = 2
 DTYPE = torch.bfloat16
+CARD_NBYTES = 141e9
 
 
-def pattern_costs(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
-    """Each pattern on each model and number of devices, as plain JSON values. Two minutes on four large GPUs.
+@dataclass(frozen=True)
+class Case:
+    """A model trained by a pattern: on so many ranks, with so many sequences each, its blocks compiled or eager."""
 
-    The models are GPT-2 124M and one of 1.3 billion parameters (on a CPU, small ones), in bf16 with AdamW. Returns
-    ``{"rows": [{"model", "ranks", "pattern", "mesh", "stopped", "median_us", "low_us", "high_us", "peak_nbytes": [of
-    each rank], "planned_nbytes": [of each rank], "planned_us", "planned_step"}], "network": the assumed rates}``.
-    ``stopped`` says why there is nothing of a pattern: it does not divide the model, or a rank failed. A plan's time
-    takes the rate at which one device computes from the row with one rank. No peak is measured on a CPU.
+    model: str
+    sequences: int
+    ranks: int
+    pattern: str
+    mode: str | None
+
+
+def pattern_costs(device: str, progress: Callable[[list], Iterable] = iter, mode: str | None = None) -> dict[str, Any]:
+    """Each pattern on each model and number of devices, as plain JSON values. Three minutes on two large GPUs.
+
+    The models are GPT-2 124M and one of 1.3 billion parameters (on a CPU, a small one), in bf16 with AdamW. With a
+    ``mode`` of torch.compile each block is compiled, for the models in `COMPILED`.
+
+    Returns ``{"rows": [{"model", "sequences", "ranks", "pattern", "mode", "mesh", "stopped", "median_us", "low_us",
+    "high_us", "issued_us", "peak_nbytes": [of each rank], "planned_nbytes": [of each rank], "planned_us",
+    "planned_step"}], "network": the assumed rates}``. ``issued_us`` is when the slowest rank's program had given all of
+    the step to its GPU: where that is nearly the whole step, the program was the limit, not the GPU. ``stopped`` says
+    why there is nothing of a pattern: it does not divide the model, or a rank failed. A plan's time takes the rate at
+    which one device computes from the row with one rank. No peak is measured on a CPU.
     """
     rows: list[dict[str, Any]] = []
-    network = Network()
-    for model in progress(list(_shapes(device))):
-        alone = _measured(device, model, 1)
-        found = plan(_shapes(device)[model], "one device", 1, batch=ROWS[device], precision="bf16")
-        seconds = alone[0]["median_us"] / 1e6
-        network = Network(flop_per_s=compute_s(found, network) * network.flop_per_s / seconds)
-        for row in alone + [row for n in sizes_of_groups(device) for row in _measured(device, model, n)]:
-            rows.append(row | _planned(device, row, network))
-    return {"rows": rows, "network": asdict(network)}
+    for model, sequences in progress((COMPILED if mode else SEQUENCES)[device]):
+        network = Network()
+        for n in (1, *sizes_of_groups(device)):
+            patterns = [pattern for pattern, axes in PATTERNS.items() if (n >= 2 ** len(axes) if axes else n == 1)]
+            for case in (Case(model, sequences, n, pattern, mode) for pattern in patterns):
+                row = _row(device, case)
+                if n == 1:
+                    network = Network(flop_per_s=_rate(device, case, row))
+                rows.append(row | _expected(device, case, network))
+    return {"rows": rows, "network": asdict(Network())}
 
 
-def _shapes(device: str) -> dict[str, Any]:
-    sizes = {"GPT-2 124M": None, "1.3 B": (24, 2048, 16, 1024)} if device == "cuda" else {"small": (2, 64, 2, 32)}
+def _shape(device: str, model: str) -> Any:
     with torch.device("meta"):
-        models = {
-            name: subjects.deep_gpt(*size, device="meta", vocabulary=50_304 if device == "cuda" else 600)
-            if size
-            else subjects.minigpt("gpt2-124m", device="meta")
-            for name, size in sizes.items()
-        }
-    return {name: model.config for name, model in models.items()}
+        if model == "GPT-2 124M":
+            return subjects.minigpt("gpt2-124m", device="meta").config
+        sizes = (24, 2048, 16, 1024) if device == "cuda" else (2, 64, 2, 32)
+        vocabulary = 50_304 if device == "cuda" else 600
+        return subjects.deep_gpt(*sizes, device="meta", vocabulary=vocabulary).config
 
 
-def _measured(device: str, model: str, n: int) -> list[dict[str, Any]]:
-    shape, cases = _shapes(device)[model], []
-    for pattern in PATTERNS:
-        try:
-            found = plan(shape, pattern, n, batch=ROWS[device] * n, precision="bf16")
-        except ValueError as error:
-            if n > 1 and pattern != "one device" and n >= 2 ** len(PATTERNS[pattern]):
-                cases.append((pattern, None, str(error)))
-        else:
-            cases.append((pattern, found, ""))
-    run = [(pattern, dict(found.mesh), found.microbatches) for pattern, found, _ in cases if found]
+def _plan(device: str, case: Case) -> Plan:
+    batch = case.sequences * case.ranks
+    microbatches = min(batch, 4 * case.ranks)
+    shape = _shape(device, case.model)
+    return plan(shape, case.pattern, case.ranks, batch=batch, microbatches=microbatches, precision="bf16")
+
+
+def _rate(device: str, case: Case, row: dict[str, Any]) -> float:
+    """Operations a second, from the time of a step on one device."""
+    return compute_s(_plan(device, case), Network(flop_per_s=1.0)) / row["median_us"] * 1e6
+
+
+def _row(device: str, case: Case) -> dict[str, Any]:
+    """Measured on ranks of its own: out of memory on one would leave the others waiting, and ends them all."""
+    row = {**asdict(case), "mesh": {}}
     backend = "nccl" if device == "cuda" else "gloo"
     try:
-        by_rank = ranks.run(_steps, n, device, shape, run, timeout=150, backend=backend)
-    except ranks.RankFailed as failed:  # out of memory on one rank leaves the others waiting, and ends them all
-        by_rank = [[{"stopped": str(failed).strip().splitlines()[-1]}] * len(run)]
-    results = iter(zip(*by_rank, strict=True))
-    rows = []
-    for pattern, found, refused in cases:
-        row = {"model": model, "ranks": n, "pattern": pattern, "mesh": dict(found.mesh) if found else {}}
-        rows.append(row | (_joined(next(results)) if found else {"stopped": refused}))
-    return rows
+        found = _plan(device, case)
+        row["mesh"] = dict(found.mesh)
+        of_ranks = ranks.run(_on_rank, case.ranks, device, case, found, timeout=150, backend=backend)
+    except ValueError as refused:
+        return row | {"stopped": str(refused)}
+    except ranks.RankFailed as failed:
+        return row | {"stopped": str(failed).strip().splitlines()[-1]}
+    return row | _joined(of_ranks)
 
 
-def _joined(of_ranks: tuple[dict[str, Any], ...]) -> dict[str, Any]:
+def _joined(of_ranks: list[dict[str, Any]]) -> dict[str, Any]:
     """One step takes as long as its slowest rank; the ranks start each together."""
-    if stopped := [each["stopped"] for each in of_ranks if each["stopped"]]:
-        return {"stopped": stopped[0]}
-    slowest = [max(taken) for taken in zip(*(each["taken_us"] for each in of_ranks), strict=True)]
-    return {"stopped": "", **spread_us(slowest), "peak_nbytes": [each["peak_nbytes"] for each in of_ranks]}
+    slowest, issued = ([max(step) for step in zip(*(rank[key] for rank in of_ranks), strict=True)] for key in _TIMES)
+    peaks = [rank["peak_nbytes"] for rank in of_ranks]
+    return {"stopped": "", **spread_us(slowest), "issued_us": spread_us(issued)["median_us"], "peak_nbytes": peaks}
 
 
-def _planned(device: str, row: dict[str, Any], network: Network) -> dict[str, Any]:
-    if not row["mesh"] and row["stopped"]:
+def _expected(device: str, case: Case, network: Network) -> dict[str, Any]:
+    try:
+        found = _plan(device, case)
+    except ValueError:
         return {}
-    shape = _shapes(device)[row["model"]]
-    found: Plan = plan(shape, row["pattern"], row["mesh"] or 1, batch=ROWS[device] * row["ranks"], precision="bf16")
-    expected = estimate(found, 141e9, network)
-    stages = [found.stages[rank * len(found.stages) // row["ranks"]] for rank in range(row["ranks"])]
+    expected = estimate(found, CARD_NBYTES, network)
+    stages = [found.stages[rank * len(found.stages) // case.ranks] for rank in range(case.ranks)]
     step = {part: getattr(expected, part) for part in ("compute_ms", "exposed_ms", "bubble_ms")}
     return {
         "planned_nbytes": [stage.total_nbytes for stage in stages],
@@ -101,34 +121,29 @@ def _planned(device: str, row: dict[str, Any], network: Network) -> dict[str, An
     }
 
 
-def _steps(device: str, shape: Any, cases: list[tuple[str, dict[str, int], int]]) -> list[dict[str, Any]]:
-    """On a rank: every case one after the other."""
-    return [_one(device, shape, *case) for case in cases]
+_TIMES = ("taken_us", "issued_us")
 
 
-def _one(device: str, shape: Any, pattern: str, mesh: dict[str, int], microbatches: int) -> dict[str, Any]:
-    if device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
-    taken = _taken_us(device, shape, pattern, mesh, microbatches)
-    peak = torch.cuda.max_memory_allocated() if device == "cuda" else 0
-    return {"stopped": "", "taken_us": taken, "peak_nbytes": peak}
-
-
-def _taken_us(device: str, shape: Any, pattern: str, mesh: dict[str, int], microbatches: int) -> list[float]:
-    model = subjects.of_shape(shape, device)
-    tokens, targets = subjects.tokens(model, ROWS[device] * dist.get_world_size())
-    step, groups = subjects.spread(model, pattern, mesh, microbatches=microbatches, dtype=DTYPE)
+def _on_rank(device: str, case: Case, found: Plan) -> dict[str, Any]:
+    model = subjects.of_shape(found.shape, device)
+    tokens, targets = subjects.tokens(model, found.batch)
+    step, groups = subjects.spread(
+        model, case.pattern, dict(found.mesh), microbatches=found.microbatches, dtype=DTYPE, mode=case.mode
+    )
     del model
     optimizer = torch.optim.AdamW(groups, fused=True)
-    taken = []
+    times: dict[str, list[float]] = {name: [] for name in _TIMES}
     for number in range(WARM_UP + STEPS[device]):
+        if number == WARM_UP and device == "cuda":
+            torch.cuda.reset_peak_memory_stats()
         dist.barrier()
         wait(device)
         start = time.perf_counter()
         step(tokens, targets)
         optimizer.step()
+        issued = time.perf_counter()
         wait(device)
         if number >= WARM_UP:
-            taken.append((time.perf_counter() - start) * 1e6)
-    return taken
+            for name, until in zip(_TIMES, (time.perf_counter(), issued), strict=True):
+                times[name].append((until - start) * 1e6)
+    return {**times, "peak_nbytes": torch.cuda.max_memory_allocated() if device == "cuda" else 0}

@@ -63,6 +63,12 @@ def _patterns(progress: Any) -> dict[str, Any]:
     return pattern_costs("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _patterns_compiled(progress: Any) -> dict[str, Any]:
+    from compile_lab.pattern_cost import pattern_costs
+
+    return pattern_costs("cuda" if _has_gpu() else "cpu", progress, mode="default")
+
+
 def _softmax(progress: Any) -> dict[str, Any]:
     from compile_lab.softmax_bandwidth import softmax_bandwidth
 
@@ -149,6 +155,12 @@ def _overlap(progress: Any) -> dict[str, Any]:
     return record_overlap("cuda" if _has_gpu() else "cpu", progress)
 
 
+def _overlap_compiled(progress: Any) -> dict[str, Any]:
+    from compile_lab.overlap_recording import record_overlap
+
+    return record_overlap("cuda" if _has_gpu() else "cpu", progress, compiled=True)
+
+
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "backward_fusion": Measurement(
@@ -170,9 +182,13 @@ MEASUREMENTS: dict[str, Measurement] = {
     "integer_powers": Measurement(_integer_powers, "integer powers with a symbolic exponent, as compiled", 15),
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
     "pipeline": Measurement(_pipeline, "pipeline schedules over several GPUs: bubbles, step times and memory", 140),
-    "overlap": Measurement(_overlap, "communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 140),
+    "overlap": Measurement(_overlap, "communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
+    "overlap_compiled": Measurement(_overlap_compiled, "the same with compiled blocks: FSDP2, and nothing sent", 120),
     "precision": Measurement(_precision, "rates, errors, casts, training steps and losses in each precision", 120),
     "patterns": Measurement(_patterns, "step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
+    "patterns_compiled": Measurement(
+        _patterns_compiled, "the same for 1.3 B with compiled blocks, on few sequences", 180
+    ),
     "peaks": Measurement(_peaks, "peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
     "softmax": Measurement(_softmax, "softmax against copy: eager, generated, written by hand", 25),
 }

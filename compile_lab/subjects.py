@@ -61,6 +61,8 @@ def spread(
     from mini_model import parallel
 
     if pattern == "one device":
+        for block in model.blocks if options.get("mode") else ():
+            block.compile(mode=options["mode"], fullgraph=True)
         return _step_alone(model, options["dtype"]), [{"params": list(model.parameters())}]
     made = parallel.parallelize(model, pattern, parallel.make_mesh(pattern, **mesh), **options)
     return functools.partial(made.step, average=False), made.parameter_groups()

@@ -63,10 +63,9 @@ def test_formula_and_count_are_set_side_by_side_and_a_difference_shows():
 
 
 def test_a_recorded_step_takes_as_long_as_its_slowest_rank():
-    ranks = (
-        {"stopped": "", "taken_us": [1.0, 5.0, 3.0], "peak_nbytes": 7},
-        {"stopped": "", "taken_us": [2.0, 4.0, 3.0], "peak_nbytes": 9},
-    )
+    ranks = [
+        {"taken_us": [1.0, 5.0, 3.0], "issued_us": [1.0, 1.0, 1.0], "peak_nbytes": 7},
+        {"taken_us": [2.0, 4.0, 3.0], "issued_us": [2.0, 2.0, 0.5], "peak_nbytes": 9},
+    ]
     joined = pattern_cost._joined(ranks)
-    assert joined["median_us"] == 3.0 and joined["peak_nbytes"] == [7, 9]
-    assert pattern_cost._joined(({"stopped": "it broke"},)) == {"stopped": "it broke"}
+    assert (joined["median_us"], joined["issued_us"], joined["peak_nbytes"]) == (3.0, 2.0, [7, 9])
