@@ -4,6 +4,7 @@
 is a ``Timeline``, as ``pipeline.simulate`` makes one, so the two compare action by action and draw alike.
 """
 
+import gc
 import itertools
 import statistics
 import time
@@ -39,8 +40,8 @@ RECEIVES_LATE = ("GPipe", "1F1B")
 Its other schedules post receives ahead. Read in ``torch.distributed.pipelining.schedules``, 2.11 and 2.13."""
 
 
-Log = list[tuple[str, int, int, float, float]]
-"""What a rank did: kind, stage, micro-batch, start and end in nanoseconds of the machine's clock."""
+Log = list[tuple[str, int, int, float, float, float, float]]
+"""What a rank did: kind, stage, micro-batch; start and end; the same of the host's call. Nanoseconds of one clock."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +49,27 @@ class Steps:
     """Several training steps of one pipeline, measured. Times in milliseconds from a step's first action."""
 
     timelines: tuple[Timeline, ...]
+    issued: tuple[Timeline, ...]
+    """The same steps as the host saw them: when it called for each action, and when the call came back.
+
+    A GPU computes what the host has issued, mostly later. On a CPU it is one and the same.
+    """
     peak_nbytes: tuple[int | None, ...]
     """For each rank, the most memory that a step took on top of what was there before; None on a CPU."""
 
     @property
     def best(self) -> Timeline:
         """The quickest step, in which least else disturbed."""
-        return min(self.timelines, key=lambda each: each.span)
+        return self.timelines[self._quickest]
+
+    @property
+    def best_issued(self) -> Timeline:
+        """The host's calls in that step."""
+        return self.issued[self._quickest]
+
+    @property
+    def _quickest(self) -> int:
+        return min(range(len(self.timelines)), key=lambda step: self.timelines[step].span)
 
 
 def measure(schedule: str, n: int, microbatches: int, work: Work | None = None, **options: Any) -> Timeline:
@@ -74,32 +89,42 @@ def measure_several(
     warmup: int = 1,
     backend: str = "gloo",
     timeout: float = 60.0,
+    env: dict[str, str] | None = None,
 ) -> list[Steps]:
     """Several steps of each (schedule, micro-batches, work), one case after the other in the same ``n`` processes.
 
-    ``warmup`` steps go before the ``steps`` that are timed. With "nccl" the times are the GPUs' own.
+    ``warmup`` steps go before the ``steps`` that are timed. With "nccl" the times are the GPUs' own. ``env`` is for
+    the ranks, as in ``ranks.run``.
 
     Raises ValueError for what a schedule or this torch cannot run, and RankFailed if a rank fails.
     """
     for schedule, microbatches, _ in cases:
         _check(schedule, n, microbatches, steps, backend)
-    found = ranks.run(_cases_on_this_rank, n, cases, steps, warmup, backend=backend, timeout=timeout, echo=False)
-    return [
-        Steps(
-            tuple(_timeline(case[0], case[1], [logs[step] for logs, _ in by_rank]) for step in range(steps)),
-            tuple(peak for _, peak in by_rank),
-        )
-        for case, by_rank in zip(cases, zip(*found, strict=True), strict=True)
-    ]
+    found = ranks.run(
+        _cases_on_this_rank, n, cases, steps, warmup, backend=backend, timeout=timeout, env=env, echo=False
+    )
+    return [_put_together(*case[:2], by_rank) for case, by_rank in zip(cases, zip(*found, strict=True), strict=True)]
 
 
-def _timeline(schedule: str, microbatches: int, logs: list[Log]) -> Timeline:
-    """What each rank noted of one step, put together."""
-    begin = min(start for log in logs for *_, start, _ in log)
+def _put_together(schedule: str, microbatches: int, by_rank: Sequence[tuple[list[Log], int | None]]) -> Steps:
+    every_step = list(zip(*(logs for logs, _ in by_rank), strict=True))
+    timelines, issued = (
+        tuple(_timeline(schedule, microbatches, logs, at) for logs in every_step) for at in (_COMPUTED, _ISSUED)
+    )
+    return Steps(timelines, issued, tuple(peak for _, peak in by_rank))
+
+
+_COMPUTED, _ISSUED = 3, 5
+"""Where the two starts are in an entry of a log."""
+
+
+def _timeline(schedule: str, microbatches: int, logs: Sequence[Log], at: int) -> Timeline:
+    """What each rank noted of one step, put together. Time 0 is when the first action was begun by its device."""
+    begin = min(entry[_COMPUTED] for log in logs for entry in log)
     actions = tuple(
-        Action(rank, kind, stage, microbatch, (start - begin) / 1e6, (end - begin) / 1e6)
+        Action(rank, *entry[:3], (entry[at] - begin) / 1e6, (entry[at + 1] - begin) / 1e6)
         for rank, log in enumerate(logs)
-        for kind, stage, microbatch, start, end in log
+        for entry in log
     )
     held = tuple(most_held([entry[:3] for entry in log]) for log in logs)
     return Timeline(schedule, len(logs), len(logs) * SCHEDULES[schedule], microbatches, actions, held)
@@ -202,7 +227,11 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
 def _cases_on_this_rank(
     cases: Sequence[tuple[str, int, Work]], steps: int, warmup: int
 ) -> list[tuple[list[Log], int | None]]:
-    return [_steps_on_this_rank(*case, steps, warmup) for case in cases]
+    found = []
+    for case in cases:
+        found.append(_steps_on_this_rank(*case, steps, warmup))
+        gc.collect()  # stages that are watched refer to themselves, and hold memory that the next case needs
+    return found
 
 
 def _steps_on_this_rank(
@@ -213,7 +242,8 @@ def _steps_on_this_rank(
     on_gpu = dist.get_backend() == "nccl"
     device = torch.device("cuda", rank) if on_gpu else torch.device("cpu")
     mine = sorted({stage for _, stage, _ in table(schedule, stages, microbatches)[rank]})
-    made = [PipelineStage(work.stage(at, stages).to(device), at, stages, device) for at in mine]
+    with device:
+        made = [PipelineStage(work.stage(at, stages), at, stages, device) for at in mine]
     clock = _GpuClock() if on_gpu else _CpuClock()
     for stage in made:
         clock.watch(stage)
@@ -243,7 +273,7 @@ class _CpuClock:
     """Notes when the methods of a stage begin and end. All processes of a machine read the same clock."""
 
     def __init__(self) -> None:
-        self._noted: list[tuple[str, int, int, Any, Any]] = []
+        self._noted: list[tuple[str, int, int, Any, Any, int, int]] = []
 
     def watch(self, stage: PipelineStage) -> None:
         """From now on: torch's runtime calls these three methods of a stage, once for each action."""
@@ -257,9 +287,10 @@ class _CpuClock:
     def _noting(self, method: Callable[..., Any], kind: str, stage: int) -> Callable[..., Any]:
         def call(microbatch: int, *args: Any, **kwargs: Any) -> Any:
             half = kind == BACKWARD and kwargs.get("full_backward") is False
-            start = self._now()
+            called, start = time.perf_counter_ns(), self._now()
             result = method(microbatch, *args, **kwargs)
-            self._noted.append((INPUT_GRAD if half else kind, stage, microbatch, start, self._now()))
+            times = start, self._now(), called, time.perf_counter_ns()
+            self._noted.append((INPUT_GRAD if half else kind, stage, microbatch, *times))
             return result
 
         return call
@@ -296,7 +327,7 @@ class _GpuClock(_CpuClock):
         torch.cuda.synchronize()
         return list(self._read()), torch.cuda.max_memory_allocated() - self._before
 
-    def _read(self) -> Iterator[tuple[str, int, int, float, float]]:
-        for kind, stage, microbatch, *events in self._noted:
+    def _read(self) -> Iterator[tuple[str, int, int, float, float, float, float]]:
+        for kind, stage, microbatch, *events, called, back in self._noted:
             start, end = (self._zero_ns + 1e6 * self._zero.elapsed_time(event) for event in events)
-            yield kind, stage, microbatch, start, end
+            yield kind, stage, microbatch, start, end, called, back

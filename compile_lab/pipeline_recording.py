@@ -5,8 +5,9 @@ of each rank for several numbers of micro-batches. Without GPUs: a try-out on tw
 """
 
 import statistics
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
@@ -19,48 +20,83 @@ from compile_lab.ranks import RankFailed
 ON_GPU = Encoder(layers=8, dim=1024, heads=16, batch_size=8, length=1024, dtype=torch.bfloat16)
 ON_CPU = Encoder(layers=2, dim=64, heads=4, batch_size=2, length=64)
 """``layers`` is here of a rank; a schedule with two stages on a rank puts half of them in each."""
+LARGER = 4
+"""Times the batch of a micro-batch, in a second series: the GPU has so much more to do, and the host has not."""
+MOST_ROWS = 256
+"""Of a batch: what GPipe, which keeps all of it, has memory for on a GPU."""
 APART = ("ZBVZeroBubble", "DualPipeV")
 """Run by themselves: on torch 2.11 their ranks send to themselves, and should that fail it fails alone."""
+POSTING_AHEAD = ("Interleaved1F1B", "LoopedBFS")
+FEW_CHANNELS = {"NCCL_MAX_CTAS": "4", "NCCL_MAX_P2P_NCHANNELS": "4"}
+"""A channel takes a multiprocessor, also while its receive waits: with few of them that costs the computation less."""
+
+
+@dataclass(frozen=True)
+class _Series:
+    """What runs in the same processes: these schedules on so many ranks, with a micro-batch of this size."""
+
+    ranks: int
+    schedules: tuple[str, ...]
+    work: Encoder
+    few_channels: bool = False
+
+    @property
+    def cases(self) -> list[tuple[str, int, Encoder]]:
+        fits = {m for m in (self.ranks, 2 * self.ranks, 4 * self.ranks) if m * self.work.batch_size <= MOST_ROWS}
+        return [
+            (name, m, _share(self.work, name))
+            for name in self.schedules
+            for m in sorted(fits)
+            if name != "DualPipeV" or m >= 2 * self.ranks
+        ]
+
+    @property
+    def named(self) -> dict[str, Any]:
+        return {"batch_of_a_microbatch": self.work.batch_size, "few_channels": self.few_channels}
 
 
 def record_pipeline(device: str, progress: Any) -> dict[str, Any]:
     """Every schedule on 2, 4 and 8 GPUs (as many as there are), with 1, 2 and 4 micro-batches a rank (and more stages).
 
-    Result: the ``work``; ``runs``, one for each schedule, number of ranks and of micro-batches; ``failed``, what torch
-    could not run and why; ``timelines`` of 4 ranks (or 2) with two micro-batches a rank, in milliseconds.
+    Each with a small and with a larger micro-batch, and the schedules that post receives ahead again with few channels
+    of NCCL. Result: the ``work``; ``runs``, one for each of those; ``failed``, what torch could not run and why;
+    ``timelines`` of 4 ranks (or 2) with two micro-batches a rank, in milliseconds, on the GPU and as issued.
     """
     on_gpu = device == "cuda"
     counts = [n for n in (2, 4, 8) if n <= torch.cuda.device_count()] if on_gpu else [2]
     if not counts:
         raise ValueError("a pipeline over GPUs needs 2 of them or more; this machine has 1")
     work = ON_GPU if on_gpu else ON_CPU
-    together = [name for name in SCHEDULES if name not in APART]
-    runs, failed, timelines = [], [], {}
-    for n, names in progress([(n, names) for n in counts for names in (together, *([name] for name in APART))]):
-        cases = [(name, m, _share(work, name)) for name in names for m in _microbatches(name, n)]
+    drawn = counts[min(1, len(counts) - 1)]
+    runs, failed, timelines = [], [], []
+    for series in progress([each for n in counts for each in _series(n, work)]):
+        steps, backend = (7 if series.work is work else 5, "nccl") if on_gpu else (3, "gloo")
+        env = FEW_CHANNELS if series.few_channels else None
         try:
-            found = measure_several(
-                cases, n, steps=7 if on_gpu else 3, backend="nccl" if on_gpu else "gloo", timeout=100
-            )
+            found = measure_several(series.cases, series.ranks, steps=steps, backend=backend, timeout=100, env=env)
         except (RankFailed, ValueError) as error:
-            failed.append({"schedules": names, "ranks": n, "why": str(error).splitlines()[-1]})
+            failed.append({"schedules": series.schedules, "ranks": series.ranks, **series.named})
+            failed[-1]["why"] = str(error).splitlines()[-1]
             continue
-        runs += [_said(steps) for steps in found]
-        for steps in found:
-            if n == counts[min(1, len(counts) - 1)] and steps.best.microbatches == 2 * n:
-                timelines[steps.best.schedule] = _plain(steps.best)
+        runs += [{**_said(steps), **series.named} for steps in found]
+        if series.ranks == drawn:
+            timelines += [{**_plain(each), **series.named} for each in found if each.best.microbatches == 2 * drawn]
     sizes = {"layers_of_a_rank": work.layers, "dim": work.dim, "heads": work.heads, "dtype": str(work.dtype)[6:]}
-    sizes |= {"batch_of_a_microbatch": work.batch_size, "length": work.length}
-    return {"work": sizes, "runs": runs, "failed": failed, "timelines": timelines}
+    sizes |= {"batch_of_a_microbatch": [work.batch_size, LARGER * work.batch_size], "length": work.length}
+    return {"work": sizes, "few_channels": FEW_CHANNELS, "runs": runs, "failed": failed, "timelines": timelines}
 
 
-def _microbatches(schedule: str, n: int) -> list[int]:
-    return [m for m in (n, 2 * n, 4 * n) if schedule != "DualPipeV" or m >= 2 * n]
+def _series(n: int, work: Encoder) -> list[_Series]:
+    """All schedules with both sizes, the small one first; then the few channels."""
+    together = tuple(name for name in SCHEDULES if name not in APART)
+    larger = replace(work, batch_size=LARGER * work.batch_size)
+    every = [_Series(n, names, size) for size in (work, larger) for names in (together, *((name,) for name in APART))]
+    every.append(_Series(n, POSTING_AHEAD, work, few_channels=True))
+    return [each for each in every if each.cases]
 
 
 def _share(work: Encoder, schedule: str) -> Encoder:
-    layers = work.layers // SCHEDULES[schedule]
-    return Encoder(layers, work.dim, work.heads, work.batch_size, work.length, work.dtype)
+    return replace(work, layers=work.layers // SCHEDULES[schedule])
 
 
 def _said(steps: Steps) -> dict[str, Any]:
@@ -79,6 +115,8 @@ def _said(steps: Steps) -> dict[str, Any]:
         "simulated_bubble": round(again.bubble_fraction, 5),
         "unit_bubble": round(simulate(best.schedule, best.stages, best.microbatches).bubble_fraction, 5),
         "mean_ms": {kind: round(statistics.fmean(times), 4) for kind, times in _times(best).items()},
+        "issue_ms": {kind: round(statistics.fmean(times), 4) for kind, times in _times(steps.best_issued).items()},
+        "ahead_ms": _ahead(steps),
         "gap_ms": {kind: round(gap, 4) for kind, gap in asdict(gaps).items()},
         "peak_activations": list(best.peak_activations),
         "peak_nbytes": list(steps.peak_nbytes),
@@ -90,22 +128,57 @@ def _times(found: Timeline) -> dict[str, list[float]]:
     return {kind: [a.end - a.start for a in found.actions if a.kind == kind] for kind in kinds}
 
 
+def _ahead(steps: Steps) -> dict[str, float]:
+    """For each kind, how long the GPU still computes once the host has issued an action; median over all steps.
+
+    Next to nothing where the GPU waits for the host.
+    """
+    left: dict[str, list[float]] = defaultdict(list)
+    for on_gpu, on_host in zip(steps.timelines, steps.issued, strict=True):
+        for action, call in zip(on_gpu.actions, on_host.actions, strict=True):
+            left[action.kind].append(action.end - call.end)
+    return {kind: round(statistics.median(left[kind]), 4) for kind in sorted(left)}
+
+
 def _spread(values: Sequence[float]) -> dict[str, float]:
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"median": round(median, 5), "low": round(low, 5), "high": round(high, 5)}
 
 
-def _plain(found: Timeline) -> dict[str, Any]:
-    actions = [[*action[:4], round(action.start, 3), round(action.end, 3)] for action in found.actions]
-    names = "ranks", "stages", "microbatches"
-    return {**{name: getattr(found, name) for name in names}, "actions": actions, "held": list(found.peak_activations)}
+def _plain(steps: Steps) -> dict[str, Any]:
+    """The quickest step: its actions with start and end, and when the host's call for each came and went."""
+    best = steps.best
+    actions = [
+        [*action[:4], *(round(time, 3) for time in (action.start, action.end, call.start, call.end))]
+        for action, call in zip(best.actions, steps.best_issued.actions, strict=True)
+    ]
+    names = "schedule", "ranks", "stages", "microbatches"
+    return {**{name: getattr(best, name) for name in names}, "actions": actions, "held": list(best.peak_activations)}
 
 
-def timeline(result: dict[str, Any], schedule: str) -> Timeline:
-    """A timeline of the recording. KeyError, with what there is, for a schedule that it has none of."""
-    if schedule not in result["timelines"]:
-        raise KeyError(f"no timeline of {schedule!r} was recorded; there is {', '.join(result['timelines'])}")
-    kept = result["timelines"][schedule]
-    actions = tuple(Action(*each) for each in kept["actions"])
+def timeline(
+    result: dict[str, Any],
+    schedule: str,
+    batch: int | None = None,
+    *,
+    few_channels: bool = False,
+    issued: bool = False,
+) -> Timeline:
+    """A timeline of the recording; with the small micro-batch, or with ``batch`` rows in one.
+
+    ``issued``: the host's calls in that step, on the same clock. KeyError, with what there is, where none was recorded.
+    """
+    batch = batch or min(each["batch_of_a_microbatch"] for each in result["timelines"])
+    wanted = schedule, batch, few_channels
+    by_name = {tuple(each[name] for name in _NAMES): each for each in result["timelines"]}
+    if wanted not in by_name:
+        there = ", ".join(sorted({f"{name} ({size})" for name, size, few in by_name if few is few_channels}))
+        raise KeyError(f"no timeline of {schedule!r} with {batch} rows was recorded; there is {there}")
+    kept = by_name[wanted]
+    times = slice(6, 8) if issued else slice(4, 6)
+    actions = tuple(Action(*each[:4], *each[times]) for each in kept["actions"])
     sizes = kept["ranks"], kept["stages"], kept["microbatches"]
     return Timeline(schedule, *sizes, actions, tuple(kept["held"]))
+
+
+_NAMES = ("schedule", "batch_of_a_microbatch", "few_channels")

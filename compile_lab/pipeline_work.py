@@ -18,7 +18,7 @@ class Work(Protocol):
     """One kind of work; it travels to the ranks, so it is made of plain values."""
 
     def stage(self, index: int, stages: int) -> nn.Module:
-        """The module of one stage, on the CPU."""
+        """The module of one stage, on torch's default device."""
 
     def batch(self, microbatches: int) -> Tensor:
         """The input of all micro-batches, which are equal shares of its first dimension."""
@@ -68,9 +68,9 @@ class Encoder:
         return nn.Sequential(*layers)
 
     def batch(self, microbatches: int) -> Tensor:
-        """Seeded random numbers."""
-        shape = microbatches * self.batch_size, self.length, self.dim
-        return torch.randn(shape, generator=torch.Generator().manual_seed(0)).to(self.dtype)
+        """Seeded random numbers, the same in each micro-batch: many of them take long to draw."""
+        one = torch.randn(self.batch_size, self.length, self.dim, generator=torch.Generator().manual_seed(0))
+        return one.to(self.dtype).repeat(microbatches, 1, 1)
 
 
 class _Sleep(torch.autograd.Function):

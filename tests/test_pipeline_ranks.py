@@ -5,6 +5,7 @@ The stages nap, so that four ranks on two cores run as four devices would; what 
 
 import itertools
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from compile_lab._torch import pipeline_sends_to_itself
 from compile_lab.pipeline import SCHEDULES, WEIGHT_GRAD, Action, Timeline, simulate, table
 from compile_lab.pipeline_ranks import Gaps, Steps, gaps_of, measure, measure_several, resimulated
 from compile_lab.pipeline_work import Encoder, Nap
+from compile_lab.ranks import RankFailed
 
 RANKS, MICROBATCHES = 4, 8
 NEAR = 0.05
@@ -154,23 +156,55 @@ def test_a_stage_gives_back_the_shape_that_it_takes(work):
     assert torch.equal(work.batch(3), batch)
 
 
+def later(found, by, longer):
+    return replace(found, actions=tuple(a._replace(start=a.start + by, end=a.end + by + longer) for a in found.actions))
+
+
 def test_a_recorded_step_is_said_in_plain_values_and_drawn_again():
     quick, slow = (simulate("1F1B", 2, 4, forward=3, transfer=wire, prefetch=False) for wire in (0.5, 1.0))
-    said = pipeline_recording._said(Steps((slow, quick, slow), (10, 20)))
+    steps = Steps((slow, quick, slow), tuple(later(each, -1.0, 0.25) for each in (slow, quick, slow)), (10, 20))
+    said = pipeline_recording._said(steps)
     assert said["best_span_ms"] == quick.span and said["simulated_bubble"] == round(quick.bubble_fraction, 5)
     assert said["span_ms"]["median"] == slow.span and said["gap_ms"]["waiting"] == 0.5
     assert said["mean_ms"] == {"B": 2.0, "F": 3.0} and said["unit_bubble"] == 0.2
+    assert said["issue_ms"] == {"B": 2.25, "F": 3.25} and said["ahead_ms"] == {"B": 0.75, "F": 0.75}
     assert said["peak_nbytes"] == [10, 20] and said["peak_activations"] == [2, 1]
-    result = json.loads(json.dumps({"timelines": {"1F1B": pipeline_recording._plain(quick)}}))
+    kept = pipeline_recording._plain(steps)
+    sizes = ((8, False), (32, False), (8, True))
+    several = [{**kept, "batch_of_a_microbatch": batch, "few_channels": few} for batch, few in sizes]
+    several[1]["schedule"] = "GPipe"
+    result = json.loads(json.dumps({"timelines": several}))
     assert pipeline_recording.timeline(result, "1F1B") == quick
-    with pytest.raises(KeyError, match="no timeline of 'GPipe' was recorded; there is 1F1B"):
+    assert pipeline_recording.timeline(result, "1F1B", issued=True) == steps.best_issued
+    assert pipeline_recording.timeline(result, "GPipe", 32).schedule == "GPipe"
+    with pytest.raises(
+        KeyError, match=r"no timeline of 'GPipe' with 8 rows was recorded; there is 1F1B \(8\), GPipe \(32"
+    ):
         pipeline_recording.timeline(result, "GPipe")
+    with pytest.raises(KeyError, match=r"no timeline of 'GPipe' with 8 rows was recorded; there is 1F1B \(8\)\""):
+        pipeline_recording.timeline(result, "GPipe", few_channels=True)
 
 
-def test_every_schedule_of_the_recording_has_the_layers_of_a_rank_and_enough_micro_batches():
-    for schedule, on_each in SCHEDULES.items():
-        share = pipeline_recording._share(pipeline_recording.ON_GPU, schedule)
-        assert share.layers * on_each == pipeline_recording.ON_GPU.layers and share.dtype == torch.bfloat16
-        for n in (2, 4, 8):
-            for m in pipeline_recording._microbatches(schedule, n):
-                pipeline_ranks._check(schedule, n, m, 1, "nccl")
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_a_recording_runs_each_schedule_with_the_layers_of_a_rank_and_what_it_has_memory_for(n):
+    every = pipeline_recording._series(n, pipeline_recording.ON_GPU)
+    small = [case for each in every if each.work.batch_size == 8 and not each.few_channels for case in each.cases]
+    assert {name for name, *_ in small} == set(SCHEDULES)
+    assert len(small) == 3 * len(SCHEDULES) - 1  # DualPipeV needs two micro-batches a rank
+    for series in every:
+        for schedule, m, share in series.cases:
+            assert share.layers * SCHEDULES[schedule] == pipeline_recording.ON_GPU.layers
+            assert share.dtype == torch.bfloat16 and m * share.batch_size <= 256
+            pipeline_ranks._check(schedule, n, m, 1, "nccl")
+
+
+def test_the_host_calls_for_an_action_and_comes_back_before_the_device_is_done_or_with_it():
+    steps = measure_several([("1F1B", 2, Nap(2, 2, 2))], 2, steps=1, warmup=0)[0]
+    assert steps.best_issued is steps.issued[0]
+    for action, call in zip(steps.best.actions, steps.best_issued.actions, strict=True):
+        assert action[:4] == call[:4] and call.start <= action.start < action.end <= call.end
+
+
+def test_ranks_have_the_environment_that_was_asked_for():
+    with pytest.raises(RankFailed, match="no interface"):
+        measure_several([("1F1B", 2, Nap(1, 1, 1))], 2, steps=1, env={"GLOO_SOCKET_IFNAME": "no interface"})
