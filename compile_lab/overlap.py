@@ -1,15 +1,17 @@
 """How much communication is hidden? ``analyse(trace)`` reads it off one rank's torch profiler trace.
 
 Communication is *hidden* while the same rank computes, and *exposed* while it does not: exposed time is what a step
-would save on an infinitely fast wire. A collective's time includes waiting for the slowest rank.
+would save on an infinitely fast wire. A collective's time includes waiting for the slowest rank, which `on_the_wire`
+takes away, given the traces of all ranks.
 """
 
 import gzip
 import json
 import math
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +24,7 @@ WORKING_OPERATORS = ("aten::", "mkldnn::", "mkl::", "fsdp::", "torch.distributed
 """Operators of these namespaces compute or copy. Others launch, wait (``c10d::``) or contain them (``autograd::``)."""
 
 PHASES = ("forward", "backward", "optimizer")
+LAUNCHES = ("cuda_runtime", "cuda_driver")
 _ITEM_SIZE = {"float": 4, "double": 8, "half": 2, "bfloat16": 2, "byte": 1, "char": 1, "bool": 1, "int": 4, "long": 8}
 _NAMES = {"allreduce": "all_reduce", "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter"}
 
@@ -110,7 +113,7 @@ class Overlap:
     """Every collective by itself, by start. They may overlap each other."""
     phases: Mapping[str, Span] = field(default_factory=dict, repr=False)
     """Where the program marked them with ``record_function``: "forward", "backward", "optimizer"; and "gradients",
-    from the first to the last node that autograd ran. CPU traces; on a GPU, those whose kernels the trace knows."""
+    from the first to the last node that autograd ran. On a GPU, from the first to the last kernel launched there."""
 
     @property
     def compute_ms(self) -> float:
@@ -150,9 +153,43 @@ def overlap_of(
     for each in found:
         hidden = total_ms(intersection([Span(each.start_ms, each.end_ms)], computing))
         share = hidden / each.time_ms if each.time_ms else 1.0
-        told.append(Collective(each.name, each.start_ms, each.end_ms, each.nbytes, share, each.lane))
+        told.append(replace(each, hidden=share))
     fraction = 1 - total_ms(exposed) / total_ms(communicating)
     return Overlap(computing, communicating, exposed, fraction, tuple(told), phases or {})
+
+
+def on_the_wire(by_rank: Sequence[Overlap]) -> list[Overlap]:
+    """The same step of all ranks, without the time in which a collective only waits for a rank that is not there yet.
+
+    A collective begins on each rank when that rank is there, and ends on all of them together. The last to come waits
+    for nobody: the shortest of its times is what it takes on the wire. So on each rank it begins that long before its
+    end. The first all-gather of one rank is that of every other, and so on by name and order.
+
+    Raises ValueError where the ranks' collectives differ in number or bytes: then they are not of the same step.
+    """
+    numbered = [_numbered(found.intervals) for found in by_rank]
+    told = [{key: each.nbytes for key, each in one.items()} for one in numbered]
+    if any(each != told[0] for each in told):
+        counts = " and ".join(str(len(each)) for each in told)
+        raise ValueError(
+            f"the ranks' collectives, {counts} of them, do not match by name, order and bytes: give one step of all"
+        )
+    taken = {key: min(one[key].time_ms for one in numbered) for key in told[0]} if told else {}
+    return [
+        overlap_of(
+            found.compute, (replace(each, start_ms=each.end_ms - taken[key]) for key, each in one.items()), found.phases
+        )
+        for found, one in zip(by_rank, numbered, strict=True)
+    ]
+
+
+def _numbered(collectives: Iterable[Collective]) -> dict[tuple[str, int], Collective]:
+    count: Counter[str] = Counter()
+    numbered = {}
+    for each in collectives:
+        numbered[each.name, count[each.name]] = each
+        count[each.name] += 1
+    return numbered
 
 
 def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile) -> Overlap:
@@ -273,15 +310,42 @@ def _item_size(kind: str) -> int | None:
 
 
 def _phases(events: Sequence[Mapping[str, Any]], gpu: bool, zero: float) -> dict[str, Span]:
-    category = "gpu_user_annotation" if gpu else "user_annotation"
-    found = {}
-    for name in PHASES:
-        if spans := [_span(each, zero) for each in events if each["name"] == name and each.get("cat") == category]:
-            found[name] = _hull(spans)
+    marked = [each for each in events if each.get("cat") == "user_annotation"]
+    found = {name: [_span(each, zero) for each in marked if each["name"] == name] for name in PHASES}
     nodes = (each for each in events if each["name"].startswith("autograd::engine::evaluate_function"))
-    if not gpu and (spans := [_span(each, zero) for each in nodes]):
-        found["gradients"] = _hull(spans)
-    return found
+    found["gradients"] = [_span(each, zero) for each in nodes]
+    if gpu:
+        kernels = _launched(events, zero)
+        gradients = [(at, span) for at, span, communicates in kernels if not communicates]
+        found = {
+            name: _within(merged(spans), gradients if name == "gradients" else [each[:2] for each in kernels])
+            for name, spans in found.items()
+        }
+    return {name: _hull(spans) for name, spans in found.items() if spans}
+
+
+def _launched(events: Sequence[Mapping[str, Any]], zero: float) -> list[tuple[float, Span, bool]]:
+    """Each kernel: when the host launched it, on whatever thread, when it ran, and whether it communicates.
+
+    The program's marks lie on the thread that called ``backward()``, and autograd launches from a thread of its own. So
+    the profiler's marks on the device, which go by threads, leave the backward's kernels out.
+    """
+    at = {
+        event["args"]["correlation"]: _span(event, zero).start_ms
+        for event in events
+        if event.get("cat") in LAUNCHES and "correlation" in event.get("args", {})
+    }
+    kernels = (event for event in events if event.get("cat") == "kernel")
+    return [
+        (at[number], _span(event, zero), _communicates(event))
+        for event in kernels
+        if (number := event.get("args", {}).get("correlation")) in at
+    ]
+
+
+def _within(marks: Sequence[Span], launched: Iterable[tuple[float, Span]]) -> list[Span]:
+    """The kernels that were launched inside one of the marks."""
+    return [span for at, span in launched if any(mark.start_ms <= at <= mark.end_ms for mark in marks)]
 
 
 def _hull(spans: Sequence[Span]) -> Span:

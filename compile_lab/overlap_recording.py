@@ -1,7 +1,7 @@
-"""The recording ``overlap``: a step under DDP and FSDP2 on 2, 4 and 8 ranks, and how much communication is hidden."""
+"""The recordings ``overlap`` and ``overlap_compiled``: a step under DDP and FSDP2 on 2, 4 and 8 ranks, and how much
+communication is hidden."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -10,12 +10,12 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 from compile_lab import overlap_runs, ranks, subjects
-from compile_lab.overlap import Collective, Overlap, Span, merged, overlap_of
+from compile_lab.overlap import Collective, Overlap, Span, merged, on_the_wire, overlap_of
 
 RANKS = (2, 4, 8)
 MODEL = {"cuda": "gpt2-124m", "cpu": "mini"}
-BATCH = {"cuda": 8, "cpu": 4}
-"""Sequences on each rank, as long as the model's context."""
+BATCHES = {"cuda": (8, 32), "cpu": (2, 4)}
+"""Sequences on each rank, as long as the model's context. With more of them a GPU has more to do, its host has not."""
 
 DDP_BUCKETS: dict[str, float | None] = {"DDP, one bucket": 10_000, "DDP, 25 MB": None, "DDP, 1 MB": 1}
 NOTHING_SENT = "nothing sent"
@@ -43,36 +43,60 @@ FSDP_CASES: dict[str, tuple[bool, Callable[[list[Any]], None]]] = {
 """For each: are parameters sharded again after the forward, and what is told to the blocks."""
 
 
-def record_overlap(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
-    """Steps of GPT-2 124M under DDP and FSDP2, as plain JSON values. About 40 s for each number of ranks.
+def record_overlap(device: str, progress: Callable[[list], Iterable] = iter, compiled: bool = False) -> dict[str, Any]:
+    """Steps of GPT-2 124M under DDP and FSDP2, as plain JSON values. About 80 s for each number of ranks.
 
-    Returns ``{"model", "batch", "precision", "runs": [{"ranks", "case", "by_rank": [{"step_ms", "low_ms", "high_ms",
-    "compute_ms", "communication_ms", "exposed_ms", "fraction"}], "timeline"}]}``; the timeline is rank 0's, for
-    `timeline`. On GPUs each number of ranks that this machine has; on a CPU, to try it, two with a small model.
+    Returns ``{"model", "precision", "runs": [{"ranks", "batch", "case", "by_rank": [row], "timeline"}]}``, and a row is
+
+    - "step_ms", "low_ms", "high_ms": the step, its median and quartiles; "host_ms": until the host had issued it;
+    - of a profiled step: "span_ms", "compute_ms", "communication_ms", "exposed_ms", "fraction";
+    - the same without waiting for another rank (`on_the_wire`): "wire_ms", "wire_exposed_ms", "wire_fraction". They are
+      left out where the ranks' collectives do not match.
+
+    The timeline is rank 0's, for `timeline`. On GPUs each number of ranks that this machine has; on a CPU, to try it,
+    two with a small model. `compiled`: instead, two cases in which every block is compiled.
     Raises RuntimeError on a machine with one GPU: there is nobody to send to.
     """
     most = torch.cuda.device_count() if device == "cuda" else 2
     if most < 2:
         raise RuntimeError(f"overlap needs at least 2 GPUs, and {most} is here: record it on a machine that has them")
+    on_rank, backend = (_compiled if compiled else _eager), "nccl" if device == "cuda" else "gloo"
     runs = []
-    for n in progress([n for n in RANKS if n <= most]):
-        found = ranks.run(_on_rank, n, device, timeout=300, backend="nccl" if device == "cuda" else "gloo")
-        runs += [_told(n, case, [each[case] for each in found]) for case in found[0]]
+    for n, batch in progress([(n, batch) for n in RANKS if n <= most for batch in BATCHES[device]]):
+        found = ranks.run(on_rank, n, device, batch, timeout=300, backend=backend)
+        runs += [{"ranks": n, "batch": batch} | _told(case, [each[case] for each in found]) for case in found[0]]
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
-    return {"model": MODEL[device], "batch": BATCH[device], "precision": precision, "runs": runs}
+    return {"model": MODEL[device], "precision": precision, "runs": runs}
 
 
-def _on_rank(device: str) -> dict[str, overlap_runs.StepRun]:
-    steps = {name: _ddp_step(device, mb) for name, mb in DDP_BUCKETS.items()}
-    steps |= {name: _fsdp_step(device, *case) for name, case in FSDP_CASES.items()}
-    steps[NOTHING_SENT] = _ddp_step(device, None, send=False)
+def _eager(device: str, batch: int) -> dict[str, overlap_runs.StepRun]:
+    steps = {name: _ddp_step(device, batch, mb) for name, mb in DDP_BUCKETS.items()}
+    steps |= {name: _fsdp_step(device, batch, *case) for name, case in FSDP_CASES.items()}
+    steps[NOTHING_SENT] = _ddp_step(device, batch, None, send=False)
     return overlap_runs.measured(steps, device=device)
 
 
-def _ddp_step(device: str, bucket_mb: float | None, send: bool = True) -> Callable[[], None]:
+def _compiled(device: str, batch: int) -> dict[str, overlap_runs.StepRun]:
+    steps = {
+        "FSDP2": _fsdp_step(device, batch, *FSDP_CASES["FSDP2"], compiled=True),
+        NOTHING_SENT: _ddp_step(device, batch, None, send=False, compiled=True),
+    }
+    return overlap_runs.measured(steps, device=device)
+
+
+def _model(device: str, compiled: bool) -> nn.Module:
     model = subjects.minigpt(MODEL[device], device)
+    for block in model.blocks if compiled else ():
+        block.compile(fullgraph=True)
+    return model
+
+
+def _ddp_step(
+    device: str, batch: int, bucket_mb: float | None, send: bool = True, compiled: bool = False
+) -> Callable[[], None]:
+    model = _model(device, compiled)
     ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
-    step = _step(ddp, model, device)
+    step = _step(ddp, device, subjects.tokens(model, batch))
 
     def quiet() -> None:
         with ddp.no_sync():
@@ -81,17 +105,18 @@ def _ddp_step(device: str, bucket_mb: float | None, send: bool = True) -> Callab
     return step if send else quiet
 
 
-def _fsdp_step(device: str, reshard: bool, told: Callable[[list[Any]], None]) -> Callable[[], None]:
-    model = subjects.minigpt(MODEL[device], device)
-    inputs = subjects.tokens(model, BATCH[device])
+def _fsdp_step(
+    device: str, batch: int, reshard: bool, told: Callable[[list[Any]], None], compiled: bool = False
+) -> Callable[[], None]:
+    model = _model(device, compiled)
+    inputs = subjects.tokens(model, batch)
     blocks = [fully_shard(block, reshard_after_forward=reshard) for block in model.blocks]
     fully_shard(model, reshard_after_forward=reshard)
     told(blocks)
-    return _step(model, model, device, inputs)
+    return _step(model, device, inputs)
 
 
-def _step(run: nn.Module, model: nn.Module, device: str, inputs: tuple | None = None) -> Callable[[], None]:
-    inputs = inputs or subjects.tokens(model, BATCH[device])
+def _step(run: nn.Module, device: str, inputs: tuple[torch.Tensor, torch.Tensor]) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(run.parameters(), fused=True)
 
     def forward(*given: torch.Tensor) -> torch.Tensor:
@@ -101,33 +126,63 @@ def _step(run: nn.Module, model: nn.Module, device: str, inputs: tuple | None = 
     return overlap_runs.training_step(forward, optimizer, *inputs)
 
 
-def _told(n: int, case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
-    rows = []
-    for run in by_rank:
-        row = {key: round(getattr(run, key), 4) for key in ("step_ms", "low_ms", "high_ms")}
-        if run.overlap:
-            for key in ("compute_ms", "communication_ms", "exposed_ms", "fraction"):
-                row[key] = round(getattr(run.overlap, key), 4)
-        rows.append(row)
-    kept = by_rank[0].overlap and as_json(by_rank[0].overlap)
-    return {"ranks": n, "case": case, "by_rank": rows, "timeline": kept}
+def _told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
+    rows = [_rounded(run, ("step_ms", "low_ms", "high_ms", "host_ms")) for run in by_rank]
+    seen = [run.overlap for run in by_rank if run.overlap]
+    if len(seen) < len(by_rank):
+        return {"case": case, "by_rank": rows, "timeline": None}
+    try:
+        wires: list[Overlap] | None = on_the_wire(seen)
+    except ValueError:  # on a CPU, where gloo's threads carry several at once, in any order
+        wires = None
+    for row, found in zip(rows, seen, strict=True):
+        row |= _rounded(found, ("span_ms", "compute_ms", "communication_ms", "exposed_ms", "fraction"))
+    for row, wire in zip(rows, wires or (), strict=False):
+        kept = _rounded(wire, ("communication_ms", "exposed_ms", "fraction"))
+        row |= {f"wire_{key.removeprefix('communication_')}": value for key, value in kept.items()}
+    return {"case": case, "by_rank": rows, "timeline": as_json(seen[0], wires and wires[0])}
 
 
-def as_json(found: Overlap) -> dict[str, Any]:
-    """An Overlap as JSON values, to a microsecond; gaps in compute below `SMALLEST_GAP_MS` are closed."""
+def _rounded(found: Any, keys: tuple[str, ...]) -> dict[str, float]:
+    return {key: round(getattr(found, key), 4) for key in keys}
+
+
+def as_json(found: Overlap, wire: Overlap | None = None) -> dict[str, Any]:
+    """An Overlap as JSON values, to a microsecond; gaps in compute below `SMALLEST_GAP_MS` are closed.
+
+    `wire`: the same by `on_the_wire`. Each collective is kept with what it takes there, else with None.
+    """
     wide = merged(Span(start, end + SMALLEST_GAP_MS) for start, end in found.compute)
+    taken = {(each.name, each.lane, each.end_ms): round(each.time_ms, 3) for each in wire.intervals} if wire else {}
     return {
         "compute": [[round(start, 3), round(end - SMALLEST_GAP_MS, 3)] for start, end in wide],
         "collectives": [
-            {key: round(value, 3) if isinstance(value, float) else value for key, value in asdict(each).items()}
+            {
+                "name": each.name,
+                "start_ms": round(each.start_ms, 3),
+                "end_ms": round(each.end_ms, 3),
+                "nbytes": each.nbytes,
+                "lane": each.lane,
+                "wire_ms": taken.get((each.name, each.lane, each.end_ms)),
+            }
             for each in found.intervals
         ],
         "phases": {name: [round(at, 3) for at in span] for name, span in found.phases.items()},
     }
 
 
-def timeline(kept: dict[str, Any]) -> Overlap:
-    """The Overlap again, from what a recording kept of it."""
+def timeline(kept: dict[str, Any], waiting: bool = True) -> Overlap:
+    """The Overlap again, from what a recording kept of it; without what each collective waits for, if you ask so.
+
+    Raises ValueError where it is not known what they take on the wire.
+    """
     phases = {name: Span(*span) for name, span in kept["phases"].items()}
-    collectives = [Collective(**each) for each in kept["collectives"]]
-    return overlap_of((Span(*span) for span in kept["compute"]), collectives, phases)
+    compute, collectives = [Span(*span) for span in kept["compute"]], []
+    for each in kept["collectives"]:
+        start = each["start_ms"]
+        if not waiting:
+            if each["wire_ms"] is None:
+                raise ValueError("the ranks' collectives did not match: what they take on the wire is not known")
+            start = each["end_ms"] - each["wire_ms"]
+        collectives.append(Collective(each["name"], start, each["end_ms"], each["nbytes"], 0.0, each["lane"]))
+    return overlap_of(compute, collectives, phases)

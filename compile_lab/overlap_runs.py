@@ -6,6 +6,7 @@ On a CPU, gloo's threads share the cores with the computation: a step can hide i
 
 import functools
 import json
+import math
 import os
 import queue
 import tempfile
@@ -146,6 +147,8 @@ class StepRun:
     low_ms: float
     high_ms: float
     overlap: Overlap | None = field(repr=False)
+    host_ms: float | None = None
+    """The median of the time after which the host had issued the step. On a CPU that is the step."""
 
 
 def measured(
@@ -154,26 +157,36 @@ def measured(
     """Time these steps on this rank beside the others, then profile each; every rank calls it.
 
     The steps take turns, so that what disturbs the machine disturbs all of them. The overlap is that of the profiled
-    step, one of three, whose exposed time is the median. `group`: the throttled one that they send over, if they do.
+    step, one of three, whose exposed time over all ranks is the median: the same step on each. `group`: the throttled
+    one that they send over, if they do.
     """
     taken_us = step_times_us(steps, device)
     found = {}
     for name, step in steps.items():
-        low, median, high = (timing.spread_us(taken_us[name])[key] / 1e3 for key in ("low_us", "median_us", "high_us"))
+        whole, issued = (timing.spread_us(times) for times in zip(*taken_us[name], strict=True))
+        low, median, high = (whole[key] / 1e3 for key in ("low_us", "median_us", "high_us"))
         seen = [profiled(step, group, device) for _ in range(PROFILED)]
-        told = sorted((each for each in seen if each), key=lambda each: each.exposed_ms)
-        found[name] = StepRun(median, low, high, told[len(told) // 2] if told else None)
+        found[name] = StepRun(median, low, high, _typical(seen, device), issued["median_us"] / 1e3)
     return found
+
+
+def _typical(seen: list[Overlap | None], device: str) -> Overlap | None:
+    """The one whose exposed time, summed over the ranks, is the median; None if there is none that every rank has."""
+    exposed = torch.tensor([each.exposed_ms if each else math.nan for each in seen], device=device)
+    dist.all_reduce(exposed)
+    order = [at for at in exposed.argsort().tolist() if not exposed[at].isnan()]
+    return seen[order[len(order) // 2]] if order else None
 
 
 def step_times_us(
     steps: Mapping[str, Callable[[], Any]], device: str = "cpu", rounds: int = STEPS
-) -> dict[str, list[float]]:
-    """Microseconds of each step, one a round, after three to warm up; the ranks begin each one together.
+) -> dict[str, list[tuple[float, float]]]:
+    """Microseconds of each step, and until the host had issued it: one pair a round, after three to warm up.
 
-    All ranks make the same number of rounds: one that chose by its own clock would leave the others waiting.
+    The ranks begin each step together, and make the same number of rounds: one that chose by its own clock would leave
+    the others waiting.
     """
-    taken: dict[str, list[float]] = {name: [] for name in steps}
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for each in range(WARM_UP_STEPS + rounds):
         for name, step in steps.items():
             timing.wait(device)
@@ -181,9 +194,10 @@ def step_times_us(
             timing.wait(device)
             start = time.perf_counter()
             step()
+            issued = time.perf_counter() - start
             timing.wait(device)
             if each >= WARM_UP_STEPS:
-                taken[name].append((time.perf_counter() - start) * 1e6)
+                taken[name].append(((time.perf_counter() - start) * 1e6, issued * 1e6))
     return taken
 
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from compile_lab import overlap
-from compile_lab.overlap import Collective, Span, difference, intersection, merged, overlap_of, total_ms
+from compile_lab.overlap import Collective, Span, difference, intersection, merged, on_the_wire, overlap_of, total_ms
 
 
 def cpu_op(name, start_us, dur_us, pid=7):
@@ -78,7 +78,6 @@ def test_a_gpu_trace_is_read_from_its_kernels_alone():
             nccl("AllReduce_Sum_bf16_RING_LL", 2000, 2000, ("allreduce", 1000, 1000), "BFloat16"),
             nccl("AllGather_RING_LL", 5000, 1000, ("_allgather_base", 250, 500)),
             nccl("Broadcast_RING_LL", 7000, 1000, ("broadcast", 10, 10), "Unheard"),
-            gloo(6000, 100, name="optimizer") | {"cat": "gpu_user_annotation"},
         )
     )
     assert [(c.name, c.nbytes) for c in found.intervals] == [
@@ -87,7 +86,46 @@ def test_a_gpu_trace_is_read_from_its_kernels_alone():
         ("broadcast", None),
     ]
     assert found.compute == (Span(1, 3),) and found.exposed_ms == pytest.approx(3) and found.fraction == 0.25
-    assert found.phases == {"optimizer": Span(6, 6.1)}
+    assert found.phases == {}
+
+
+def launched(number, at_us, tid, what, api="cudaLaunchKernel", cat="cuda_runtime"):
+    """A kernel, and the call on the host that launched it."""
+    where = {"pid": 7, "tid": tid, "ts": 1000 + at_us, "dur": 5, "args": {"correlation": number}}
+    what["args"]["correlation"] = number
+    return {"ph": "X", "cat": cat, "name": api, **where}, what
+
+
+MAIN, AUTOGRAD = 7, 9
+
+
+def test_a_phase_on_a_gpu_is_made_of_the_kernels_that_were_launched_in_it_by_any_thread():
+    """As in a real trace: the host is done with each phase long before the device begins it."""
+    driver = {"api": "cuLaunchKernelEx", "cat": "cuda_driver"}
+    node = {"tid": AUTOGRAD, "name": "autograd::engine::evaluate_function: MmBackward0"}
+    found = overlap.analyse(
+        trace(
+            gloo(0, 100, MAIN, name="forward"),
+            *launched(1, 20, MAIN, kernel("embedding", 500, 1000, 7)),
+            *launched(2, 60, MAIN, kernel("gemm", 1500, 1000, 7)),
+            gloo(100, 200, MAIN, name="backward"),
+            cpu_op(node["name"], 110, 100) | node,
+            *launched(3, 120, AUTOGRAD, kernel("gemm", 2500, 2000, 7), **driver),
+            *launched(4, 190, AUTOGRAD, nccl("AllReduce", 4500, 1500, ("allreduce", 9, 9))),
+            *launched(5, 220, AUTOGRAD, kernel("copy", 6000, 100, 7)),  # in a callback, after the last node
+            kernel("backward", 2600, 1, 7) | {"cat": "gpu_user_annotation", "name": "backward"},
+            gloo(300, 50, MAIN, name="optimizer"),
+            *launched(6, 310, MAIN, kernel("adam", 6500, 500, 7)),
+            gloo(360, 50, MAIN, name="evaluation"),
+            *launched(7, 370, MAIN, kernel("gemm", 7000, 500, 7)),
+        )
+    )
+    assert found.phases == {
+        "forward": Span(0.5, 2.5),
+        "backward": Span(2.5, 6.1),
+        "gradients": Span(2.5, 4.5),
+        "optimizer": Span(6.5, 7),
+    }
 
 
 def test_a_throttled_wire_stands_for_the_gloo_spans_inside_it(cpu_trace):
@@ -180,3 +218,30 @@ def test_hidden_and_exposed_make_up_the_communication(seed):
 def test_without_a_collective_there_is_no_overlap_to_speak_of():
     with pytest.raises(ValueError, match="at least one collective"):
         overlap_of([Span(0, 1)], [])
+
+
+def test_on_the_wire_a_collective_takes_what_it_takes_on_the_last_rank_to_come():
+    early = overlap_of(
+        [Span(0, 10), Span(14, 20)],
+        [Collective("all_reduce", 4, 13, 8, 0.0), Collective("all_gather", 13, 16, 4, 0.0, 1)],
+    )
+    late = overlap_of(
+        [Span(2, 14)], [Collective("all_gather", 12, 18, 4, 0.0, 1), Collective("all_reduce", 9, 12, 8, 0.0)]
+    )
+    one, other = on_the_wire([early, late])
+    assert [(each.name, each.start_ms, each.end_ms) for each in one.intervals] == [
+        ("all_reduce", 10, 13),
+        ("all_gather", 13, 16),
+    ]
+    assert [(each.start_ms, each.end_ms) for each in other.intervals] == [(9, 12), (15, 18)]
+    assert (one.communication_ms, one.exposed_ms, one.fraction) == (6, 4, pytest.approx(1 / 3))
+    assert one.compute == early.compute and early.communication_ms == 12
+    assert [each.hidden for each in one.intervals] == [0, pytest.approx(2 / 3)]
+
+
+@pytest.mark.parametrize("other", [[("all_reduce", 9)], [("all_gather", 8)], [("all_reduce", 8), ("all_reduce", 8)]])
+def test_steps_whose_collectives_differ_are_not_the_same_step(other):
+    found = overlap_of([Span(0, 1)], [Collective("all_reduce", 1, 2, 8, 0.0)])
+    differs = overlap_of([Span(0, 1)], [Collective(name, 1, 2, nbytes, 0.0) for name, nbytes in other])
+    with pytest.raises(ValueError, match="do not match by name, order and bytes"):
+        on_the_wire([found, differs])

@@ -9,7 +9,7 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 
 from compile_lab import overlap_recording, ranks
-from compile_lab.overlap import Collective, Span, overlap_of
+from compile_lab.overlap import Collective, Span, on_the_wire, overlap_of
 from compile_lab.overlap_recording import FSDP_CASES, as_json, record_overlap, timeline
 
 
@@ -23,6 +23,19 @@ def test_a_timeline_survives_being_kept_to_a_microsecond():
     ]
     assert again.exposed_ms == pytest.approx(found.exposed_ms, abs=0.01) and again.phases == found.phases
     assert len(again.compute) == 2, "a gap of a microsecond is closed"
+    with pytest.raises(ValueError, match="what they take on the wire is not known"):
+        timeline(as_json(found), waiting=False)
+
+
+def test_a_timeline_is_kept_with_and_without_waiting():
+    one, other = (
+        overlap_of([Span(0, 4)], [Collective("all_reduce", at, 6, 80, 0.0), Collective("all_reduce", 6, 8, 40, 0.0)])
+        for at in (1, 5)
+    )
+    kept = json.loads(json.dumps(as_json(one, on_the_wire([one, other])[0])))
+    assert [each["wire_ms"] for each in kept["collectives"]] == [1, 2]
+    assert timeline(kept).communication_ms == 7 and timeline(kept, waiting=False).communication_ms == 3
+    assert timeline(kept).exposed_ms == 4 and timeline(kept, waiting=False).exposed_ms == 3
 
 
 def test_one_gpu_has_nobody_to_send_to(monkeypatch):

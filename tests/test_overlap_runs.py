@@ -6,6 +6,7 @@ import torch.distributed as dist
 from torch import nn
 
 from compile_lab import overlap_runs, ranks
+from compile_lab.overlap import Collective, Span, overlap_of
 
 WIDTH, LAYERS = 256, 6
 
@@ -39,6 +40,19 @@ def test_gloos_collectives_are_found_in_the_trace_of_every_rank():
         assert len(buckets) > 3 and sum(each.nbytes for each in buckets) == nbytes
         assert run["nothing sent"].overlap is None
         assert 0 < run["nothing sent"].low_ms <= run["nothing sent"].step_ms <= run["nothing sent"].high_ms
+        assert 0 < run["nothing sent"].host_ms <= run["nothing sent"].high_ms
+
+
+def typical():
+    """Three steps; to one rank alone the first would be the typical one, to the other the last."""
+    exposed = ([5, 2, 9], [1, 8, 3])[dist.get_rank()]
+    seen = [overlap_of([Span(0, 1)], [Collective("all_reduce", 2, 2 + ms, 1, 0.0)]) for ms in exposed]
+    here = overlap_runs._typical(seen, "cpu"), overlap_runs._typical([None, *seen[1:]], "cpu")
+    return [each.exposed_ms for each in here], overlap_runs._typical([None, None], "cpu")
+
+
+def test_the_profiled_step_is_the_same_one_on_every_rank():
+    assert ranks.run(typical, 2) == [([2, 9], None), ([8, 3], None)]
 
 
 def test_on_a_throttled_wire_small_buckets_hide_what_one_bucket_cannot():
