@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from compile_lab.pipeline import SCHEDULES, Action, Timeline, simulate
-from compile_lab.pipeline_ranks import Steps, gaps_of, measure_several, resimulated
+from compile_lab.pipeline_ranks import RECEIVES_LATE, Steps, gaps_of, measure_several, resimulated
 from compile_lab.pipeline_work import Encoder
 from compile_lab.ranks import RankFailed
 
@@ -26,7 +26,6 @@ MOST_ROWS = 256
 """Of a batch: what GPipe, which keeps all of it, has memory for on a GPU."""
 APART = ("ZBVZeroBubble", "DualPipeV")
 """Run by themselves: on torch 2.11 their ranks send to themselves, and should that fail it fails alone."""
-POSTING_AHEAD = ("Interleaved1F1B", "LoopedBFS")
 FEW_CHANNELS = {"NCCL_MAX_CTAS": "4", "NCCL_MAX_P2P_NCHANNELS": "4"}
 """A channel takes a multiprocessor, also while its receive waits: with few of them that costs the computation less."""
 
@@ -38,15 +37,18 @@ class _Series:
     ranks: int
     schedules: tuple[str, ...]
     work: Encoder
+    a_rank: tuple[int, ...] = (1, 2, 4)
+    """Micro-batches a rank."""
     few_channels: bool = False
 
     @property
     def cases(self) -> list[tuple[str, int, Encoder]]:
-        fits = {m for m in (self.ranks, 2 * self.ranks, 4 * self.ranks) if m * self.work.batch_size <= MOST_ROWS}
         return [
             (name, m, _share(self.work, name))
             for name in self.schedules
-            for m in sorted(fits)
+            for m in (
+                each * self.ranks for each in self.a_rank if each * self.ranks * self.work.batch_size <= MOST_ROWS
+            )
             if name != "DualPipeV" or m >= 2 * self.ranks
         ]
 
@@ -58,8 +60,8 @@ class _Series:
 def record_pipeline(device: str, progress: Any) -> dict[str, Any]:
     """Every schedule on 2, 4 and 8 GPUs (as many as there are), with 1, 2 and 4 micro-batches a rank (and more stages).
 
-    Each with a small and with a larger micro-batch, and the schedules that post receives ahead again with few channels
-    of NCCL. Result: the ``work``; ``runs``, one for each of those; ``failed``, what torch could not run and why;
+    Each with a small and with a larger micro-batch, and those that post receives ahead again with few channels of NCCL.
+    Result: the ``work``; ``runs``, one for each of those; ``failed``, what torch could not run and why;
     ``timelines`` of 4 ranks (or 2) with two micro-batches a rank, in milliseconds, on the GPU and as issued.
     """
     on_gpu = device == "cuda"
@@ -87,11 +89,13 @@ def record_pipeline(device: str, progress: Any) -> dict[str, Any]:
 
 
 def _series(n: int, work: Encoder) -> list[_Series]:
-    """All schedules with both sizes, the small one first; then the few channels."""
+    """All schedules with both sizes, the small one first; then those that post receives ahead, with few channels."""
     together = tuple(name for name in SCHEDULES if name not in APART)
+    ahead = tuple(name for name in SCHEDULES if name not in RECEIVES_LATE)
     larger = replace(work, batch_size=LARGER * work.batch_size)
-    every = [_Series(n, names, size) for size in (work, larger) for names in (together, *((name,) for name in APART))]
-    every.append(_Series(n, POSTING_AHEAD, work, few_channels=True))
+    every = [_Series(n, names, work) for names in (together, *((name,) for name in APART))]
+    every += [_Series(n, names, larger, (2, 4)) for names in (together, *((name,) for name in APART))]
+    every += [_Series(n, ahead, size, (2,), few_channels=True) for size in (work, larger)]
     return [each for each in every if each.cases]
 
 
