@@ -141,12 +141,18 @@ class Overlap:
 
 
 def overlap_of(
-    compute: Iterable[Span], collectives: Iterable[Collective], phases: Mapping[str, Span] | None = None
+    compute: Iterable[Span],
+    collectives: Iterable[Collective],
+    phases: Mapping[str, Span] | None = None,
+    alone: bool = False,
 ) -> Overlap:
-    """The Overlap of spans of compute and collectives, whose `hidden` is filled in here."""
+    """The Overlap of spans of compute and collectives, whose `hidden` is filled in here.
+
+    `alone`: there may be no collective at all, and then nothing is exposed.
+    """
     computing, found = merged(compute), sorted(collectives, key=lambda each: (each.start_ms, each.end_ms))
     communicating = merged(Span(each.start_ms, each.end_ms) for each in found)
-    if not communicating:
+    if not communicating and not alone:
         raise ValueError("there is no communication: give at least one collective that takes time")
     exposed = difference(communicating, computing)
     told = []
@@ -154,7 +160,7 @@ def overlap_of(
         hidden = total_ms(intersection([Span(each.start_ms, each.end_ms)], computing))
         share = hidden / each.time_ms if each.time_ms else 1.0
         told.append(replace(each, hidden=share))
-    fraction = 1 - total_ms(exposed) / total_ms(communicating)
+    fraction = 1 - total_ms(exposed) / total_ms(communicating) if communicating else 1.0
     return Overlap(computing, communicating, exposed, fraction, tuple(told), phases or {})
 
 
@@ -192,14 +198,15 @@ def _numbered(collectives: Iterable[Collective]) -> dict[tuple[str, int], Collec
     return numbered
 
 
-def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile) -> Overlap:
+def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile, alone: bool = False) -> Overlap:
     """How much of one rank's communication is hidden, and which collective is not?
 
     `trace` is a chrome trace (its path, ``.json`` or ``.json.gz``, or what is in it), or a profiler that has stopped.
 
     On a GPU the kernels count: NCCL's are communication, all others compute, copies and fills neither. On a CPU the
     spans of gloo's threads are communication, and operators that work (`WORKING_OPERATORS`) are compute; code that
-    Inductor generated for the CPU writes no spans, but for the library calls in it.
+    Inductor generated for the CPU writes no spans, but for the library calls in it. `alone`: take a step that sends
+    nothing, too.
 
     Raises ValueError for what is no trace, holds several ranks or devices, no communication (`NoCommunication`), or no
     compute.
@@ -210,14 +217,15 @@ def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile) -> O
     if any(event["name"].startswith(WIRE) for event in communicating):  # a throttled wire's spans enclose gloo's
         communicating = [event for event in communicating if event["name"].startswith(WIRE)]
     computing = [event for event in kernels or events if _computes(event)]
-    _refuse(events, communicating, computing)
+    _refuse(events, communicating, computing, alone)
     zero = min(event["ts"] for event in events)
     lanes = list(dict.fromkeys(_lane(event) for event in sorted(communicating, key=lambda event: event["ts"])))
     collectives = [
         Collective(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
         for event in communicating
     ]
-    return overlap_of((_span(event, zero) for event in computing), collectives, _phases(events, bool(kernels), zero))
+    phases = _phases(events, bool(kernels), zero)
+    return overlap_of((_span(event, zero) for event in computing), collectives, phases, alone)
 
 
 def _loaded(trace: Any) -> Any:
@@ -259,7 +267,7 @@ def _computes(event: Mapping[str, Any]) -> bool:
     return event.get("cat") == "cpu_op" and event["name"].startswith(WORKING_OPERATORS)
 
 
-def _refuse(events: list, communicating: list, computing: list) -> None:
+def _refuse(events: list, communicating: list, computing: list, alone: bool) -> None:
     where = {event["pid"] for event in [*communicating, *computing]}
     if len(where) > 1:
         raise ValueError(
@@ -267,7 +275,7 @@ def _refuse(events: list, communicating: list, computing: list) -> None:
             "would be mixed: give the trace of one rank, with one device"
         )
     gpu = any(event.get("cat") == "kernel" for event in events)
-    if not communicating:
+    if not communicating and not alone:
         named = "a kernel of NCCL" if gpu else "a span gloo:…"
         raise NoCommunication(
             f"no communication in this trace: not {named} is in it. Was a step profiled that has any?"

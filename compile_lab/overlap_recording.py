@@ -128,15 +128,15 @@ def _step(run: nn.Module, device: str, inputs: tuple[torch.Tensor, torch.Tensor]
 
 def _told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
     rows = [_rounded(run, ("step_ms", "low_ms", "high_ms", "host_ms")) for run in by_rank]
-    seen = [run.overlap for run in by_rank if run.overlap]
-    if len(seen) < len(by_rank):
+    seen = [run.overlap for run in by_rank]
+    for row, found in zip(rows, seen, strict=True):
+        row |= _rounded(found, ("span_ms", "compute_ms", "communication_ms", "exposed_ms", "fraction"))
+    if not seen[0].intervals:
         return {"case": case, "by_rank": rows, "timeline": None}
     try:
         wires: list[Overlap] | None = on_the_wire(seen)
     except ValueError:  # on a CPU, where gloo's threads carry several at once, in any order
         wires = None
-    for row, found in zip(rows, seen, strict=True):
-        row |= _rounded(found, ("span_ms", "compute_ms", "communication_ms", "exposed_ms", "fraction"))
     for row, wire in zip(rows, wires or (), strict=False):
         kept = _rounded(wire, ("communication_ms", "exposed_ms", "fraction"))
         row |= {f"wire_{key.removeprefix('communication_')}": value for key, value in kept.items()}

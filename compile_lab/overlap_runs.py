@@ -6,7 +6,6 @@ On a CPU, gloo's threads share the cores with the computation: a step can hide i
 
 import functools
 import json
-import math
 import os
 import queue
 import tempfile
@@ -23,7 +22,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from compile_lab import timing
-from compile_lab.overlap import NoCommunication, Overlap, analyse, wire_events
+from compile_lab.overlap import Overlap, analyse, wire_events
 
 WARM_UP_STEPS, STEPS, PROFILED = 3, 9, 3
 
@@ -141,12 +140,13 @@ def _backend(bytes_per_s: float) -> str:
 
 @dataclass(frozen=True)
 class StepRun:
-    """One rank's steps: the median time of one and its quartiles; the overlap in one, None if nothing is sent."""
+    """One rank's steps: the median time of one and its quartiles; the overlap in one, without a collective if nothing
+    is sent."""
 
     step_ms: float
     low_ms: float
     high_ms: float
-    overlap: Overlap | None = field(repr=False)
+    overlap: Overlap = field(repr=False)
     host_ms: float | None = None
     """The median of the time after which the host had issued the step. On a CPU that is the step."""
 
@@ -170,12 +170,11 @@ def measured(
     return found
 
 
-def _typical(seen: list[Overlap | None], device: str) -> Overlap | None:
-    """The one whose exposed time, summed over the ranks, is the median; None if there is none that every rank has."""
-    exposed = torch.tensor([each.exposed_ms if each else math.nan for each in seen], device=device)
+def _typical(seen: list[Overlap], device: str) -> Overlap:
+    """The one whose exposed time, summed over the ranks, is the median."""
+    exposed = torch.tensor([each.exposed_ms for each in seen], device=device)
     dist.all_reduce(exposed)
-    order = [at for at in exposed.argsort().tolist() if not exposed[at].isnan()]
-    return seen[order[len(order) // 2]] if order else None
+    return seen[exposed.argsort().tolist()[len(seen) // 2]]
 
 
 def step_times_us(
@@ -201,8 +200,8 @@ def step_times_us(
     return taken
 
 
-def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, device: str = "cpu") -> Overlap | None:
-    """The overlap in one step of this rank, from the profiler's trace; None if the step sends nothing."""
+def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, device: str = "cpu") -> Overlap:
+    """The overlap in one step of this rank, from the profiler's trace."""
     from torch.profiler import ProfilerActivity, profile
 
     on_gpu = [ProfilerActivity.CUDA] * (device == "cuda")
@@ -222,10 +221,7 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
     if isinstance(group, ThrottledGroup):
         pid = next(event["pid"] for event in trace["traceEvents"] if event.get("cat") == "cpu_op")
         trace["traceEvents"] += wire_events(group.sent[before:], trace["baseTimeNanoseconds"], pid)
-    try:
-        return analyse(trace)
-    except NoCommunication:
-        return None
+    return analyse(trace, alone=True)
 
 
 def training_step(

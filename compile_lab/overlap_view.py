@@ -101,7 +101,7 @@ def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "") -> Table:
     for name, ranks in several.items():
         slowest = max(ranks, key=lambda run: run.step_ms)
         spread = f"{slowest.low_ms:.1f} to {slowest.high_ms:.1f}"
-        sent = [run.overlap for run in ranks if run.overlap]
+        sent = [run.overlap for run in ranks if run.overlap.intervals]
         exposed = " / ".join(f"{each.exposed_ms:.1f}" for each in sent) or None
         hidden = " / ".join(f"{100 * each.fraction:.0f} %" for each in sent) or None
         count = len(sent[0].intervals) if sent else 0

@@ -220,6 +220,11 @@ def test_without_a_collective_there_is_no_overlap_to_speak_of():
         overlap_of([Span(0, 1)], [])
 
 
+def test_a_step_that_sends_nothing_is_read_where_one_says_so():
+    found = overlap.analyse(trace(cpu_op(MM, 0, 10)), alone=True)
+    assert (found.compute_ms, found.communication_ms, found.exposed_ms, found.fraction) == (0.01, 0, 0, 1)
+
+
 def test_on_the_wire_a_collective_takes_what_it_takes_on_the_last_rank_to_come():
     early = overlap_of(
         [Span(0, 10), Span(14, 20)],

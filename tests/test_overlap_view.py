@@ -56,7 +56,9 @@ def test_the_tables_say_what_the_bars_say(found):
 
 def test_steps_of_ranks_are_told_by_the_slowest(found):
     runs = [StepRun(10, 9, 12, found), StepRun(11, 10, 13, found)]
-    sent, alone = overlap_view.steps({"sent": runs, "alone": [StepRun(5, 4, 6, None)]}).rows
+    sent, alone = overlap_view.steps(
+        {"sent": runs, "alone": [StepRun(5, 4, 6, overlap_of([Span(0, 5)], [], alone=True))]}
+    ).rows
     assert sent == ("sent", 2, "11.0", "10.0 to 13.0", "3.0 / 3.0", "50 % / 50 %")
     assert alone == ("alone", 0, "5.0", "4.0 to 6.0", None, None)
 
