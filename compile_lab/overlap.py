@@ -93,6 +93,8 @@ class Collective:
     """The share of its time in which the rank computes, from 0 to 1."""
     lane: int = 0
     """Its thread or stream, from 0, by first use."""
+    waiting_ms: float = 0.0
+    """How much of its time, from its start, is waiting for another rank. One rank's trace does not tell."""
 
     @property
     def time_ms(self) -> float:

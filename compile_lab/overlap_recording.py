@@ -179,10 +179,11 @@ def timeline(kept: dict[str, Any], waiting: bool = True) -> Overlap:
     phases = {name: Span(*span) for name, span in kept["phases"].items()}
     compute, collectives = [Span(*span) for span in kept["compute"]], []
     for each in kept["collectives"]:
-        start = each["start_ms"]
+        start, end, wire_ms = each["start_ms"], each["end_ms"], each["wire_ms"]
+        waited = 0.0 if wire_ms is None else max(0.0, end - start - wire_ms)
         if not waiting:
-            if each["wire_ms"] is None:
+            if wire_ms is None:
                 raise ValueError("the ranks' collectives did not match: what they take on the wire is not known")
-            start = each["end_ms"] - each["wire_ms"]
-        collectives.append(Collective(each["name"], start, each["end_ms"], each["nbytes"], 0.0, each["lane"]))
+            start, waited = start + waited, 0.0
+        collectives.append(Collective(each["name"], start, end, each["nbytes"], 0.0, each["lane"], waited))
     return overlap_of(compute, collectives, phases)

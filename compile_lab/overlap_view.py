@@ -13,7 +13,12 @@ from compile_lab.panels import Cell, Table
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-STYLES = {"compute": ("grey", ""), "communication": ("blue", "/"), "exposed": ("vermillion", "x")}
+STYLES = {
+    "compute": ("grey", ""),
+    "communication": ("blue", "/"),
+    "waiting": ("orange", "."),
+    "exposed": ("vermillion", "x"),
+}
 """Each kind of row with its colour and, for a reader who does not see colours, its pattern."""
 
 SMALLEST = 1 / 400
@@ -24,7 +29,8 @@ def timeline(several: Overlap | Mapping[str, Overlap], caption: str = "", proven
     """One step, or several under each other: compute, each lane of communication, and what of it is exposed.
 
     Time counts from the start of the forward, or of the first span where the program marked none. The dotted line is
-    where the last gradient was made. The table has what `summary` has; hover a collective for its bytes.
+    where the last gradient was made. The table has what `summary` has; hover a collective for its bytes. What is known
+    to be waiting for another rank is drawn apart from the communication.
     """
     import plotly.graph_objects as go
 
@@ -39,7 +45,7 @@ def timeline(several: Overlap | Mapping[str, Overlap], caption: str = "", proven
         first = len(rows)
         for row, kind, spans, texts in _rows(found, longest):
             label = f"{name}: {row}" if name else row
-            rows.append(label)
+            rows += [label] * (label not in rows)
             bars[kind] += [(label, span, text) for span, text in zip(spans, texts, strict=True)]
         shapes += _end_of_gradients(found, first, len(rows))
     layout: dict[str, Any] = {
@@ -118,9 +124,11 @@ def _rows(found: Overlap, longest: float) -> list[tuple[str, str, Sequence[Span]
     lanes = sorted({each.lane for each in found.intervals})
     for lane in lanes:
         here = [each for each in found.intervals if each.lane == lane]
-        spans = _moved([Span(each.start_ms, each.end_ms) for each in here], zero)
+        spans = _moved([Span(each.start_ms + each.waiting_ms, each.end_ms) for each in here], zero)
         label = "wire" + (f" {lane + 1}" if len(lanes) > 1 else "")
         rows.append((label, "communication", spans, [_said(each) for each in here]))
+        waits = [Span(each.start_ms, each.start_ms + each.waiting_ms) for each in here if each.waiting_ms > 0]
+        rows.append((label, "waiting", _moved(waits, zero), [""] * len(waits)))
     rows.append(("exposed", "exposed", exposed, [""] * len(exposed)))
     return rows
 

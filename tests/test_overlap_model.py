@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from compile_lab.overlap import Span
-from compile_lab.overlap_model import Gradient, buckets, carried_out, ddp_overlap
+from compile_lab.overlap_model import Gradient, buckets, carried_out, ddp_overlap, fsdp_order, measured_wire
 
 TWO = [Gradient(2, 100), Gradient(4, 100)]
 
@@ -61,6 +61,41 @@ def test_an_order_is_carried_out_with_one_wire():
     assert [each.name for each in ahead.intervals] == ["all_gather"] * 2
     bucketed = carried_out(["AG0", "k", "w0", "MM", "MM", "RS1", "w1"], 2, [3, 1])
     assert bucketed.span_ms == 8 and bucketed.communication_ms == 4
+
+
+def rate(kind, nbytes, median_us):
+    return {"kind": kind, "nbytes": nbytes, "median_us": median_us}
+
+
+def test_a_measured_wire_is_read_between_its_sizes_and_used_by_the_buckets():
+    rates = [rate("all_reduce", 300, 3000), rate("all_reduce", 100, 2000), rate("send", 100, 9000)]
+    wire = measured_wire(rates, "all_reduce")
+    assert [wire(size) for size in (10, 100, 200, 300, 600)] == pytest.approx([2, 2, 2.5, 3, 6])
+    one = ddp_overlap(TWO, 4, cap_nbytes=1000, collective_ms=wire)
+    assert one.communication_ms == pytest.approx(2.5)
+    with pytest.raises(ValueError, match="no broadcast was measured"):
+        measured_wire(rates, "broadcast")
+
+
+def fsdp(**options):
+    """Three blocks and a head of two products, 10 ms each; collectives of 1 ms."""
+    order = fsdp_order(3, 2, **options)
+    return order, carried_out(order, 10, 1)
+
+
+def test_fsdp_gathers_before_each_use_and_hides_all_but_the_first_and_the_last():
+    order, found = fsdp()
+    assert order[:8] == ["AG0", "w0", "AG1", "w1", "AG2", "MM", "w2", "AG3"]
+    assert [token[:2] for token in order].count("AG") == 8 and [token[:2] for token in order].count("RS") == 4
+    assert found.compute_ms == 10 * 3 * (3 + 2)
+    assert found.exposed_ms == 2 + 2, "root and first block; the last block's gradients and the root's"
+
+
+def test_without_resharding_fsdp_gathers_once_and_without_prefetch_it_waits_for_the_wire():
+    order, kept = fsdp(reshard=False)
+    assert [token[:2] for token in order].count("AG") == 4 and kept.exposed_ms == 4
+    _, late = fsdp(prefetch=False)
+    assert late.exposed_ms == 4 + 2 * 2, "two blocks wait for a reduce-scatter and a gather each"
 
 
 @pytest.mark.parametrize(

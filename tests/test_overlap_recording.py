@@ -35,6 +35,7 @@ def test_a_timeline_is_kept_with_and_without_waiting():
     kept = json.loads(json.dumps(as_json(one, on_the_wire([one, other])[0])))
     assert [each["wire_ms"] for each in kept["collectives"]] == [1, 2]
     assert timeline(kept).communication_ms == 7 and timeline(kept, waiting=False).communication_ms == 3
+    assert [each.waiting_ms for each in timeline(kept).intervals] == [4, 0]
     assert timeline(kept).exposed_ms == 4 and timeline(kept, waiting=False).exposed_ms == 3
 
 

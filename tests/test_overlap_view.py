@@ -1,6 +1,7 @@
 """Overlap as a reader sees it: bars where the spans are, tables that agree with them, small pictures."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -31,6 +32,15 @@ def test_bars_stand_where_the_spans_are_from_the_start_of_the_forward(found):
     (line,) = overlap_view.timeline(found).to_json()["layout"]["shapes"]
     assert line["x0"] == line["x1"] == 8
     assert "2 MB, 67 % hidden" in drawn["communication"]["hovertext"][0]
+
+
+def test_waiting_is_drawn_in_the_row_of_its_wire(found):
+    waited = [replace(each, waiting_ms=1.0 * at) for at, each in enumerate(found.intervals)]
+    drawn = bars(overlap_view.timeline(overlap_of(found.compute, waited, found.phases)))
+    assert drawn["waiting"]["y"] == ["wire 2"]
+    assert (drawn["waiting"]["base"], drawn["waiting"]["x"]) == ([7], [1])
+    assert drawn["communication"]["base"] == [3, 8] and drawn["communication"]["x"] == [3, 2]
+    assert "waiting" not in bars(overlap_view.timeline(found))
 
 
 def test_several_steps_stand_under_each_other_and_in_the_alternative(found):
