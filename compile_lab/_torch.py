@@ -319,6 +319,29 @@ def pipeline_pairs(schedule: str, ranks: int, microbatches: int) -> set[tuple[st
     return {(_PIPELINE_KINDS[part.computation_type.name], part.stage_index, part.microbatch_index) for part in firsts}
 
 
+def pipeline_receives(schedule: str, ranks: int, microbatches: int) -> list[list[tuple[bool, str, int, int]]]:
+    """``pipeline_orders`` with the receives in between, where torch's runtime posts them: is it one, and then what it
+    waits for, the action of a neighbouring stage (F, or B for whichever gradient of the input). Several stages a rank.
+    """
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    posted = {"RECV_F": ("F", -1), "RECV_B": ("B", 1)}
+    orders = []
+    for order in get_schedule_ops(schedule, ranks, microbatches, with_comms=True):
+        parts = [part for action in order if action for part in action.sub_actions or (action,)]
+        named = [(part.computation_type.name, part.stage_index, part.microbatch_index) for part in parts]
+        orders.append(
+            [
+                (True, posted[name][0], stage + posted[name][1], m)
+                if name in posted
+                else (False, _PIPELINE_KINDS[name], stage, m)
+                for name, stage, m in named
+                if name in posted or name in _PIPELINE_KINDS
+            ]
+        )
+    return orders
+
+
 def pipeline_sends_to_itself() -> bool:
     """True where a rank with two neighbouring stages sends a message to itself before the first step (torch 2.11)."""
     from torch.distributed.pipelining import PipelineStage
@@ -376,6 +399,7 @@ __all__ = [
     "operator_table",
     "pipeline_orders",
     "pipeline_pairs",
+    "pipeline_receives",
     "pipeline_sends_to_itself",
     "process_group",
     "profiler_events",

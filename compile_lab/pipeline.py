@@ -7,9 +7,10 @@ stage takes the same time for each micro-batch, transfers take none from the com
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from types import MappingProxyType
 from typing import NamedTuple
 
 from compile_lab._torch import pipeline_orders, pipeline_pairs
@@ -116,6 +117,7 @@ def simulate(
     transfer: float = 0.0,
     prefetch: bool = True,
     between: float = 0.0,
+    single: Mapping[tuple[str, int, int], float] | None = None,
 ) -> Timeline:
     """When does each rank do what, if ``schedule`` runs ``microbatches`` through ``stages``?
 
@@ -123,7 +125,8 @@ def simulate(
     a whole backward takes the last two together. ``transfer`` passes between the end of an action and its result being
     on another rank; without ``prefetch`` it begins only once that rank is free and asks for it, so that no transfer is
     hidden behind the receiver's own work. ``between`` passes on a rank from one action to the next, even if nothing is
-    missing: the time that the program around them takes. Linear in the number of actions.
+    missing: the time that the program around them takes. ``single`` has times of single actions, by (kind, stage,
+    micro-batch), which go before those of their stage. Linear in the number of actions.
 
     Raises ValueError for a schedule that is not known, sizes that it cannot run, times below 0 or not one a stage.
     """
@@ -131,7 +134,7 @@ def simulate(
     costs = _costs(stages, forward, input_grad, weight_grad)
     orders = table(schedule, stages, microbatches)
     pairs = pipeline_pairs(schedule, ranks, microbatches) if schedule == "DualPipeV" else set()
-    actions = tuple(_timed(orders, pairs, costs, _Delays(transfer, prefetch, between)))
+    actions = tuple(_timed(orders, pairs, costs, _Delays(transfer, prefetch, between), single or {}))
     return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(most_held, orders)))
 
 
@@ -238,7 +241,11 @@ class _Delays:
 
 
 def _timed(
-    orders: list[Order], pairs: set[tuple[str, int, int]], costs: dict[str, list[float]], delays: _Delays
+    orders: list[Order],
+    pairs: set[tuple[str, int, int]],
+    costs: dict[str, list[float]],
+    delays: _Delays,
+    single: Mapping[tuple[str, int, int], float] = MappingProxyType({}),
 ) -> Iterator[Action]:
     """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there.
 
@@ -268,7 +275,7 @@ def _timed(
                     break
                 moving = delays.transfer if home[beside] != rank else 0
                 now = max(now, done[need] + moving) if delays.prefetch else max(now, done[need]) + moving
-            end = now + costs[kind][stage]
+            end = now + single.get(order[at], costs[kind][stage])
             yield Action(rank, kind, stage, microbatch, now, end)
             if kind != WEIGHT_GRAD:  # for which nobody waits but the optimizer
                 unsent[rank].append(made)

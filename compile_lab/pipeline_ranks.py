@@ -9,7 +9,7 @@ import itertools
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,19 +138,23 @@ def runs(schedule: str, backend: str = "gloo") -> bool:
     return schedule not in ("ZBVZeroBubble", "DualPipeV") or backend != "gloo" or not pipeline_sends_to_itself()
 
 
-def resimulated(measured: Timeline) -> Timeline:
+def resimulated(
+    measured: Timeline,
+    times: Mapping[tuple[str, int], float] | None = None,
+    single: Mapping[tuple[str, int, int], float] | None = None,
+) -> Timeline:
     """The simulation that a measured pipeline is held against: its own mean times, stage by stage, and its ``Gaps``.
 
-    What differs is then due to what a simulation does not know: times that vary, and a program that delays.
+    Or other ``times``, by kind and stage, and ``single`` ones as in ``simulate``. What differs is then due to what a
+    simulation does not know: times that vary, and a program that delays.
     """
-    taken: dict[tuple[str, int], list[float]] = defaultdict(list)
-    for action in measured.actions:
-        taken[action.kind, action.stage].append(action.end - action.start)
-    means = {key: statistics.fmean(times) for key, times in taken.items()}
+    taken = times or mean_times(measured)
 
     def of_each_stage(kind: str) -> list[float]:
-        return [means.get((kind, stage), 0.0) for stage in range(measured.stages)]
+        return [taken.get((kind, stage), 0.0) for stage in range(measured.stages)]
 
+    # DualPipeV has whole backwards beside split ones, whose halves take longer together.
+    whole = {a[1:4]: taken[BACKWARD, a.stage] for a in measured.actions if a.kind == BACKWARD}
     halves = any(kind == INPUT_GRAD for kind, _ in taken)
     late, gaps = measured.schedule in RECEIVES_LATE, gaps_of(measured)
     return simulate(
@@ -163,7 +167,16 @@ def resimulated(measured: Timeline) -> Timeline:
         transfer=gaps.waiting,
         prefetch=not late,
         between=gaps.own if late else gaps.ready,
+        single=whole | dict(single or {}),
     )
+
+
+def mean_times(measured: Timeline) -> dict[tuple[str, int], float]:
+    """The mean time of each kind of action on each stage."""
+    taken: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for action in measured.actions:
+        taken[action.kind, action.stage].append(action.end - action.start)
+    return {key: statistics.fmean(times) for key, times in taken.items()}
 
 
 @dataclass(frozen=True)

@@ -63,6 +63,13 @@ def test_without_prefetch_a_rank_waits_for_each_transfer():
     assert asked == [3, 15, 27]
 
 
+def test_a_single_action_may_take_its_own_time():
+    found = simulate("GPipe", 2, 2, single={("F", 0, 1): 3.0, ("B", 1, 0): 0.5})
+    taken = {str(action): action.end - action.start for action in found.actions}
+    assert taken == {"0F0": 1, "0F1": 3, "1F0": 1, "1F1": 1, "0B0": 2, "0B1": 2, "1B0": 0.5, "1B1": 2}
+    assert found.span == 1 + 3 + 1 + 0.5 + 2 + 2  # 0F0 0F1 1F1 1B0 1B1 0B1; 0B0 is done beside 1B1
+
+
 def test_the_program_between_two_actions_takes_its_time_from_the_rank():
     """Rank 1 is free again 2 after an action; what it reads then is long there."""
     found = simulate("GPipe", 2, 2, forward=[1, 4], input_grad=0, weight_grad=3, between=2)

@@ -374,6 +374,12 @@ def test_actions_that_torch_makes_one_of_are_told_by_the_first():
     assert not _torch.pipeline_pairs("ZBVZeroBubble", 2, 4)
 
 
+def test_receives_stand_where_torch_posts_them():
+    first, second = _torch.pipeline_receives("LoopedBFS", 2, 1)
+    assert first[:3] == [(False, "F", 0, 0), (True, "F", 1, 0), (False, "F", 2, 0)]
+    assert second[0] == (True, "F", 0, 0) and (True, "B", 2, 0) in second
+
+
 def test_a_rank_with_neighbouring_stages_sends_to_itself_on_torch_2_11_and_not_on_2_13():
     version = tuple(map(int, torch.__version__.split(".")[:2]))
     if version in ((2, 11), (2, 13)):
