@@ -14,6 +14,41 @@ from compile_lab.pipeline import INPUT_GRAD, Action, Timeline
 from compile_lab.pipeline_ranks import RECEIVES_LATE, resimulated
 
 
+class Waiting(NamedTuple):
+    """A receive of a rank that is posted, and waits for what it is to bring."""
+
+    rank: int
+    start: float
+    end: float
+
+
+def waiting(found: Timeline) -> list[Waiting]:
+    """The receives that torch posts ahead, each from then until what it brings is made. None under GPipe and 1F1B.
+
+    One is posted when the action ends before it in torch's order. They are served in that order, so of several only
+    the first is said to wait.
+    """
+    if found.schedule in RECEIVES_LATE:
+        return []
+    orders = pipeline_receives(found.schedule, found.ranks, found.microbatches)
+    by_name = {action[1:4]: action for action in found.actions}
+    return [each for rank, order in enumerate(orders) for each in _of_a_rank(rank, order, by_name)]
+
+
+def _of_a_rank(
+    rank: int, order: Sequence[tuple[bool, str, int, int]], by_name: Mapping[tuple[str, int, int], Action]
+) -> Iterator[Waiting]:
+    posted = served = 0.0
+    for is_receive, kind, stage, m in order:
+        if not is_receive:
+            posted = by_name[kind, stage, m].end
+            continue
+        made = by_name.get((kind, stage, m)) or by_name[INPUT_GRAD, stage, m]
+        start = max(posted, served)
+        served = max(start, made.end)
+        yield Waiting(rank, start, served)
+
+
 class Covered(NamedTuple):
     """An action, and the share of its time in which the rank has a receive that waits."""
 
@@ -22,40 +57,15 @@ class Covered(NamedTuple):
 
 
 def covered(found: Timeline) -> list[Covered]:
-    """For each action of each rank, the share of its time in which a receive waits that torch posted ahead.
-
-    A receive is taken to wait from the end of the action before which it stands in torch's order until what it is to
-    bring is made. All 0 under GPipe and 1F1B, which post none ahead.
-    """
-    if found.schedule in RECEIVES_LATE:
-        return [Covered(action, 0.0) for action in found.actions]
-    orders = pipeline_receives(found.schedule, found.ranks, found.microbatches)
-    by_name = {(a.kind, a.stage, a.microbatch): a for a in found.actions}
-    return [each for order in orders for each in _on_a_rank(order, by_name)]
+    """For each action, the share of its time in which a receive waits beside it."""
+    waits: dict[int, list[Waiting]] = defaultdict(list)
+    for each in waiting(found):
+        waits[each.rank].append(each)
+    return [Covered(action, _shared(action, waits[action.rank])) for action in found.actions]
 
 
-def _on_a_rank(
-    order: Sequence[tuple[bool, str, int, int]], by_name: Mapping[tuple[str, int, int], Action]
-) -> Iterator[Covered]:
-    posted = none_waits_after = 0.0
-    waits: list[tuple[float, float]] = []
-    for is_receive, *name in order:
-        kind, stage, m = name
-        if is_receive:
-            made = by_name.get((kind, stage, m)) or by_name[INPUT_GRAD, stage, m]
-            # They are served in order, so the waiting of several is one stretch after the other, with no overlap.
-            start = max(posted, none_waits_after)
-            none_waits_after = max(start, made.end)
-            waits.append((start, none_waits_after))
-        else:
-            action = by_name[kind, stage, m]
-            posted = action.end
-            yield Covered(action, _shared(action, waits))
-
-
-def _shared(action: Action, waits: list[tuple[float, float]]) -> float:
-    """The share of the action's time that lies within the stretches, which do not overlap."""
-    inside = sum(max(0.0, min(end, action.end) - max(start, action.start)) for start, end in waits)
+def _shared(action: Action, waits: Iterable[Waiting]) -> float:
+    inside = sum(max(0.0, min(each.end, action.end) - max(each.start, action.start)) for each in waits)
     return inside / (action.end - action.start) if action.end > action.start else 0.0
 
 

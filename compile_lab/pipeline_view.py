@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from compile_lab.figures import PALETTE, Drawing
 from compile_lab.panels import Table, number
@@ -31,11 +31,13 @@ def bubbles(
     *,
     unit: str = "",
     provenance: object | None = None,
+    waits: Callable[[Timeline], Iterable[tuple[int, float, float]]] | None = None,
 ) -> Drawing:
     """The bubble plot: a row for each rank, a bar for each action with its micro-batch, grey where the rank waits.
 
     Several timelines by name stand one under the other on one scale of time, so that the shorter is the quicker.
-    ``unit`` is the unit of their times. Raises ValueError without a timeline.
+    ``unit`` is the unit of their times. ``waits`` gives (rank, start, end) of what is to be marked by a line under the
+    bars, as ``pipeline_receives.waiting`` does. Raises ValueError without a timeline.
     """
     several = {"": found} if isinstance(found, Timeline) else dict(found)
     if not several:
@@ -47,6 +49,7 @@ def bubbles(
             parts.append(f'<text x="0" y="{top + 20}" font-weight="600">{html.escape(name)}</text>')
             top += _TITLE
         parts += _rows(each, top, (_WIDTH - _GUTTER) / span)
+        parts += _marks(each, top, (_WIDTH - _GUTTER) / span, list(waits(each))) if waits else []
         top += _ROW * each.ranks
     svg = (
         f'<svg viewBox="0 0 {_WIDTH} {top}" font-size="17" fill="currentColor" xmlns="http://www.w3.org/2000/svg">'
@@ -56,7 +59,10 @@ def bubbles(
         _said(each) if name in ("", each.schedule) else f"{name}: {_said(each)}" for name, each in several.items()
     )
     table = by_rank(found) if isinstance(found, Timeline) else compared(several)
-    return Drawing(svg, alt, caption, table, provenance, _legend(several.values(), _length(span, unit)))
+    legend = _legend(several.values(), _length(span, unit))
+    if waits:
+        legend += " Line under the bars: a receive was posted, and waits."
+    return Drawing(svg, alt, caption, table, provenance, legend)
 
 
 def by_rank(found: Timeline) -> Table:
@@ -121,6 +127,18 @@ def _rows(found: Timeline, top: int, scale: float) -> list[str]:
     ]
     grey = f'<path d="{bands}" stroke="currentColor" stroke-opacity=".17" stroke-width="{_BAR}"/>'
     return [grey, names, *paths, *texts]
+
+
+def _marks(found: Timeline, top: int, scale: float, waits: list[tuple[int, float, float]]) -> list[str]:
+    begin = min(action.start for action in found.actions)
+    lines = [
+        (round(_GUTTER + (start - begin) * scale), round(_GUTTER + (end - begin) * scale), rank)
+        for rank, start, end in waits
+    ]
+    drawn = "".join(
+        f"M{left} {top + _ROW * rank + _BAR + 3}h{right - left}" for left, right, rank in lines if right > left + 1
+    )
+    return [f'<path d="{drawn}" stroke="currentColor" stroke-width="4"/>'] if drawn else []
 
 
 def _ends(action: Action, begin: float, scale: float) -> tuple[int, int]:

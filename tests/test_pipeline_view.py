@@ -95,3 +95,11 @@ def test_a_drawing_of_eight_ranks_and_sixteen_micro_batches_is_small(schedule):
 def test_nothing_to_draw_is_refused():
     with pytest.raises(ValueError, match="at least one Timeline"):
         pipeline_view.bubbles({})
+
+
+def test_a_line_marks_what_waits_in_the_row_of_its_rank():
+    found = simulate("GPipe", 2, 2)
+    made = pipeline_view.bubbles({"one": found, "other": found}, waits=lambda each: [(1, 1.0, 4.0), (0, 2.0, 2.0)])
+    lines = re.findall(r"<path d='([^']+)' stroke='currentColor' stroke-width='4'", made.svg)
+    assert lines == ["M200 119h300", "M200 241h300"], "900 for nine units; the empty one leaves no trace"
+    assert "a receive was posted" in made.legend and "receive" not in pipeline_view.bubbles(found).legend
