@@ -44,11 +44,12 @@ def pattern_costs(device: str, progress: Callable[[list], Iterable] = iter, mode
     ``mode`` of torch.compile each block is compiled, for the models in `COMPILED`.
 
     Returns ``{"rows": [{"model", "sequences", "ranks", "pattern", "mode", "mesh", "stopped", "median_us", "low_us",
-    "high_us", "issued_us", "peak_nbytes": [of each rank], "planned_nbytes": [of each rank], "planned_us",
-    "planned_step"}], "network": the assumed rates}``. ``issued_us`` is when the slowest rank's program had given all of
-    the step to its GPU: where that is nearly the whole step, the program was the limit, not the GPU. ``stopped`` says
-    why there is nothing of a pattern: it does not divide the model, or a rank failed. A plan's time takes the rate at
-    which one device computes from the row with one rank. No peak is measured on a CPU.
+    "high_us", "issued_us", "first_peak_nbytes", "peak_nbytes", "planned_nbytes", "planned_turn_nbytes", "planned_us",
+    "planned_step"}], "network": the assumed rates}``; bytes are a list, of each rank. ``issued_us`` is when the slowest
+    rank's program had given all of the step to its GPU: where that is nearly the whole step, the program was the limit,
+    not the GPU. The first peak is that of the steps before those timed. ``stopped`` says why there is nothing of a
+    pattern: it does not divide the model, or a rank failed. A plan's time takes the rate at which one device computes
+    from the row with one rank. No peak is measured on a CPU.
     """
     rows: list[dict[str, Any]] = []
     for model, sequences in progress((COMPILED if mode else SEQUENCES)[device]):
@@ -102,8 +103,8 @@ def _row(device: str, case: Case) -> dict[str, Any]:
 def _joined(of_ranks: list[dict[str, Any]]) -> dict[str, Any]:
     """One step takes as long as its slowest rank; the ranks start each together."""
     slowest, issued = ([max(step) for step in zip(*(rank[key] for rank in of_ranks), strict=True)] for key in _TIMES)
-    peaks = [rank["peak_nbytes"] for rank in of_ranks]
-    return {"stopped": "", **spread_us(slowest), "issued_us": spread_us(issued)["median_us"], "peak_nbytes": peaks}
+    peaks = {key: [rank[key] for rank in of_ranks] for key in ("first_peak_nbytes", "peak_nbytes")}
+    return {"stopped": "", **spread_us(slowest), "issued_us": spread_us(issued)["median_us"], **peaks}
 
 
 def _expected(device: str, case: Case, network: Network) -> dict[str, Any]:
@@ -116,6 +117,7 @@ def _expected(device: str, case: Case, network: Network) -> dict[str, Any]:
     step = {part: getattr(expected, part) for part in ("compute_ms", "exposed_ms", "bubble_ms")}
     return {
         "planned_nbytes": [stage.total_nbytes for stage in stages],
+        "planned_turn_nbytes": [stage.turn_nbytes for stage in stages],
         "planned_us": 1e3 * expected.step_ms,
         "planned_step": step,
     }
@@ -133,9 +135,10 @@ def _on_rank(device: str, case: Case, found: Plan) -> dict[str, Any]:
     del model
     optimizer = torch.optim.AdamW(groups, fused=True)
     times: dict[str, list[float]] = {name: [] for name in _TIMES}
+    first_peak = 0
     for number in range(WARM_UP + STEPS[device]):
-        if number == WARM_UP and device == "cuda":
-            torch.cuda.reset_peak_memory_stats()
+        if number == WARM_UP:
+            first_peak = _peak_nbytes(device)
         dist.barrier()
         wait(device)
         start = time.perf_counter()
@@ -146,4 +149,13 @@ def _on_rank(device: str, case: Case, found: Plan) -> dict[str, Any]:
         if number >= WARM_UP:
             for name, until in zip(_TIMES, (time.perf_counter(), issued), strict=True):
                 times[name].append((until - start) * 1e6)
-    return {**times, "peak_nbytes": torch.cuda.max_memory_allocated() if device == "cuda" else 0}
+    return {**times, "first_peak_nbytes": first_peak, "peak_nbytes": _peak_nbytes(device)}
+
+
+def _peak_nbytes(device: str) -> int:
+    """The most that was allocated since it was asked last; 0 on a CPU."""
+    if device == "cpu":
+        return 0
+    peak = torch.cuda.max_memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    return peak

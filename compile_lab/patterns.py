@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from compile_lab.collectives import Collective, Held
 from compile_lab.sharding import AXES, Parameter, Shape, check_divides
-from compile_lab.stage_traffic import Layout, collectives
+from compile_lab.stage_traffic import FP32, Layout, collectives
 
 PATTERNS: dict[str, tuple[str, ...]] = {
     "one device": (),
@@ -33,8 +33,6 @@ PATTERNS: dict[str, tuple[str, ...]] = {
 MACHINE = 8
 """Devices of one machine, joined by a fast network: as many as a DGX or HGX has."""
 
-FP32 = 4
-
 
 @dataclass(frozen=True)
 class Precision:
@@ -46,7 +44,8 @@ class Precision:
 
 
 PRECISIONS = {"fp32": Precision(FP32, FP32, FP32), "bf16": Precision(2, 2, FP32)}
-"""``bf16``: computed, and by FSDP gathered, in bf16; gradients are reduced in fp32, as is the loss computed."""
+"""``bf16``: as autocast does on a GPU. Products are computed, and by FSDP parameters gathered, in bf16; what is between
+them, norms and the loss stay in fp32, and gradients are reduced in it."""
 
 OPTIMIZERS = {"AdamW": 2, "SGD, momentum": 1, "SGD": 0}
 """How many numbers an optimizer keeps for each parameter, in fp32."""
@@ -58,17 +57,25 @@ class Share:
 
     ``buffers_nbytes`` is what is there for a moment, or copied to travel: DDP's buckets; parameters that FSDP has
     gathered and gradients that it has not scattered; bf16 copies of parameters; what a stage receives and returns; and
-    two tensors of the logits' size in fp32, which the loss's backward makes at the turn. It is an estimate.
+    the logits, as computed and in fp32, at the turn from forward to backward. It is an estimate.
     """
 
     held: Held
     buffers_nbytes: int
     collectives: tuple[Collective, ...]
+    later_nbytes: int
+    """What of it is made after the turn: gradients, and those that FSDP has not scattered. 0 in a pipeline, where other
+    micro-batches have made them before."""
 
     @property
     def total_nbytes(self) -> int:
-        """All that is counted here. Workspaces, other temporaries and fragmentation come on top."""
+        """All that is counted here, as if it were there at once. Workspaces and fragmentation come on top."""
         return sum(vars(self.held).values()) + self.buffers_nbytes
+
+    @property
+    def turn_nbytes(self) -> int:
+        """What is there when the backward begins: most, as long as activations are more than gradients."""
+        return self.total_nbytes - self.later_nbytes
 
     @property
     def sent_nbytes(self) -> int:
@@ -224,7 +231,13 @@ def _share(layout: Layout, stage: int, states: int) -> Share:
     tp, shard = layout.size("tp"), layout.size("shard")
     sharded = FP32 * sum(each.numbers(tp, shard) * each.count for each in own)
     kept = Held(sharded, sharded, states * sharded, _activations(layout, stage))
-    return Share(kept, _buffers(layout, stage, own), collectives(layout, stage))
+    later = sharded + (layout.reduced * _unscattered(own, tp) if shard > 1 else 0) if layout.size("pp") == 1 else 0
+    return Share(kept, _buffers(layout, stage, own), collectives(layout, stage), later)
+
+
+def _unscattered(own: tuple[Parameter, ...], tp: int) -> int:
+    """Gradients that FSDP has whole at a time: those around the blocks, and one block's."""
+    return sum(each.numbers(tp) for each in own)
 
 
 def _activations(layout: Layout, stage: int) -> int:
@@ -239,9 +252,9 @@ def _activations(layout: Layout, stage: int) -> int:
     tokens = layout.rows // layout.pieces * layout.length
     streams = tp if layout.sequence else 1
     channels = tokens * shape.dim
-    norm = channels // streams * layout.computed + channels * layout.computed + 2 * tokens // streams * FP32
+    norm = channels // streams * FP32 + channels * layout.computed + 2 * tokens // streams * FP32
     layer = 2 * norm + 12 * channels // tp * layout.computed + tokens * shape.heads // tp * FP32
-    kept = layout.layers * layer - (channels * layout.computed if stage else 0)  # what it received is a buffer
+    kept = layout.layers * layer - (channels * layout.stream if stage else 0)  # what it received is a buffer
     if layout.is_last(stage):
         kept += norm + (tokens * shape.vocabulary + 1) * FP32
     return kept * min(layout.pieces, layout.size("pp") - stage)
@@ -252,11 +265,11 @@ def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
     block = sum(each.numbers(tp) for each in own if each.part == "block")
     root = sum(each.numbers(tp) for each in own if each.part != "block")
     whole = layout.layers * block + root
-    boundary = layout.rows * layout.length * layout.shape.dim * layout.computed
+    boundary = layout.rows * layout.length * layout.shape.dim * layout.stream
     passed = boundary * ((stage > 0) + (stage < pp - 1)) if pp > 1 else 0
     if layout.is_last(stage):
         logits = layout.rows * layout.length * layout.shape.vocabulary
-        passed += 2 * logits // layout.pieces * FP32
+        passed += (FP32 + layout.computed) * logits // layout.pieces
         passed += logits * layout.computed if pp > 1 else 0  # a schedule returns those of all micro-batches
     if layout.size("shard") == 1:
         copies = layout.computed * whole if layout.computed < FP32 else 0
@@ -264,7 +277,7 @@ def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
     if pp > 1:  # between a stage's first and last backward nothing is resharded or scattered
         return passed + (layout.gathered + layout.reduced) * whole
     # The root stays gathered; of the blocks, one is used while the next is fetched, and one's gradients are scattered.
-    return passed + layout.gathered * (root + 2 * block) + layout.reduced * (root + block)
+    return passed + layout.gathered * (root + 2 * block) + layout.reduced * _unscattered(own, tp)
 
 
 def _known(name: str, value: str, table: Mapping[str, object]) -> None:

@@ -7,6 +7,8 @@ from compile_lab.collectives import Collective
 from compile_lab.pipeline import table
 from compile_lab.sharding import Parameter, Shape, parameters
 
+FP32 = 4
+
 FIRST_BUCKET_NBYTES, BUCKET_NBYTES = 2**20, 25 * 2**20
 """DDP's buckets: a small one first, so that the first all-reduce starts early, then 25 MiB each."""
 
@@ -35,6 +37,11 @@ class Layout:
     def layers(self) -> int:
         """Blocks of a stage."""
         return self.shape.layers // self.size("pp")
+
+    @property
+    def stream(self) -> int:
+        """Bytes of a number between blocks: under autocast it stays in fp32, but FSDP casts what a block is given."""
+        return self.gathered if self.size("shard") > 1 else FP32
 
     def is_last(self, stage: int) -> bool:
         return stage == self.size("pp") - 1
@@ -95,21 +102,18 @@ def buckets(sizes: list[int]) -> list[int]:
 def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
     """Each pair of split products: one all-reduce forward, one backward; or a gather and a scatter in place of each.
 
-    The embedding and the head are split by the vocabulary, so each adds one more, and the logits are gathered.
+    The embedding and the head are split by the vocabulary, so each adds one more, and the logits are gathered. A pair's
+    result travels as it was computed, and its input, which a norm made, in fp32: autocast computes norms in that.
     """
     shape, tp, pieces = layout.shape, layout.size("tp"), layout.pieces
     tokens = layout.rows // pieces * layout.length
-    activation = tokens * shape.dim * layout.computed
     first, last = stage == 0, layout.is_last(stage)
     padded = -(-shape.vocabulary // tp) * tp
-    if not layout.sequence:
-        yield "all_reduce", "tp", pieces * (4 * layout.layers + first + last), activation
-    else:
-        yield from (
-            (kind, "tp", pieces * (4 * layout.layers + first + last), activation)
-            for kind in ("all_gather", "reduce_scatter")
-        )
-        positions = layout.length * shape.dim * layout.computed
+    counts = (2 * layout.layers, layout.computed), (2 * layout.layers + last, FP32), (first, layout.stream)
+    for kind in ("all_gather", "reduce_scatter") if layout.sequence else ("all_reduce",):
+        yield from ((kind, "tp", pieces * count, tokens * shape.dim * size) for count, size in counts)
+    if layout.sequence:
+        positions = layout.length * shape.dim * layout.stream
         yield from ((kind, "tp", pieces * first, positions) for kind in ("all_gather", "reduce_scatter"))
         # A norm sees a slice of the tokens: the gradients of its weight and bias have to be added up.
         yield "all_reduce", "tp", 2 * (2 * layout.layers + last), shape.dim * 4
@@ -120,7 +124,7 @@ def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
     """Each micro-batch's activation to the next stage, and its gradient to the one before."""
     shape, pp = layout.shape, layout.size("pp")
     neighbours = (stage > 0) + (stage < pp - 1)
-    activation = layout.rows // layout.pieces * layout.length * shape.dim * layout.computed
+    activation = layout.rows // layout.pieces * layout.length * shape.dim * layout.stream
     yield "send", "pp", neighbours * layout.pieces, activation
     if shape.tied_head and pp > 1 and (stage == 0 or layout.is_last(stage)):
         tied = Parameter("token_embedding.weight", (shape.vocabulary, shape.dim), "first", 0)

@@ -151,7 +151,8 @@ def pipeline(
 
     def run(tokens: Tensor, targets: Tensor) -> Tensor:
         losses: list[Tensor] = []
-        timetable.step(*((tokens,) if first else ()), **({"target": targets, "losses": losses} if last else {}))
+        inputs, ends = ((tokens,) if first else ()), ({"target": targets, "losses": losses} if last else {})
+        timetable.step(*inputs, **ends, return_outputs=False)  # or the logits of all micro-batches are put together
         return torch.stack(losses).sum().detach() if last else torch.zeros((), device=device)
 
     return run

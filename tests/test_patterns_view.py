@@ -64,8 +64,8 @@ def test_formula_and_count_are_set_side_by_side_and_a_difference_shows():
 
 def test_a_recorded_step_takes_as_long_as_its_slowest_rank():
     ranks = [
-        {"taken_us": [1.0, 5.0, 3.0], "issued_us": [1.0, 1.0, 1.0], "peak_nbytes": 7},
-        {"taken_us": [2.0, 4.0, 3.0], "issued_us": [2.0, 2.0, 0.5], "peak_nbytes": 9},
+        {"taken_us": [1.0, 5.0, 3.0], "issued_us": [1.0, 1.0, 1.0], "first_peak_nbytes": 8, "peak_nbytes": 7},
+        {"taken_us": [2.0, 4.0, 3.0], "issued_us": [2.0, 2.0, 0.5], "first_peak_nbytes": 9, "peak_nbytes": 9},
     ]
     joined = pattern_cost._joined(ranks)
     assert (joined["median_us"], joined["issued_us"], joined["peak_nbytes"]) == (3.0, 2.0, [7, 9])
