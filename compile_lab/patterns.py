@@ -270,7 +270,7 @@ def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
     if layout.is_last(stage):
         logits = layout.rows * layout.length * layout.shape.vocabulary
         passed += (FP32 + layout.computed) * logits // layout.pieces
-        passed += logits * layout.computed if pp > 1 else 0  # a schedule returns those of all micro-batches
+        passed += logits // layout.pieces * layout.computed if pp > 1 else 0  # a stage keeps what it gave
     if layout.size("shard") == 1:
         copies = layout.computed * whole if layout.computed < FP32 else 0
         return passed + copies + (layout.reduced * whole if layout.size("replicate") > 1 else 0)

@@ -22,10 +22,10 @@ TIED = replace(SMALL, tied_head=True)
 LARGE = replace(GPT2_124M, dim=8192, layers=8, heads=64, tied_head=False)
 
 
-def program(shape, pattern, mesh, batch, microbatches=4):
+def program(shape, pattern, mesh, batch, microbatches=4, dtype=None):
     made = parallel.make_mesh(pattern, **mesh)
     tokens = torch.randint(shape.vocabulary, (batch, shape.context))
-    model = parallel.parallelize(MiniGPT(shape), pattern, made, microbatches=microbatches)
+    model = parallel.parallelize(MiniGPT(shape), pattern, made, microbatches=microbatches, dtype=dtype)
     return Program(lambda: model.step(tokens, tokens, average=False), model.parts, made)
 
 
@@ -59,6 +59,17 @@ def test_tensor_parallel_and_combinations_are_counted_and_held_as_planned(patter
     agrees(shape, pattern, devices)
 
 
+@pytest.mark.parametrize(("pattern", "devices"), [("ddp", 8), ("fsdp", 8), ("tp", 4), ("tp+sp", 2)])
+def test_what_travels_in_bf16_is_counted_as_planned(pattern, devices):
+    found = plan(SMALL, pattern, devices, precision="bf16")
+    counted = count(
+        lambda: program(SMALL, pattern, found.mesh, found.batch, dtype=torch.bfloat16),
+        devices,
+        warm_up=2 * (pattern == "ddp"),
+    )
+    assert counted == found.stages[0].collectives
+
+
 @pytest.mark.parametrize("pattern", ["ddp", "fsdp"])
 def test_data_parallel_holds_what_is_planned(pattern):
     agrees(SMALL, pattern, 8)
@@ -66,8 +77,8 @@ def test_data_parallel_holds_what_is_planned(pattern):
 
 def on_four_ranks(cases):
     found = []
-    for shape, pattern, mesh, batch, microbatches in cases:
-        made = program(shape, pattern, mesh, batch, microbatches)
+    for shape, pattern, mesh, batch, microbatches, *dtype in cases:
+        made = program(shape, pattern, mesh, batch, microbatches, *dtype)
         found.append((collectives.counted(made, warm_up=1), collectives.held_here(made)))
     return found
 
@@ -81,7 +92,8 @@ def test_a_pipeline_on_real_ranks_is_counted_and_held_as_planned():
         (four, "pp+fsdp", {"pp": 2, "shard": 2}, 16, 8),
         (four, "fsdp", {"shard": 4}, 8, 1),
     ]
-    real = ranks.run(on_four_ranks, 4, cases, timeout=120)
+    travelling = [(four, "pp", {"pp": 4}, 8, 8, torch.bfloat16), (four, *cases[2][1:], torch.bfloat16)]
+    real = ranks.run(on_four_ranks, 4, cases + travelling, timeout=120)
     for index, (shape, pattern, mesh, batch, microbatches) in enumerate(cases):
         found = plan(shape, pattern, mesh, batch=batch, microbatches=microbatches)
         for stage, share in enumerate(found.stages):
@@ -90,6 +102,10 @@ def test_a_pipeline_on_real_ranks_is_counted_and_held_as_planned():
                 mesh,
                 stage,
             )
+    for index, (shape, pattern, mesh, batch, microbatches, _) in enumerate(travelling, len(cases)):
+        found = plan(shape, pattern, mesh, batch=batch, microbatches=microbatches, precision="bf16")
+        for stage, share in enumerate(found.stages):
+            assert real[stage * 4 // len(found.stages)][index][0] == share.collectives, (pattern, stage)
 
 
 @pytest.mark.parametrize(("pattern", "mesh"), [

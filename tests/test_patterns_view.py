@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from compile_lab import pattern_cost, patterns_view
+from compile_lab import patterns_view
 from compile_lab.choosing import recommend
 from compile_lab.collectives import Collective
 from compile_lab.patterns import plan
@@ -60,12 +60,3 @@ def test_formula_and_count_are_set_side_by_side_and_a_difference_shows():
     planned = (Collective("all_reduce", "replicate", 2, 1, 100),)
     table = patterns_view.matched([("ddp", 2, planned, planned), ("ddp", 2, planned, ())])
     assert [row[-1] for row in table.rows] == [True, False] and table.rows[0][3:5] == [100, 100]
-
-
-def test_a_recorded_step_takes_as_long_as_its_slowest_rank():
-    ranks = [
-        {"taken_us": [1.0, 5.0, 3.0], "issued_us": [1.0, 1.0, 1.0], "first_peak_nbytes": 8, "peak_nbytes": 7},
-        {"taken_us": [2.0, 4.0, 3.0], "issued_us": [2.0, 2.0, 0.5], "first_peak_nbytes": 9, "peak_nbytes": 9},
-    ]
-    joined = pattern_cost._joined(ranks)
-    assert (joined["median_us"], joined["issued_us"], joined["peak_nbytes"]) == (3.0, 2.0, [7, 9])
