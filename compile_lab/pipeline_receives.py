@@ -4,6 +4,7 @@ torch's schedules with several stages a rank post receives ahead of their need. 
 NCCL: from when it is posted until the sender has sent, it holds multiprocessors that the computation could use.
 """
 
+import functools
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -30,9 +31,12 @@ def waiting(found: Timeline) -> list[Waiting]:
     """
     if found.schedule in RECEIVES_LATE:
         return []
-    orders = pipeline_receives(found.schedule, found.ranks, found.microbatches)
+    orders = _orders(found.schedule, found.ranks, found.microbatches)
     by_name = {action[1:4]: action for action in found.actions}
     return [each for rank, order in enumerate(orders) for each in _of_a_rank(rank, order, by_name)]
+
+
+_orders = functools.cache(pipeline_receives)
 
 
 def _of_a_rank(
@@ -106,7 +110,7 @@ def slowed(measured: Timeline, lost: float, *, beside: bool = True) -> Timeline:
         shares = {(a.kind, a.stage, a.microbatch): share for a, share in covered(simulated)}
         single = {name: alone[name[:2]] / (1 - lost * share) for name, share in shares.items()}
         found = resimulated(measured, alone, single)
-        if abs(found.span - simulated.span) < 1e-6 * found.span:
+        if abs(found.span - simulated.span) < 1e-4 * found.span:
             break
         simulated = found
     return found

@@ -160,6 +160,38 @@ def _plain(steps: Steps) -> dict[str, Any]:
     return {**{name: getattr(best, name) for name in names}, "actions": actions, "held": list(best.peak_activations)}
 
 
+def chosen(
+    result: dict[str, Any], batch: int | None = None, *, a_rank: int = 2, few_channels: bool = False
+) -> dict[str, dict[str, Any]]:
+    """By schedule, the runs with ``a_rank`` micro-batches a rank, of ``batch`` rows or the fewest, on the most ranks.
+
+    Empty where there are none.
+    """
+    batch = batch or min(run["batch_of_a_microbatch"] for run in result["runs"])
+    wanted = {"batch_of_a_microbatch": batch, "few_channels": few_channels}
+    such = [r for r in result["runs"] if wanted.items() <= r.items() and r["microbatches"] == a_rank * r["ranks"]]
+    most = max((run["ranks"] for run in such), default=0)
+    return {run["schedule"]: run for run in such if run["ranks"] == most}
+
+
+def expected_nbytes(result: dict[str, Any], run: dict[str, Any]) -> list[float]:
+    """For each rank, the peak that what it holds lets expect: a line through two of GPipe's, by micro-batches held.
+
+    In ``peak_activations``, which count stages of which a rank has one or two. ValueError without two of GPipe's.
+    """
+    known = [
+        other
+        for other in result["runs"]
+        if all(other[name] == run[name] for name in ("ranks", "batch_of_a_microbatch")) and other["schedule"] == "GPipe"
+    ]
+    if len(known) < 2:
+        raise ValueError("a line takes two numbers of micro-batches under GPipe; this recording has fewer of this size")
+    few, *_, many = sorted((other["microbatches"], other["peak_nbytes"][0]) for other in known)
+    slope = (many[1] - few[1]) / (many[0] - few[0])
+    fixed = few[1] - slope * few[0]
+    return [fixed + slope * held / SCHEDULES[run["schedule"]] for held in run["peak_activations"]]
+
+
 def timeline(
     result: dict[str, Any],
     schedule: str,

@@ -57,6 +57,14 @@ def backward_first(rank, ranks, microbatches):
         ("12.4", [6, 4, 4, 2], "stage 0 takes as long as 6 layers"),
         ("12.4", [4, 4, 4], "it has 12 layers on 3 stages"),
         ("12.4", 5, "a list of whole numbers"),
+        (
+            "12.5",
+            lambda before, after, more: (1 - before) / (1 - after),
+            "take 10% longer it says 0.774, which is too little",
+        ),
+        ("12.5", lambda before, after, more: 1.0, "take 0% longer it says 1.000, which is too much"),
+        ("12.5", lambda before, after, more: None, "returns a NoneType"),
+        ("12.5", 0.9, "asks for a function, not float"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
@@ -71,6 +79,7 @@ def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
         ("12.2", right_fewest),
         ("12.3", lambda rank, ranks, m: table("1F1B", ranks, m)[rank]),
         ("12.4", [5, 5, 4, 2]),
+        ("12.5", lambda before, after, more: (3 + 2 * more) / 3 * (1 - before) / (1 - after)),
     ],
 )
 def test_a_right_answer_passes(name, answer):

@@ -83,3 +83,23 @@ def balanced(answer: list) -> str | None:
     if max(cost) > best:
         return f"stage {cost.index(max(cost))} takes as long as {max(cost)} layers, and all others wait for it."
     return None
+
+
+@exercise("12.5")
+def step_of_split(answer: Callable) -> str | None:
+    """step(before, after, more): the step with a split backward as a part of the step with a whole one."""
+    if wrong := _expects_function(answer):
+        return wrong
+    for microbatches, more in ((8, 0.0), (8, 0.1), (32, 0.5)):
+        whole = simulate("1F1B", 4, microbatches, forward=2, input_grad=2, weight_grad=2)
+        halves = {"input_grad": 1 + more, "weight_grad": 1 + more}
+        split = simulate("ZBVZeroBubble", 8, microbatches, forward=1, **halves)
+        before, after = whole.bubble_fraction, split.bubble_fraction
+        got = answer(before, after, more)
+        if not isinstance(got, int | float | Fraction):
+            return f"it returns a {type(got).__name__}: this asks for a number, such as 0.9."
+        right = split.span / whole.span
+        if abs(got - right) > 1e-9:
+            case = f"a bubble of {before:.1%} before, {after:.1%} after, and halves that take {more:.0%} longer"
+            return f"for {case} it says {float(got):.3f}, which is too {'much' if got > right else 'little'}."
+    return None
