@@ -1,8 +1,9 @@
 """Which sharding pattern should I take? ``recommend`` lays a model out in every way, and ranks those that fit.
 
 A step's time is estimated as far as a choice needs it: how long the devices compute, and how long what they send takes
-on the network that it crosses. What is assumed is in ``Network``, and in two rules: traffic of gradients and parameters
-hides behind the computation as far as that lasts; what tensor parallel and a pipeline send is waited for.
+on the network that it crosses. Rates are assumed, in ``Network``, and three rules: traffic of gradients and parameters
+hides behind the computation as far as that lasts; what tensor parallel and a pipeline send is waited for; a pipeline is
+as slow as its last stage, which has the head. Chapter 11 holds the estimates against GPUs.
 """
 
 from collections.abc import Mapping
@@ -102,12 +103,19 @@ def recommend(
 
 
 def compute_s(found: Plan, network: Network) -> float:
-    """Seconds that a device computes: 6 operations a parameter and token, and 12 · layers · dim · length for attention
-    (Chowdhery et al., 2022), shared by all devices.
+    """Seconds that a device computes, on the mean: 6 operations a parameter and token, and 12 · layers · dim · length
+    for attention (Chowdhery et al., 2022), shared by all devices.
     """
     shape = found.shape
     per_token = 6 * parameter_count(shape) + 12 * shape.layers * shape.dim * found.length
     return per_token * found.batch * found.length / found.devices / network.flop_per_s
+
+
+def last_stage(found: Plan) -> float:
+    """How much more than the mean the last stage of a pipeline computes: it has the head besides its layers."""
+    shape, stages = found.shape, found.mesh.get("pp", 1)
+    layer, head = 12 * shape.dim**2 + 2 * shape.dim * found.length, shape.dim * shape.vocabulary
+    return (shape.layers * layer / stages + head) / ((shape.layers * layer + head) / stages)
 
 
 def traffic_s(found: Plan, network: Network) -> dict[str, float]:
@@ -121,7 +129,7 @@ def traffic_s(found: Plan, network: Network) -> dict[str, float]:
 
 def estimate(found: Plan, memory_nbytes: float, network: Network) -> Choice:
     """How long a step of a plan takes under the assumptions at the head of this module, and why."""
-    computing, traffic = compute_s(found, network), traffic_s(found, network)
+    computing, traffic = compute_s(found, network) * last_stage(found), traffic_s(found, network)
     behind = sum(each for axis, each in traffic.items() if axis in HIDDEN_AXES)
     waited = max(0.0, behind - computing) + sum(each for axis, each in traffic.items() if axis not in HIDDEN_AXES)
     bubble = computing * (found.mesh.get("pp", 1) - 1) / found.microbatches

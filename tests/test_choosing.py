@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from compile_lab.choosing import Network, recommend, traffic_s
+from compile_lab.choosing import Network, last_stage, recommend, traffic_s
 from compile_lab.patterns import plan
 from mini_model.model import GPT2_124M
 
@@ -62,3 +62,10 @@ def test_bad_input_is_refused():
         recommend(GPT2_124M, 8, 0)
     with pytest.raises(ValueError, match="precision='fp8'"):
         recommend(GPT2_124M, 8, 80e9, precision="fp8")
+
+
+def test_the_last_stage_of_a_pipeline_has_the_head_besides_its_layers():
+    assert last_stage(plan(GPT2_124M, "fsdp", 8)) == pytest.approx(1)
+    block = 12 * GPT2_124M.dim**2 + 2 * GPT2_124M.dim * GPT2_124M.context
+    stages = [6 * block, 6 * block + GPT2_124M.dim * GPT2_124M.vocabulary]
+    assert last_stage(plan(GPT2_124M, "pp", 2)) == pytest.approx(stages[1] / (sum(stages) / 2))
