@@ -1,5 +1,4 @@
-"""The recordings ``overlap`` and ``overlap_compiled``: a step under DDP and FSDP2 on 2, 4 and 8 ranks, and how much
-communication is hidden."""
+"""The recording ``overlap``: a step under DDP and FSDP2 on 2, 4 and 8 ranks, and how much communication is hidden."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -43,7 +42,7 @@ FSDP_CASES: dict[str, tuple[bool, Callable[[list[Any]], None]]] = {
 """For each: are parameters sharded again after the forward, and what is told to the blocks."""
 
 
-def record_overlap(device: str, progress: Callable[[list], Iterable] = iter, compiled: bool = False) -> dict[str, Any]:
+def record_overlap(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
     """Steps of GPT-2 124M under DDP and FSDP2, as plain JSON values. About 80 s for each number of ranks.
 
     Returns ``{"model", "precision", "runs": [{"ranks", "batch", "case", "by_rank": [row], "timeline"}]}``, and a row is
@@ -54,47 +53,30 @@ def record_overlap(device: str, progress: Callable[[list], Iterable] = iter, com
       left out where the ranks' collectives do not match.
 
     The timeline is rank 0's, for `timeline`. On GPUs each number of ranks that this machine has; on a CPU, to try it,
-    two with a small model. `compiled`: instead, two cases in which every block is compiled.
+    two with a small model.
     Raises RuntimeError on a machine with one GPU: there is nobody to send to.
     """
     most = torch.cuda.device_count() if device == "cuda" else 2
     if most < 2:
         raise RuntimeError(f"overlap needs at least 2 GPUs, and {most} is here: record it on a machine that has them")
-    on_rank, backend = (_compiled if compiled else _eager), "nccl" if device == "cuda" else "gloo"
+    backend = "nccl" if device == "cuda" else "gloo"
     runs = []
     for n, batch in progress([(n, batch) for n in RANKS if n <= most for batch in BATCHES[device]]):
-        found = ranks.run(on_rank, n, device, batch, timeout=300, backend=backend)
+        found = ranks.run(_on_rank, n, device, batch, timeout=300, backend=backend)
         runs += [{"ranks": n, "batch": batch} | _told(case, [each[case] for each in found]) for case in found[0]]
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
     return {"model": MODEL[device], "precision": precision, "runs": runs}
 
 
-def _eager(device: str, batch: int) -> dict[str, overlap_runs.StepRun]:
+def _on_rank(device: str, batch: int) -> dict[str, overlap_runs.StepRun]:
     steps = {name: _ddp_step(device, batch, mb) for name, mb in DDP_BUCKETS.items()}
     steps |= {name: _fsdp_step(device, batch, *case) for name, case in FSDP_CASES.items()}
     steps[NOTHING_SENT] = _ddp_step(device, batch, None, send=False)
     return overlap_runs.measured(steps, device=device)
 
 
-def _compiled(device: str, batch: int) -> dict[str, overlap_runs.StepRun]:
-    steps = {
-        "FSDP2": _fsdp_step(device, batch, *FSDP_CASES["FSDP2"], compiled=True),
-        NOTHING_SENT: _ddp_step(device, batch, None, send=False, compiled=True),
-    }
-    return overlap_runs.measured(steps, device=device)
-
-
-def _model(device: str, compiled: bool) -> nn.Module:
+def _ddp_step(device: str, batch: int, bucket_mb: float | None, send: bool = True) -> Callable[[], None]:
     model = subjects.minigpt(MODEL[device], device)
-    for block in model.blocks if compiled else ():
-        block.compile(fullgraph=True)
-    return model
-
-
-def _ddp_step(
-    device: str, batch: int, bucket_mb: float | None, send: bool = True, compiled: bool = False
-) -> Callable[[], None]:
-    model = _model(device, compiled)
     ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
     step = _step(ddp, device, subjects.tokens(model, batch))
 
@@ -105,10 +87,8 @@ def _ddp_step(
     return step if send else quiet
 
 
-def _fsdp_step(
-    device: str, batch: int, reshard: bool, told: Callable[[list[Any]], None], compiled: bool = False
-) -> Callable[[], None]:
-    model = _model(device, compiled)
+def _fsdp_step(device: str, batch: int, reshard: bool, told: Callable[[list[Any]], None]) -> Callable[[], None]:
+    model = subjects.minigpt(MODEL[device], device)
     inputs = subjects.tokens(model, batch)
     blocks = [fully_shard(block, reshard_after_forward=reshard) for block in model.blocks]
     fully_shard(model, reshard_after_forward=reshard)

@@ -155,12 +155,6 @@ def _overlap(progress: Any) -> dict[str, Any]:
     return record_overlap("cuda" if _has_gpu() else "cpu", progress)
 
 
-def _overlap_compiled(progress: Any) -> dict[str, Any]:
-    from compile_lab.overlap_recording import record_overlap
-
-    return record_overlap("cuda" if _has_gpu() else "cpu", progress, compiled=True)
-
-
 # Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "backward_fusion": Measurement(
@@ -183,7 +177,6 @@ MEASUREMENTS: dict[str, Measurement] = {
     "machine": Measurement(_machine, "copy bandwidth and matrix rates of this GPU", 15),
     "pipeline": Measurement(_pipeline, "pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "overlap": Measurement(_overlap, "communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
-    "overlap_compiled": Measurement(_overlap_compiled, "the same with compiled blocks: FSDP2, and nothing sent", 120),
     "precision": Measurement(_precision, "rates, errors, casts, training steps and losses in each precision", 120),
     "patterns": Measurement(_patterns, "step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "patterns_compiled": Measurement(
