@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from types import MappingProxyType
 from typing import NamedTuple
 
 from compile_lab._torch import pipeline_orders, pipeline_pairs
@@ -174,7 +173,7 @@ def carried_out(
     """
     stages, microbatches = _sizes(orders)
     costs = _costs(stages, forward, input_grad, weight_grad)
-    actions = tuple(_timed(list(orders), set(), costs, _Delays(transfer)))
+    actions = tuple(_timed(list(orders), set(), costs, _Delays(transfer), {}))
     return Timeline(name, len(orders), stages, microbatches, actions, tuple(map(most_held, orders)))
 
 
@@ -245,7 +244,7 @@ def _timed(
     pairs: set[tuple[str, int, int]],
     costs: dict[str, list[float]],
     delays: _Delays,
-    single: Mapping[tuple[str, int, int], float] = MappingProxyType({}),
+    single: Mapping[tuple[str, int, int], float],
 ) -> Iterator[Action]:
     """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there.
 

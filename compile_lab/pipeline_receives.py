@@ -14,6 +14,11 @@ from compile_lab._torch import pipeline_receives
 from compile_lab.pipeline import INPUT_GRAD, Action, Timeline
 from compile_lab.pipeline_ranks import RECEIVES_LATE, resimulated
 
+ALONE = 0.01
+"""A share below which an action has no receive beside it."""
+ROUNDS = 50
+"""Of simulating, after which times and receives are taken as they are."""
+
 
 class Waiting(NamedTuple):
     """A receive of a rank that is posted, and waits for what it is to bring."""
@@ -122,8 +127,3 @@ def _alone(measured: Timeline, lost: float) -> dict[tuple[str, int], float]:
     for action, share in covered(measured):
         times[action.kind, action.stage].append((action.end - action.start) * (1 - lost * share))
     return {name: statistics.median(found) for name, found in times.items()}
-
-
-ALONE = 0.01
-"""A share below which an action has no receive beside it."""
-ROUNDS = 50
