@@ -29,8 +29,9 @@ execute: $(READY)                   ## run notebooks on this environment and sto
 record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
 	$(BIN)/python -m compile_lab.record $(NAMES)
 
-lint: $(READY)                      ## ruff, notebooks included
+lint: $(READY)                      ## ruff, notebooks included; who may import whom
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
 
 repository: $(READY)                ## make repository URL=https://github.com/OWNER/NAME
 	$(BIN)/python book/tools/repository.py $(URL)

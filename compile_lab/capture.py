@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from unittest import mock
 
-from compile_lab._torch import REGION_ENTERED, dynamo_utils, inductor_config, trace_log
-from compile_lab.places import Line, place, stack
+from ._torch.dynamo import REGION_ENTERED, dynamo_utils, trace_log
+from ._torch.inductor import inductor_config
+from .source import Line, place, stack
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from html import escape
 from pathlib import Path
 from typing import Literal
 
-from compile_lab.recordings import triton_version
+from .recordings import triton_version
 
 OLDEST_TORCH = (2, 10)
 TESTED_TORCH = "2.13"

@@ -15,10 +15,10 @@ from typing import Any
 
 from tqdm.auto import tqdm  # in a notebook, a bar that leaves nothing behind
 
-from compile_lab import recordings
-from compile_lab.explore import PUBLISH
-from compile_lab.panels import Table
-from compile_lab.recordings import Recording, RecordingError
+from . import recordings
+from .page.explore import PUBLISH
+from .page.tables import Table
+from .recordings import Recording, RecordingError
 
 
 @dataclass(frozen=True)
@@ -34,81 +34,81 @@ class Measurement:
 
 
 def _machine(progress: Any) -> dict[str, Any]:
-    from compile_lab.rates import machine_rates
+    from .experiments.machine import machine_rates
 
     return machine_rates(progress=progress)
 
 
 def _graph_breaks(progress: Any) -> dict[str, Any]:
-    from compile_lab.break_cost import break_cost
+    from .experiments.graph_breaks import break_cost
 
     return break_cost("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _peaks(progress: Any) -> dict[str, Any]:
-    from compile_lab.memory.peaks import peaks
+    from .experiments.peaks import peaks
 
     return peaks("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _collectives(progress: Any) -> dict[str, Any]:
-    from compile_lab.collective_rates import collective_rates
+    from .experiments.collectives import collective_rates
 
     return collective_rates("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _patterns(progress: Any) -> dict[str, Any]:
-    from compile_lab.pattern_cost import pattern_costs
+    from .experiments.patterns import pattern_costs
 
     return pattern_costs("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _patterns_compiled(progress: Any) -> dict[str, Any]:
-    from compile_lab.pattern_cost import pattern_costs
+    from .experiments.patterns import pattern_costs
 
     return pattern_costs("cuda" if _has_gpu() else "cpu", progress, mode="default")
 
 
 def _softmax(progress: Any) -> dict[str, Any]:
-    from compile_lab.softmax_bandwidth import softmax_bandwidth
+    from .experiments.softmax import softmax_bandwidth
 
     return softmax_bandwidth("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _modes(progress: Any) -> dict[str, Any]:
-    from compile_lab.mode_cases import record_modes
+    from .experiments.modes import record_modes
 
     return record_modes("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _compile_gains(progress: Any) -> dict[str, Any]:
-    from compile_lab.compile_gains import compile_gains
+    from .experiments.compile_gains import compile_gains
 
     return compile_gains("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _checkpointing(progress: Any) -> dict[str, Any]:
-    from compile_lab.checkpoint_cost import checkpoint_costs
+    from .experiments.checkpointing import checkpoint_costs
 
     return checkpoint_costs("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _checkpointing_compiled(progress: Any) -> dict[str, Any]:
-    from compile_lab.checkpoint_cost import COMPILED_STRATEGIES, checkpoint_costs
+    from .experiments.checkpointing import COMPILED_STRATEGIES, checkpoint_costs
 
     return checkpoint_costs("cuda" if _has_gpu() else "cpu", progress, COMPILED_STRATEGIES)
 
 
 def _dispatch(progress: Any) -> dict[str, Any]:
-    from compile_lab import subjects
-    from compile_lab.dispatch_cost import dispatch_cost
+    from .experiments import subjects
+    from .experiments.dispatch import dispatch_cost
 
     model = subjects.minigpt(device="cuda" if _has_gpu() else "cpu")
     return dispatch_cost(model, lambda batch: subjects.tokens(model, batch), progress)
 
 
 def _backward_fusion(progress: Any) -> dict[str, Any]:
-    from compile_lab.backward_fusion import backward_fusion
+    from .experiments.backward_fusion import backward_fusion
 
     return backward_fusion("cuda" if _has_gpu() else "cpu", progress)
 
@@ -116,8 +116,8 @@ def _backward_fusion(progress: Any) -> dict[str, Any]:
 def _fidelity(progress: Any) -> dict[str, Any]:
     import torch
 
-    from compile_lab import subjects
-    from compile_lab.virtual_gpu.fidelity import fidelity, twin
+    from .experiments import subjects
+    from .experiments.fidelity import fidelity, twin
 
     twin()  # refuses before anything is built
     model, block = subjects.minigpt(device="cuda"), subjects.gpt2_block("cuda")
@@ -126,36 +126,36 @@ def _fidelity(progress: Any) -> dict[str, Any]:
 
 
 def _generated_code(progress: Any) -> dict[str, Any]:
-    from compile_lab.code_recording import recorded_code
+    from .experiments.generated_code import recorded_code
 
     return recorded_code("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _integer_powers(progress: Any) -> dict[str, Any]:
-    from compile_lab.powers import integer_powers
+    from .experiments.integer_powers import integer_powers
 
     return integer_powers("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _pipeline(progress: Any) -> dict[str, Any]:
-    from compile_lab.pipeline_recording import record_pipeline
+    from .experiments.pipeline import record_pipeline
 
     return record_pipeline("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _precision(progress: Any) -> dict[str, Any]:
-    from compile_lab.precision_recording import record_precision
+    from .experiments.precision import record_precision
 
     return record_precision("cuda" if _has_gpu() else "cpu", progress)
 
 
 def _overlap(progress: Any) -> dict[str, Any]:
-    from compile_lab.overlap_recording import record_overlap
+    from .experiments.overlap import record_overlap
 
     return record_overlap("cuda" if _has_gpu() else "cpu", progress)
 
 
-# Where a measurement needs a model, it takes it from compile_lab.subjects (imported inside the function).
+# Where a measurement needs a model, it takes it from compile_lab.experiments.subjects (imported inside the function).
 MEASUREMENTS: dict[str, Measurement] = {
     "backward_fusion": Measurement(
         _backward_fusion, "LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel; accumulation", 150

@@ -6,7 +6,7 @@ How the entropy is exact is explained in `mini_model.pcfg`.
 
 from collections.abc import Sequence
 
-from mini_model.pcfg import Grammar, Production
+from .pcfg import Grammar, Production
 
 # The most frequent word of each category first. Nouns and adjectives start with a consonant: "a" fits all.
 # Verbs stand under an example of their kind: one sleeps, one sees somebody, one says that something is so.

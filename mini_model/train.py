@@ -1,6 +1,6 @@
 """Trains MiniGPT on the grammar: python -m mini_model.train --help
 
-On many devices: torchrun --nproc-per-node 2 -m mini_model.train --parallel fsdp (see `mini_model.scale_out`).
+On many devices: torchrun --nproc-per-node 2 -m mini_model.train --parallel fsdp (see `mini_model.parallel.train`).
 
 Batches are a pure function of (seed, step) and the model has no dropout, so that a checkpoint needs no state of a
 random generator: a run that was killed and continued has the same losses as one that was not (eager, same machine).
@@ -14,70 +14,21 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stderr
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from mini_model import checkpoint
-from mini_model.checkpoint import CheckpointError
-from mini_model.grammar import GRAMMAR
-from mini_model.model import CONFIGS, MiniGPT, check_tokens, config, generate
+from . import checkpoint
+from .checkpoint import CheckpointError
+from .loop import Settings, judge, run_steps
+from .model import CONFIGS, MiniGPT, config
 
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
-VALIDATION_TOKENS = 65_536
-SAMPLES = 1_000
-LONGEST_SAMPLE = 64  # tokens; of the grammar's own sentences four in a million are longer
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What decides a run's result, and what a run must share with a checkpoint to continue it."""
-
-    config: str = "mini"
-    steps: int = 2400
-    batch: int = 32  # windows a step
-    lr: float = 8e-3  # the peak of the schedule
-    seed: int = 0
-
-
-@dataclass(frozen=True)
-class Report:
-    """How close a model comes to the grammar. Losses in nats per token over windows of the model's context."""
-
-    validation_loss: float
-    floor: float
-    parsed: float  # share of SAMPLES sampled sentences
-    example: str
-
-    @property
-    def ratio(self) -> float:
-        return self.validation_loss / self.floor
-
-    def __str__(self) -> str:
-        return (
-            f"validation loss   {self.validation_loss:.4f} nats per token\n"
-            f"grammar's entropy {self.floor:.4f} nats per token, the floor ({self.ratio:.4f} times it)\n"
-            f"sampled sentences {100 * self.parsed:.1f} % of {SAMPLES} parse, for example: {self.example}"
-        )
-
-
-def windows(settings: Settings, n: int, stream: int, step: int = 0) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, int64 [n, context] each; stream 0 is for training, 1 for validation."""
-    shape = config(settings.config)
-    drawn = torch.from_numpy(GRAMMAR.windows(n, shape.context, seed=[settings.seed, stream, step]))
-    check_tokens(drawn, shape)
-    return drawn[:, :-1], drawn[:, 1:]
-
-
-def learning_rate(settings: Settings, step: int) -> float:
-    """Warm-up over a tenth of the steps (100 at most), then constant, then linear to zero over the last 40 %."""
-    warmup = min(100, max(1, settings.steps // 10))
-    return settings.lr * min(1, (step + 1) / warmup, (1 - step / settings.steps) / 0.4)
 
 
 def train(
@@ -117,34 +68,6 @@ def train(
     return model
 
 
-def run_steps(
-    bar: tqdm,
-    settings: Settings,
-    optimizer: torch.optim.Optimizer,
-    step: Callable[[Tensor, Tensor], Tensor],
-    save: Callable[[int], None],
-    every: int,
-) -> None:
-    """The loop of training: over the bar's numbers of steps, a batch, its gradients, the optimizer.
-
-    step: from inputs and targets to the loss, and leaves the gradients. save: called with the number of steps done,
-    every `every` steps and at the end. FloatingPointError as in `train`.
-    """
-    for number in bar:
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(settings, number)
-        loss = step(*windows(settings, settings.batch, stream=0, step=number))
-        optimizer.step()
-
-        done = number + 1
-        saves = done % every == 0 or done == settings.steps
-        # Reading the loss waits for the device, so not at every step.
-        if saves or done % 10 == 0:
-            bar.set_postfix(loss=f"{_finite(loss, done):.4f}")
-        if saves:
-            save(done)
-
-
 def _restore(
     file: Path | None, settings: Settings, model: MiniGPT, optimizer: torch.optim.Optimizer, device: str
 ) -> int:
@@ -164,34 +87,6 @@ def _restore(
     return found["step"]
 
 
-def _finite(loss: Tensor, step: int) -> float:
-    value = loss.item()
-    if not math.isfinite(value):
-        raise FloatingPointError(f"the loss is {value} at step {step}: lower the learning rate. It was not saved")
-    return value
-
-
-@torch.no_grad()
-def judge(model: MiniGPT, settings: Settings) -> Report:
-    """Validation loss against the grammar's exact entropy, and the share of sampled sentences that parse.
-
-    Runs the model uncompiled, so that the figures of two modes are comparable.
-    """
-    device = model.head.weight.device
-    n = max(1, VALIDATION_TOKENS // model.config.context)
-    pairs = zip(*(part.split(settings.batch) for part in windows(settings, n, stream=1)), strict=True)
-    total = sum(model(x.to(device), y.to(device)).item() * len(x) for x, y in pairs)
-
-    sentences = generate(
-        model, SAMPLES, GRAMMAR.end, seed=settings.seed, limit=min(LONGEST_SAMPLE, model.config.context)
-    )
-    # A model with a larger vocabulary can draw ids that are no words of the grammar.
-    sentences = [tokens for tokens in sentences if max(tokens) < len(GRAMMAR.vocabulary)]
-    parsed = [tokens for tokens in sentences if GRAMMAR.parses(tokens)]
-    example = GRAMMAR.words(parsed[len(parsed) // 2]) if parsed else "none"
-    return Report(total / n, GRAMMAR.window_entropy(model.config.context), len(parsed) / SAMPLES, example)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     # Under torchrun, the other ranks would say the same.
     with redirect_stderr(io.StringIO()) if os.environ.get("RANK", "0") != "0" else nullcontext():
@@ -199,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = Settings(options.config, options.steps, options.batch, options.lr, options.seed)
     start = time.perf_counter()
     if options.parallel or int(os.environ.get("WORLD_SIZE", 1)) > 1:
-        from mini_model import scale_out  # torch.distributed takes three seconds to import
+        from .parallel import train as scale_out  # torch.distributed takes three seconds to import
 
         return scale_out.main(settings, options)
     try:

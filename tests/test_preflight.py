@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from compile_lab import preflight as module
-from compile_lab import rates
+from compile_lab.experiments import machine as rates
+from compile_lab.measure import timing
 from compile_lab.preflight import Machine, preflight
 
 LAPTOP = Machine(
@@ -128,8 +129,8 @@ def test_a_gpu_is_described(monkeypatch):
 
 @pytest.fixture
 def brief(monkeypatch):
-    for name, value in (("WARM_UP_S", 0.0), ("REST_S", 0.0), ("REPEATS", 5)):
-        monkeypatch.setattr(rates, name, value)
+    for home, name, value in ((timing, "WARM_UP_S", 0.0), (rates, "REST_S", 0.0), (timing, "REPEATS", 5)):
+        monkeypatch.setattr(home, name, value)
     monkeypatch.setattr(rates, "COPY_NBYTES", {"cpu": (1 << 20,)})
     monkeypatch.setattr(rates, "MATRIX_SIZES", {"cpu": (32, 64)})
 
@@ -146,7 +147,7 @@ def test_rates_are_medians_within_their_spread(brief):
 
 
 def test_a_copy_counts_what_it_reads_and_what_it_writes(brief, monkeypatch):
-    monkeypatch.setattr(rates, "_durations_ms", lambda call, device, repeats: [1.0] * repeats)
+    monkeypatch.setattr(timing, "durations_ms", lambda call, device, repeats: [1.0] * repeats)
     result = rates.machine_rates("cpu")
     assert result["copy"][0]["bytes_per_s"]["median"] == pytest.approx(2 * (1 << 20) / 1e-3, rel=1e-4)
     assert result["matmul"][1]["sustained_tflop_per_s"]["median"] == pytest.approx(2 * 64**3 / 1e-3 / 1e12, rel=1e-4)

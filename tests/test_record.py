@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from compile_lab import record, recordings
-from compile_lab.explore import PUBLISH
+from compile_lab.page.explore import PUBLISH
 from compile_lab.record import MEASUREMENTS, Measurement, main, result
 from compile_lab.recordings import RecordingError
 

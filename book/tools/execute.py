@@ -18,7 +18,7 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from tqdm import tqdm
 
-from compile_lab.explore import PUBLISH
+from compile_lab.page.explore import PUBLISH
 from compile_lab.recordings import here
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"

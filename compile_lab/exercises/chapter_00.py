@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from compile_lab.dispatch import log
-from compile_lab.exercises import exercise
+from ..eager.dispatch import log
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

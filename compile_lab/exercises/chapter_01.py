@@ -5,8 +5,8 @@ from typing import Any
 
 import torch
 
-from compile_lab.dynamo import DynamoTrace, trace
-from compile_lab.exercises import exercise
+from ..dynamo.tracing import DynamoTrace, trace
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from compile_lab.exercises import exercise
-from compile_lab.recompiles import Call, replay
+from ..dynamo.recompiles import Call, replay
+from . import exercise
 
 
 def weighted(x: torch.Tensor, n: int) -> torch.Tensor:

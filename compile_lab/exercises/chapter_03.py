@@ -5,9 +5,9 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from compile_lab.aot import training_graphs
-from compile_lab.eager_saved import eager_saved
-from compile_lab.exercises import exercise
+from ..aot.training import training_graphs
+from ..eager.saved import eager_saved
+from . import exercise
 
 
 @exercise("03.1")

@@ -5,8 +5,8 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 
-from compile_lab.exercises import exercise
-from compile_lab.inductor import GeneratedCode, generated_code
+from ..inductor.generated import GeneratedCode, generated_code
+from . import exercise
 
 
 def _code(answer: Callable, *shapes: tuple[int, ...]) -> GeneratedCode:

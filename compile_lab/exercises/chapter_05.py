@@ -4,8 +4,10 @@ from typing import Any
 
 import torch
 
-from compile_lab.exercises import exercise
-from compile_lab.virtual_gpu import CHIPS, interpret_kernel, occupancy
+from ..virtual_gpu.chips import CHIPS
+from ..virtual_gpu.launching import interpret_kernel
+from ..virtual_gpu.warps import occupancy
+from . import exercise
 
 
 @exercise("05.1")

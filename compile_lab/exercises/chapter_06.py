@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from compile_lab.dynamo import trace
-from compile_lab.exercises import exercise
-from compile_lab.modes import break_even_calls
+from ..dynamo.tracing import trace
+from ..modes.cost import break_even_calls
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from compile_lab.exercises import exercise
-from compile_lab.inductor import generated_code
-from compile_lab.traffic import computing
+from ..inductor.generated import generated_code
+from ..inductor.traffic import computing
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

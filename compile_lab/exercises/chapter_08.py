@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from compile_lab.exercises import exercise
-from compile_lab.operation_cost import work_of
+from ..eager.flops import work_of
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

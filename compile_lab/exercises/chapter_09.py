@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from compile_lab.exercises import exercise
-from compile_lab.memory import Lifetimes, eager_lifetimes
-from compile_lab.panels import number
+from ..memory.eager import eager_lifetimes
+from ..memory.ledger import Lifetimes
+from ..page.units import number
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
-from compile_lab.exercises import exercise
-from compile_lab.precision import FORMATS, error
+from ..precision.formats import FORMATS, error
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

@@ -8,10 +8,10 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 
-from compile_lab import ranks
-from compile_lab.collectives import Program, counted
-from compile_lab.exercises import exercise
-from compile_lab.patterns import plan
+from ..devices import ranks
+from ..devices.collectives import Program, counted
+from ..simulator.patterns import plan
+from . import exercise
 
 DIM = 16
 

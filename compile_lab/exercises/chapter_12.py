@@ -4,8 +4,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from compile_lab.exercises import exercise
-from compile_lab.pipeline import carried_out, closed_form, simulate
+from ..simulator.pipeline import carried_out, closed_form, simulate
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

@@ -4,9 +4,9 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from compile_lab import overlap_model
-from compile_lab.exercises import exercise
-from compile_lab.overlap import Span, difference, merged, total_ms
+from ..simulator import wire as overlap_model
+from ..simulator.overlap import Span, difference, merged, total_ms
+from . import exercise
 
 
 def _expects_function(answer: Any) -> str | None:

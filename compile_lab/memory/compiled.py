@@ -5,17 +5,15 @@ it is followed name by name, and nothing is run. What a library allocates inside
 """
 
 import ast
-import math
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 
-import torch
-
-from compile_lab.inductor import GeneratedCode
-from compile_lab.lowering import Buffer, InductorGraph
-from compile_lab.memory.lifetimes import BEFORE, Ledger, Lifetimes, Tensor
-from compile_lab.places import Line
+from ..inductor.generated import GeneratedCode
+from ..inductor.records import Buffer, InductorGraph
+from ..inductor.wrapper import _NO_LAUNCH, _call, _name, _workspace
+from ..source import Line
+from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
 Key = tuple[str, str]
 """The graph's direction and the name under which its wrapper made the buffer."""
@@ -171,46 +169,6 @@ class _Wrapper:
             if self.asked:  # asked for before this is given back: for a moment, both are there
                 self._operation("allocation", None)
             self.ledger.free(key)
-
-
-_ALLOCATORS = ("empty_strided_cpu", "empty_strided_cuda")
-_NO_LAUNCH = ("assert_size_stride", "assert_alignment", "args.clear", "torch.cuda.set_device")
-
-
-def _call(wrapper: str) -> tuple[list[str], list[ast.stmt]]:
-    """The names of the arguments of a wrapper's ``call``, and its statements, those of a ``with`` among them."""
-    for node in ast.walk(ast.parse(wrapper)):
-        if isinstance(node, ast.FunctionDef) and node.name == "call":
-            statements = list(_flat(node.body))
-            for statement in statements:
-                match statement:
-                    case ast.Assign([ast.Tuple(names)], ast.Name("args")):
-                        return [ast.unparse(name) for name in names], statements
-            return [], statements
-    raise ValueError("this wrapper has no function `call`: Inductor wrote it in a way that is not known here")
-
-
-def _name(call: ast.Call) -> str:
-    """A kernel's name; of a call of torch's own, the operation without its overload: ``aten.sort``."""
-    name = ast.unparse(call.func).removesuffix(".run")
-    return ".".join(name.split(".")[2:4]) if name.startswith("torch.ops.") else name
-
-
-def _flat(statements: list[ast.stmt]) -> Iterator[ast.stmt]:
-    for statement in statements:
-        if isinstance(statement, ast.With):
-            yield from _flat(statement.body)
-        else:
-            yield statement
-
-
-def _workspace(name: str, call: ast.Call) -> Buffer | None:
-    """Memory that a kernel needs for itself: no node's result, so only its call says how large it is."""
-    match call:
-        case ast.Call(ast.Name(function), [ast.Tuple() as sizes, _, dtype]) if function in _ALLOCATORS:
-            shape, kind = ast.literal_eval(sizes), ast.unparse(dtype).removeprefix("torch.")
-            return Buffer(name, shape, kind, math.prod(shape) * getattr(torch, kind).itemsize)
-    return None
 
 
 def _tensor(buffer: Buffer, op: str = "", kind: str = "temporary") -> Tensor:

@@ -3,8 +3,8 @@
 from collections import Counter
 from dataclasses import dataclass
 
-from compile_lab.memory.lifetimes import Lifetimes
-from compile_lab.memory.measured import Peak
+from .ledger import Lifetimes
+from .measured import Peak
 
 
 @dataclass(frozen=True)

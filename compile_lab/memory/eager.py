@@ -18,9 +18,9 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from compile_lab._torch import autograd_sequence_nr, current_autograd_node
-from compile_lab.memory.lifetimes import BEFORE, Ledger, Lifetimes, Tensor
-from compile_lab.places import Line, is_users, users_line
+from .._torch.dispatcher import autograd_sequence_nr, current_autograd_node
+from ..source import Line, is_users, users_line
+from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
 
 def eager_lifetimes(

@@ -13,11 +13,12 @@ from typing import Any
 
 import torch
 
-from compile_lab._torch import is_composite
-from compile_lab.aot import TrainingGraphs
-from compile_lab.aot_nodes import Graph, number, reach_nbytes
-from compile_lab.memory.lifetimes import BEFORE, Ledger, Lifetimes, Tensor
-from compile_lab.places import Line
+from .._torch.dispatcher import is_composite
+from ..aot.nodes import Graph
+from ..aot.training import TrainingGraphs
+from ..source import Line
+from ..tensors import number, reach_nbytes
+from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
 Keys = tuple[Hashable | None, ...]
 """The buffers of a value: one for a tensor, one for each member of a tuple, None for what is no tensor."""

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from compile_lab._torch import cuda_history, dispatch_mode_is_active, profiler_events
-from compile_lab.capture import NotCompiledError, compilation
-from compile_lab.panels import number
-from compile_lab.places import Line
+from .._torch.dispatcher import cuda_history, dispatch_mode_is_active, profiler_events
+from ..capture import NotCompiledError, compilation
+from ..page.units import number
+from ..source import Line
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
 

@@ -4,12 +4,13 @@ Inductor generates for it what it would generate for the real one, forward and b
 build of torch or a CUDA build. Nothing is launched there, and no time is ever reported.
 """
 
-from compile_lab.virtual_gpu.assembly import Assembly, Config, assemble, assemble_all
-from compile_lab.virtual_gpu.chips import CHIPS, Chip, chip
-from compile_lab.virtual_gpu.client import Interpreted, interpret, run
-from compile_lab.virtual_gpu.errors import VirtualGPUError
-from compile_lab.virtual_gpu.launching import interpret_kernel
-from compile_lab.virtual_gpu.occupancy import Occupancy, occupancy
+from .assembly import Assembly, Config, assemble, assemble_all
+from .chips import CHIPS, Chip, chip
+from .client import Interpreted, interpret, run
+from .errors import VirtualGPUError
+from .launching import interpret_kernel
+from .line_maps import opcodes
+from .warps import Occupancy, occupancy
 
 __all__ = [
     "CHIPS",
@@ -25,5 +26,6 @@ __all__ = [
     "interpret",
     "interpret_kernel",
     "occupancy",
+    "opcodes",
     "run",
 ]

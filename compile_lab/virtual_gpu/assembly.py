@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from compile_lab.virtual_gpu import compiling
-from compile_lab.virtual_gpu.chips import Chip
-from compile_lab.virtual_gpu.chips import chip as chip_named
-from compile_lab.virtual_gpu.client import run
-from compile_lab.virtual_gpu.errors import VirtualGPUError
-from compile_lab.virtual_gpu.kernels import HandWritten, hand_written
-from compile_lab.virtual_gpu.line_maps import Lines, opcodes, ptx_lines, without_locations, without_notes
-from compile_lab.virtual_gpu.occupancy import Occupancy, occupancy
+from . import compiling
+from .chips import Chip
+from .chips import chip as chip_named
+from .client import run
+from .errors import VirtualGPUError
+from .kernels import HandWritten, hand_written
+from .line_maps import Lines, opcodes, ptx_lines, without_locations, without_notes
+from .warps import Occupancy, occupancy
 
 STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
 

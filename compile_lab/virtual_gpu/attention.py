@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compile_lab._torch import virtual_gpu_pieces
-from compile_lab.virtual_gpu.errors import UnsupportedKernel
+from .._torch.virtual_gpu import virtual_gpu_pieces
+from .errors import UnsupportedKernel
 
 _kept: list[torch.library.Library] = []
 

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from compile_lab.virtual_gpu.errors import VirtualGPUError
+from .errors import VirtualGPUError
 
 KNOWN_TORCH = ((2, 10), (2, 13))
 """The first and the last torch whose internals this was seen to fit."""

@@ -17,11 +17,11 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from compile_lab._torch import virtual_gpu_pieces
-from compile_lab.virtual_gpu import fake_cuda, travel
-from compile_lab.virtual_gpu.chips import Chip
-from compile_lab.virtual_gpu.errors import UnsupportedKernel
-from compile_lab.virtual_gpu.server import Reply, receive, send
+from .._torch.virtual_gpu import virtual_gpu_pieces
+from . import fake_cuda, travel
+from .chips import Chip
+from .errors import UnsupportedKernel
+from .server import Reply, receive, send
 
 
 def serve(fd: int, guard: ctypes.CDLL) -> None:
@@ -133,13 +133,13 @@ def _run(asked: dict[str, Any]) -> bytes:
 
 
 def _interpret(asked: dict[str, Any]) -> bytes:
-    from compile_lab.virtual_gpu.judging import judged
+    from .judging import judged
 
     return travel.dumps(judged(asked["body"], asked["config"]), values=True)
 
 
 def _launch(asked: dict[str, Any]) -> bytes:
-    from compile_lab.virtual_gpu.launching import launched
+    from .launching import launched
 
     return travel.dumps(launched(asked["body"]), values=True)
 

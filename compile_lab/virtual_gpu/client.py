@@ -11,11 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
-from compile_lab.places import place
-from compile_lab.virtual_gpu import server, travel
-from compile_lab.virtual_gpu.chips import Chip
-from compile_lab.virtual_gpu.chips import chip as chip_named
-from compile_lab.virtual_gpu.errors import VirtualGPUError
+from ..source import place
+from . import server, travel
+from .chips import Chip
+from .chips import chip as chip_named
+from .errors import VirtualGPUError
 
 
 def run(

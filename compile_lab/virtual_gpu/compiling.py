@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from compile_lab._torch import triton_helpers
-from compile_lab.virtual_gpu.chips import Chip
-from compile_lab.virtual_gpu.kernels import HandWritten, defined
-from compile_lab.virtual_gpu.line_maps import SOURCE
+from .._torch.virtual_gpu import triton_helpers
+from .chips import Chip
+from .kernels import HandWritten, defined
+from .line_maps import SOURCE
 
 
 class Misfit(Exception):

@@ -14,8 +14,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compile_lab._torch import functorch_config, inductor_config, reset_dynamo, virtual_gpu_pieces
-from compile_lab.virtual_gpu.chips import Chip
+from .._torch.aot import functorch_config
+from .._torch.dynamo import reset_dynamo
+from .._torch.inductor import inductor_config
+from .._torch.virtual_gpu import virtual_gpu_pieces
+from .chips import Chip
 
 CUDA = torch.device("cuda", 0)
 CPU = torch.device("cpu")

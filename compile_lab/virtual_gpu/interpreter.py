@@ -18,11 +18,11 @@ import triton.language as tl
 from triton.runtime import interpreter as triton_interpreter
 from triton.runtime.interpreter import TensorHandle
 
-from compile_lab._torch import interpreter_pieces, virtual_gpu_pieces
-from compile_lab.virtual_gpu import attention
-from compile_lab.virtual_gpu.errors import UnsupportedKernel
-from compile_lab.virtual_gpu.fake_cuda import CPU, CUDA
-from compile_lab.virtual_gpu.kernels import defined
+from .._torch.virtual_gpu import interpreter_pieces, virtual_gpu_pieces
+from . import attention
+from .errors import UnsupportedKernel
+from .fake_cuda import CPU, CUDA
+from .kernels import defined
 
 Edit = Mapping[str, str] | Callable[[str, str], str]
 

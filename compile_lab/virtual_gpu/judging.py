@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from compile_lab._torch import interpreter_pieces
-from compile_lab.virtual_gpu import travel
-from compile_lab.virtual_gpu.errors import UnsupportedKernel
-from compile_lab.virtual_gpu.fake_cuda import compiling
-from compile_lab.virtual_gpu.interpreter import Interpreter
+from .._torch.virtual_gpu import interpreter_pieces
+from . import travel
+from .errors import UnsupportedKernel
+from .fake_cuda import compiling
+from .interpreter import Interpreter
 
 
 def judged(body: bytes, config: dict[str, Any]) -> dict[str, Any]:

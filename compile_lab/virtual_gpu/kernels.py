@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from compile_lab.virtual_gpu.line_maps import SOURCE
+from .line_maps import SOURCE
 
 
 @dataclass(frozen=True)

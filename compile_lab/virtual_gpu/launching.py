@@ -5,11 +5,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compile_lab.virtual_gpu import travel
-from compile_lab.virtual_gpu.chips import chip as chip_named
-from compile_lab.virtual_gpu.client import asked
-from compile_lab.virtual_gpu.errors import UnsupportedKernel
-from compile_lab.virtual_gpu.kernels import HandWritten, hand_written
+from . import travel
+from .chips import chip as chip_named
+from .client import asked
+from .errors import UnsupportedKernel
+from .kernels import HandWritten, hand_written
 
 PROGRAMS = 10_000
 """More than this would take the interpreter minutes."""

@@ -21,8 +21,8 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from compile_lab.virtual_gpu.build import library
-from compile_lab.virtual_gpu.errors import VirtualGPUError
+from .build import library
+from .errors import VirtualGPUError
 
 Mode = Literal["generate", "interpret"]
 

@@ -123,7 +123,7 @@ def test_missing_packages_stop_the_build_with_the_remedy(tmp_path):
 
 
 def test_site_and_plots_share_one_palette():
-    from compile_lab.figures import PALETTE
+    from compile_lab.page.figures import PALETTE
 
     style = (harness.ROOT / "book/site_static/lab.css").read_text("utf-8")
     declared = dict(re.findall(r"--lab-(\w+): (#[0-9A-F]{6});", style))

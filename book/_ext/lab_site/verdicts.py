@@ -1,6 +1,6 @@
 """The page of verdicts: every claim that a chapter put to the test, as its cell printed it.
 
-A cell tagged ``claim-C07`` prints a verdict (``compile_lab.claims``); this part only gathers what is stored.
+A cell tagged ``claim-C07`` prints a verdict (``compile_lab.page.claims``); this part only gathers what is stored.
 """
 
 import json

@@ -1,0 +1,76 @@
+"""Private names of torch.distributed: the fake group, pipeline schedules."""
+
+import torch
+
+
+def fake_group(devices: int, rank: int) -> None:
+    """Initialise torch.distributed with a group whose collectives return at once and move nothing."""
+    from torch.testing._internal.distributed.fake_pg import FakeStore
+
+    torch.distributed.init_process_group("fake", rank=rank, world_size=devices, store=FakeStore())
+
+
+def process_group(name: str) -> "torch.distributed.ProcessGroup":
+    """The process group of that name, as a functional collective is handed it."""
+    return torch.distributed.distributed_c10d._resolve_process_group(name)
+
+
+_PIPELINE_KINDS = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
+
+
+def pipeline_orders(schedule: str, ranks: int, microbatches: int) -> list[list[tuple[str, int, int]]]:
+    """What each rank of a pipeline computes under one of torch's schedules, in order: kind, stage, micro-batch.
+
+    Kinds are F, B (whole backward), I and W (its two halves). Two stages a rank, where the schedule takes several; a
+    forward and a backward that overlap (DualPipeV) come one after the other. Raises what torch raises for sizes that a
+    schedule cannot run. Imported on first use.
+    """
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    kinds, orders = _PIPELINE_KINDS, []
+    for order in get_schedule_ops(schedule, ranks, microbatches):
+        parts = [part for action in order if action for part in action.sub_actions or (action,)]
+        computing = [part for part in parts if part.computation_type.name in kinds]
+        orders.append([(kinds[p.computation_type.name], p.stage_index, p.microbatch_index) for p in computing])
+    return orders
+
+
+def pipeline_pairs(schedule: str, ranks: int, microbatches: int) -> set[tuple[str, int, int]]:
+    """The actions of ``pipeline_orders`` that torch makes one of with the next, as DualPipeV does: nothing is sent
+    between the two, so what the first made goes out when the second is done.
+    """
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    actions = [action for order in get_schedule_ops(schedule, ranks, microbatches) for action in order if action]
+    firsts = [action.sub_actions[0] for action in actions if action.sub_actions]
+    return {(_PIPELINE_KINDS[part.computation_type.name], part.stage_index, part.microbatch_index) for part in firsts}
+
+
+def pipeline_receives(schedule: str, ranks: int, microbatches: int) -> list[list[tuple[bool, str, int, int]]]:
+    """``pipeline_orders`` with the receives in between, where torch's runtime posts them: is it one, and then what it
+    waits for, the action of a neighbouring stage (F, or B for whichever gradient of the input). Several stages a rank.
+    """
+    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
+
+    posted = {"RECV_F": ("F", -1), "RECV_B": ("B", 1)}
+    orders = []
+    for order in get_schedule_ops(schedule, ranks, microbatches, with_comms=True):
+        parts = [part for action in order if action for part in action.sub_actions or (action,)]
+        named = [(part.computation_type.name, part.stage_index, part.microbatch_index) for part in parts]
+        orders.append(
+            [
+                (True, posted[name][0], stage + posted[name][1], m)
+                if name in posted
+                else (False, _PIPELINE_KINDS[name], stage, m)
+                for name, stage, m in named
+                if name in posted or name in _PIPELINE_KINDS
+            ]
+        )
+    return orders
+
+
+def pipeline_sends_to_itself() -> bool:
+    """True where a rank with two neighbouring stages sends a message to itself before the first step (torch 2.11)."""
+    from torch.distributed.pipelining import PipelineStage
+
+    return not hasattr(PipelineStage, "_warmup_forward_vote")  # what took the place of those messages

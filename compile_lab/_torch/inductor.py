@@ -1,0 +1,107 @@
+"""Private names of Inductor."""
+
+import gc
+import types
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch._inductor.config
+
+inductor_config = torch._inductor.config
+
+
+def inductor_lowering() -> types.SimpleNamespace:
+    """Inductor's classes between the post-grad graph and the generated code: imported on first use, it takes seconds.
+
+    ``provenance_callers``: the modules through whose name ``set_kernel_post_grad_provenance_tracing`` is called, once
+    for each kernel that the wrapper launches.
+    """
+    from torch._inductor import debug, ir, scheduler
+    from torch._inductor.codegen import common, cpp, triton
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.loop_body import LightTracer
+    from torch._inductor.virtualized import V
+
+    return types.SimpleNamespace(
+        GraphLowering=GraphLowering,
+        NopKernelSchedulerNode=scheduler.NopKernelSchedulerNode,
+        TritonScheduling=triton.TritonScheduling,
+        WhyNoFuse=scheduler.WhyNoFuse,
+        Pointwise=ir.Pointwise,
+        Reduction=ir.Reduction,
+        LoopTracer=LightTracer,
+        CSE=common.CSE,
+        V=V,
+        provenance_callers=(debug, cpp, triton),
+    )
+
+
+def inductor_modes() -> types.SimpleNamespace:
+    """Inductor's modes, its caches, and the log in which it says why it skips CUDA graphs.
+
+    ``clear_caches`` empties those in memory, ``fresh_cache`` also uses an empty folder while a block runs. Imported on
+    first use, it takes seconds.
+    """
+    from torch._inductor import cudagraph_utils, list_mode_options, utils
+
+    return types.SimpleNamespace(
+        list_mode_options=list_mode_options,
+        clear_caches=utils.clear_caches,
+        fresh_cache=utils.fresh_cache,
+        cudagraphs_log=cudagraph_utils.cudagraphs_log,
+    )
+
+
+def generated_sources(call: Callable[[], Any]) -> list[str]:
+    """The source of each graph that Inductor compiles while ``call`` runs, in order; also of what its cache gives."""
+    from torch._inductor.utils import run_and_get_code  # takes seconds to import
+
+    return run_and_get_code(call)[1]
+
+
+def inductor_partitioner(partition: Callable[..., Any]) -> Any:
+    """A function in place of Inductor's partitioner, as its option ``custom_partitioner_fn`` wants it: called with the
+    joint graph, after Inductor's passes over it.
+    """
+    from torch._inductor.custom_graph_pass import CustomPartitionerFn
+
+    class Partitioner(CustomPartitionerFn):
+        def __call__(self, gm: torch.fx.GraphModule, joint_inputs: Any, **options: Any) -> Any:
+            return partition(gm, joint_inputs, **options)
+
+        def uuid(self) -> str:  # part of the key under which Inductor keeps what it compiled
+            return "compile_lab: the min-cut partitioner, listened to"
+
+        def __reduce__(self) -> tuple[Any, ...]:  # that key is a hash of the pickled options
+            return str, (self.uuid(),)
+
+    return Partitioner()
+
+
+def launched_kernels() -> list[dict[str, Any]]:
+    """Inductor's Triton kernels that have run in this process and are still there, as plain JSON values.
+
+    Each with its `name`, `signature` (as the generated code writes it), the `configuration` that autotuning chose, and
+    what the driver says of the loaded kernel: `registers` a thread, `spills`, `shared_nbytes`. Empty without a GPU.
+    """
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner  # takes seconds to import
+
+    # Not by way of PyCodeCache: with caches off (torch 2.11) it forgets a module as soon as it is loaded.
+    tuned = [each for each in gc.get_objects() if type(each) is CachingAutotuner and each.launchers]
+    return [
+        {
+            "name": kernel.inductor_meta["kernel_name"],
+            "signature": repr(kernel.triton_meta["signature"]),
+            "configuration": {
+                **launcher.config.kwargs,
+                "num_warps": launcher.config.num_warps,
+                "num_stages": launcher.config.num_stages,
+            },
+            "registers": launcher.n_regs,
+            "spills": launcher.n_spills,
+            "shared_nbytes": launcher.shared,
+        }
+        for kernel in tuned
+        for launcher in kernel.launchers[:1]
+    ]

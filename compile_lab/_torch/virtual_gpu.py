@@ -1,0 +1,71 @@
+"""Private names of torch and Triton that the virtual GPU stands in for."""
+
+import types
+
+import torch
+
+from .inductor import inductor_lowering
+
+
+def virtual_gpu_pieces() -> types.SimpleNamespace:
+    """What a virtual GPU replaces or asks: fake tensors, Inductor's lowering and loader, Triton's driver; slow.
+
+    ``modules_that_remember`` keep the answer of functions that ask whether there is a GPU.
+    """
+    from torch._dynamo.device_interface import CudaInterface
+    from torch._inductor import async_compile, compile_fx, output_code
+    from torch._inductor import utils as inductor_utils
+    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
+    from torch._inductor.graph import GraphLowering
+    from torch._inductor.runtime.hints import DeviceProperties
+    from torch._logging import trace_structured
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch.utils import _triton as triton_utils
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime.cache import triton_key
+    from triton.runtime.driver import driver
+
+    inductor_lowering(), triton_key()  # slow the first time (the key is a hash of all of Triton's files), kept after it
+    return types.SimpleNamespace(
+        AsyncCompile=async_compile.AsyncCompile,
+        CudaInterface=CudaInterface,
+        DeviceProperties=DeviceProperties,
+        FakeTensorMode=FakeTensorMode,
+        GPUTarget=GPUTarget,
+        GraphLowering=GraphLowering,
+        ShapeEnv=ShapeEnv,
+        UniformValueConstantFolder=UniformValueConstantFolder,
+        compile_fx=compile_fx,
+        modules_that_remember=(triton_utils, inductor_utils),
+        output_code=output_code,
+        trace_structured=trace_structured,
+        triton_driver=driver,
+    )
+
+
+def triton_helpers() -> types.ModuleType:
+    """What every Triton kernel of Inductor's imports; it looks for a GPU's driver when the kernel is defined."""
+    from torch._inductor.runtime import triton_helpers
+
+    return triton_helpers
+
+
+def interpreter_pieces() -> types.SimpleNamespace:
+    """What running generated code on the CPU replaces or asks: the wrapper's allocator, the kernels' decorators."""
+    from torch._guards import TracingContext, tracing
+    from torch._inductor.runtime import triton_helpers, triton_heuristics
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._pytree import tree_leaves, tree_map_only
+
+    return types.SimpleNamespace(
+        TracingContext=TracingContext,
+        guards=torch._C._dynamo.guards,
+        torch_c=torch._C,
+        tracing=tracing,
+        tree_leaves=tree_leaves,
+        tree_map_only=tree_map_only,
+        triton_helpers=triton_helpers,
+        triton_heuristics=triton_heuristics,
+        unset_fake_temporarily=unset_fake_temporarily,
+    )

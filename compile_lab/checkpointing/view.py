@@ -1,0 +1,134 @@
+"""Checkpoint strategies as a reader sees them: what each costs, the three curves, the decisions, one panel a choice."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..page.figures import Figure, Series, lines
+from ..page.tables import Cell, Table
+from ..page.units import number, said, short
+from .cost import Cost
+from .plan import Decision, Plan
+
+
+def costs(found: Iterable[Cost], caption: str = "", timed: bool = True) -> Table:
+    """One row a strategy: bytes held and at the peak, operations that run twice, arithmetic and time against the first.
+
+    ``timed=False`` leaves out the time, and what remains is the same on every run.
+    """
+    found = list(found)
+    columns = ["strategy", "held", "peak", "ops twice", "FLOPs"] + ["time, ms"] * timed
+    rows = [
+        [
+            each.strategy.name,
+            said(each.held_nbytes),
+            said(each.peak_nbytes),
+            each.recomputed,
+            _share(each.flops, found[0].flops),
+        ]
+        + [f"{number(each.time_ms)} ({_share(each.time_ms, found[0].time_ms)})"] * timed
+        for each in found
+    ]
+    return Table(columns, rows, caption, "lrrrr" + "r" * timed)
+
+
+def _share(value: float, of: float) -> str:
+    percent = round(100 * (value / of - 1))
+    return "as before" if percent == 0 else f"{percent:+d} %"
+
+
+def predictions(found: Iterable[Cost], caption: str = "") -> Table:
+    """Predicted against the allocator's bytes: held after the forward, and at the peak."""
+    rows = [
+        (each.strategy.name, each.saved_nbytes, each.held_nbytes, each.predicted_peak_nbytes, each.peak_nbytes)
+        for each in found
+    ]
+    return Table(["strategy", "saved, predicted", "held", "peak, predicted", "peak"], rows, caption)
+
+
+def curves(found: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
+    """Saved bytes, held bytes and the peak over the compiler's memory budget. ValueError without a budget."""
+    budgeted = sorted((each for each in found if each.strategy.budget is not None), key=lambda c: c.strategy.budget)
+    if not budgeted:
+        raise ValueError("none of these strategies has a memory budget, so there is nothing to draw over it")
+    unit, size = _unit(max(each.peak_nbytes for each in budgeted))
+    at = [each.strategy.budget for each in budgeted]
+    series = [
+        Series(name, at, [getattr(each, name_of) / size for each in budgeted])
+        for name, name_of in (("peak", "peak_nbytes"), ("held", "held_nbytes"), ("saved, predicted", "saved_nbytes"))
+    ]
+    lowest = min(budgeted, key=lambda each: each.peak_nbytes)
+    alt = (
+        f"Saved and held bytes fall together from budget {at[-1]:g} to {at[0]:g}; the peak is least at budget "
+        f"{lowest.strategy.budget:g} with {said(lowest.peak_nbytes)}, and {said(budgeted[0].peak_nbytes)} at {at[0]:g}."
+    )
+    return lines(series, x_title="memory budget", y_title=unit, alt=alt, caption=caption, provenance=provenance)
+
+
+def segments(found: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
+    """Held bytes and the peak over the length of a checkpointed segment, in blocks."""
+    several = sorted(
+        (each for each in found if each.strategy.every and not each.strategy.keep and not each.strategy.compiled),
+        key=lambda each: each.strategy.every,
+    )
+    unit, size = _unit(max(each.peak_nbytes for each in several))
+    at = [each.strategy.every for each in several]
+    series = [
+        Series("peak", at, [each.peak_nbytes / size for each in several]),
+        Series("held", at, [each.held_nbytes / size for each in several]),
+    ]
+    lowest = min(several, key=lambda each: each.peak_nbytes)
+    alt = f"The longer the segments, the less is held; the peak is least, {said(lowest.peak_nbytes)}, at segments of "
+    alt += f"{lowest.strategy.every}, and {said(several[-1].peak_nbytes)} with all blocks in one."
+    title = "blocks in a segment"
+    return lines(series, x_title=title, y_title=unit, alt=alt, caption=caption, provenance=provenance, log_x=True)
+
+
+def _unit(nbytes: float) -> tuple[str, float]:
+    return ("GB", 1e9) if nbytes >= 1e9 else ("MB", 1e6)
+
+
+def decisions(plan: Plan, least_nbytes: int = 0) -> Table:
+    """One row a kind of operation: bytes to save one, work to compute one again, how many are saved or run again."""
+    rows = [_decision(each) for each in plan.decisions() if each.nbytes >= least_nbytes]
+    columns = ["operation", "line", "bytes", "FLOPs", "×", "saved", "again"]
+    return Table(columns, rows, f"budget {plan.budget:g}", "llrrrrr")
+
+
+def _decision(each: Decision) -> list[Cell]:
+    line = each.source.text if each.source else None
+    return [short(each.op), line, each.nbytes, each.flops or None, each.count, each.saved, each.recomputed]
+
+
+def limits(results: Iterable[Mapping[str, Any]], caption: str = "") -> Table:
+    """One row a strategy of some recordings: does its step run when it may take no more than the limit?"""
+    tried = [(Cost.from_json(each), result["limit_nbytes"]) for result in results for each in result["costs"]]
+    rows = [
+        (cost.strategy.name, said(cost.peak_nbytes), said(limit), cost.fits, cost.loss, cost.loss_under_limit)
+        for cost, limit in tried
+        if cost.fits is not None
+    ]
+    columns = ["strategy", "peak without a limit", "limit", "fits", "loss", "loss under the limit"]
+    return Table(columns, rows, caption, "lrrcrr")
+
+
+def panel(
+    found: Mapping[str, Cost], name: str, baseline: str = "none", provenance: object = ""
+) -> Sequence[str | Table]:
+    """One strategy: a sentence, and its figures beside those of no strategy."""
+    if name not in found:
+        return [f"**{name}** was not measured here. {provenance}"]
+    cost, plain = found[name], found[baseline]
+    work = _share(cost.flops, plain.flops)
+    sentence = (
+        f"**{name}** holds {said(cost.held_nbytes)} after the forward ({_share(cost.held_nbytes, plain.held_nbytes)}) "
+        f"and peaks at {said(cost.peak_nbytes)} ({_share(cost.peak_nbytes, plain.peak_nbytes)}), for {work} arithmetic."
+    )
+    figures = [
+        ("saved, predicted", *(each.saved_nbytes for each in (plain, cost))),
+        ("held after the forward, bytes", *(each.held_nbytes for each in (plain, cost))),
+        ("peak, bytes", *(each.peak_nbytes for each in (plain, cost))),
+        ("operations that run twice", *(each.recomputed for each in (plain, cost))),
+        ("time, ms", *(each.time_ms for each in (plain, cost))),
+        ("largest difference of a gradient", *(each.gradient_error for each in (plain, cost))),
+    ]
+    return [f"{sentence} {provenance}", Table(["", baseline, name], figures, align="lrr")]

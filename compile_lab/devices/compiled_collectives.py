@@ -1,0 +1,120 @@
+"""Collectives inside compiled graphs: which nodes they become, and in what order the generated code starts and awaits
+them. A collective that is awaited at once hides nothing; what lies between its start and its wait can hide it.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .._torch.dynamo import reset_dynamo
+from .._torch.inductor import generated_sources
+
+STARTS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
+_PRODUCT = re.compile(r"extern_kernels\.(mm|addmm|bmm)|_mkl_linear|_linear_pointwise")
+_KERNEL = re.compile(r"(?:cpp_fused|triton_)\w*(?:\.run)?\(")
+_COLLECTIVE = re.compile(r"(?:(\w+) = )?torch\.ops\._c10d_functional\.(\w+)\.\w+\((.*)")
+
+REORDERED = {
+    "reorder_for_compute_comm_overlap": True,
+    "reorder_for_compute_comm_overlap_passes": [
+        "reorder_communication_preserving_peak_memory",
+        "sink_waits_iterative",
+        "reorder_communication_preserving_peak_memory",
+    ],
+}
+"""Inductor's options: start a collective earlier, wait for it later, where the peak of memory does not rise."""
+
+BUCKETED = {"bucket_all_gathers_fx": "all", "bucket_reduce_scatters_fx": "all"}
+"""Inductor's options: join the all-gathers of a graph into large ones, and its reduce-scatters."""
+
+
+def order(source: str) -> tuple[str, ...]:
+    """In what order does generated code start and await collectives, and compute?
+
+    "AG0", "RS1", "AR2" start an all-gather, a reduce-scatter, an all-reduce, "C3" another collective; "w0" waits for
+    number 0. "MM" is a matrix product of a library, "k" a generated kernel.
+    """
+    found: list[str] = []
+    numbers: dict[str, int] = {}
+    for line in source.splitlines():
+        line = line.strip()
+        if line.startswith(("#", "assert")):
+            continue
+        if collective := _COLLECTIVE.match(line):
+            result, name, given = collective.groups()
+            if name == "wait_tensor":
+                found.append(f"w{numbers[_buffers(given)[0]]}")
+            else:
+                place = result or _buffers(given.rpartition("out=")[2])[0]
+                numbers[place] = len(numbers)
+                kind = next((short for known, short in STARTS.items() if name.startswith(known)), "C")
+                found.append(f"{kind}{numbers[place]}")
+        elif _PRODUCT.search(line):
+            found.append("MM")
+        elif _KERNEL.match(line):
+            found.append("k")
+    return tuple(found)
+
+
+def _buffers(given: str) -> list[str]:
+    return re.findall(r"\b(?:buf|arg|primals_|tangents_)\w+", given) or [given]
+
+
+def orders(step: Callable[[], Any]) -> tuple[tuple[str, ...], ...]:
+    """The order in each graph that Inductor compiles while ``step`` runs: the forward's first, then the backward's.
+
+    `step` calls a compiled function for the first time. Raises ValueError if nothing was compiled.
+    """
+    sources = generated_sources(step)
+    if not sources:
+        raise ValueError("nothing was compiled while the step ran: give a step whose code is not compiled yet")
+    return tuple(order(source) for source in sources)
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """What became of a function as one graph: its nodes and whether the value is the same; or why there is none."""
+
+    nodes: tuple[str, ...]
+    equal: bool | None = None
+    error: str = field(default="", repr=False)
+
+    @property
+    def collectives(self) -> tuple[str, ...]:
+        """The nodes that communicate, in order."""
+        return tuple(node for node in self.nodes if re.search(r"all_|reduce_|p2p|send|recv|wait", node))
+
+
+def compiled(fn: Callable[..., Any], *args: Any) -> Compiled:
+    """Does ``fn`` compile as a whole on this rank, to which nodes, and does Inductor's code compute what ``fn`` does?
+
+    Every rank calls it, as it would ``fn``, with the same arguments but for their values. Values are compared exactly.
+    """
+    nodes: list[str] = []
+
+    def recording(module: torch.fx.GraphModule, inputs: list[Any]) -> Any:
+        nodes.extend(_named(node) for node in module.graph.nodes if node.op in ("call_function", "call_method"))
+        return module.forward
+
+    reset_dynamo()
+    try:
+        torch.compile(fn, backend=recording, fullgraph=True)(*args)
+    except Exception as error:
+        return Compiled((), error=_reason(error))
+    reset_dynamo()
+    return Compiled(tuple(nodes), torch.equal(torch.compile(fn, fullgraph=True)(*args), fn(*args)))
+
+
+def _named(node: torch.fx.Node) -> str:
+    if isinstance(node.target, str):
+        return node.target
+    name: str = getattr(node.target, "__name__", str(node.target))
+    return name.removesuffix(".default")
+
+
+def _reason(error: Exception) -> str:
+    """The first line that says something."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,0 +1,211 @@
+"""How much communication is hidden? ``analyse(trace)`` reads it off one rank's torch profiler trace.
+
+Communication is *hidden* while the same rank computes, and *exposed* while it does not: exposed time is what a step
+would save on an infinitely fast wire. A collective's time includes waiting for the slowest rank, which `on_the_wire`
+takes away, given the traces of all ranks.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..measure.trace import LAUNCHES, _events, _loaded
+from ..simulator.overlap import Collective, Overlap, Span, merged, overlap_of
+
+GLOO, WIRE = "gloo:", "wire:"
+"""How collectives are named in a trace of CPU ranks: gloo's own, and those of a throttled wire (`overlap_runs`)."""
+
+WORKING_OPERATORS = ("aten::", "mkldnn::", "mkl::", "fsdp::", "torch.distributed.ddp.reducer::", "torch::distributed::")
+"""Operators of these namespaces compute or copy. Others launch, wait (``c10d::``) or contain them (``autograd::``)."""
+
+PHASES = ("forward", "backward", "optimizer")
+
+
+_ITEM_SIZE = {"float": 4, "double": 8, "half": 2, "bfloat16": 2, "byte": 1, "char": 1, "bool": 1, "int": 4, "long": 8}
+_NAMES = {"allreduce": "all_reduce", "_allgather_base": "all_gather", "_reduce_scatter_base": "reduce_scatter"}
+
+
+class NoCommunication(ValueError):
+    """A trace without a single collective."""
+
+
+def on_the_wire(by_rank: Sequence[Overlap]) -> list[Overlap]:
+    """The same step of all ranks, without the time in which a collective only waits for a rank that is not there yet.
+
+    A collective begins on each rank when that rank is there, and ends on all of them together. The last to come waits
+    for nobody: the shortest of its times is what it takes on the wire. So on each rank it begins that long before its
+    end. The first all-gather of one rank is that of every other, and so on by name and order.
+
+    Raises ValueError where the ranks' collectives differ in number or bytes: then they are not of the same step.
+    """
+    numbered = [_numbered(found.intervals) for found in by_rank]
+    told = [{key: each.nbytes for key, each in one.items()} for one in numbered]
+    if any(each != told[0] for each in told):
+        counts = " and ".join(str(len(each)) for each in told)
+        raise ValueError(
+            f"the ranks' collectives, {counts} of them, do not match by name, order and bytes: give one step of all"
+        )
+    taken = {key: min(one[key].time_ms for one in numbered) for key in told[0]} if told else {}
+    return [
+        overlap_of(
+            found.compute, (replace(each, start_ms=each.end_ms - taken[key]) for key, each in one.items()), found.phases
+        )
+        for found, one in zip(by_rank, numbered, strict=True)
+    ]
+
+
+def _numbered(collectives: Iterable[Collective]) -> dict[tuple[str, int], Collective]:
+    count: Counter[str] = Counter()
+    numbered = {}
+    for each in collectives:
+        numbered[each.name, count[each.name]] = each
+        count[each.name] += 1
+    return numbered
+
+
+def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile, alone: bool = False) -> Overlap:
+    """How much of one rank's communication is hidden, and which collective is not?
+
+    `trace` is a chrome trace (its path, ``.json`` or ``.json.gz``, or what is in it), or a profiler that has stopped.
+
+    On a GPU the kernels count: NCCL's are communication, all others compute, copies and fills neither. On a CPU the
+    spans of gloo's threads are communication, and operators that work (`WORKING_OPERATORS`) are compute; code that
+    Inductor generated for the CPU writes no spans, but for the library calls in it. `alone`: take a step that sends
+    nothing, too.
+
+    Raises ValueError for what is no trace, holds several ranks or devices, no communication (`NoCommunication`), or no
+    compute.
+    """
+    events = [event for event in _events(_loaded(trace)) if event.get("ph") == "X" and "dur" in event]
+    kernels = [event for event in events if event.get("cat") == "kernel"]
+    communicating = [event for event in kernels or events if _communicates(event)]
+    if any(event["name"].startswith(WIRE) for event in communicating):  # a throttled wire's spans enclose gloo's
+        communicating = [event for event in communicating if event["name"].startswith(WIRE)]
+    computing = [event for event in kernels or events if _computes(event)]
+    _refuse(events, communicating, computing, alone)
+    zero = min(event["ts"] for event in events)
+    lanes = list(dict.fromkeys(_lane(event) for event in sorted(communicating, key=lambda event: event["ts"])))
+    collectives = [
+        Collective(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
+        for event in communicating
+    ]
+    phases = _phases(events, bool(kernels), zero)
+    return overlap_of((_span(event, zero) for event in computing), collectives, phases, alone)
+
+
+def _communicates(event: Mapping[str, Any]) -> bool:
+    if event.get("cat") == "kernel":
+        return event["name"].startswith("nccl")
+    return event.get("cat") == "user_annotation" and event["name"].startswith((GLOO, WIRE))
+
+
+def _computes(event: Mapping[str, Any]) -> bool:
+    if event.get("cat") == "kernel":
+        return not event["name"].startswith("nccl")
+    return event.get("cat") == "cpu_op" and event["name"].startswith(WORKING_OPERATORS)
+
+
+def _refuse(events: list, communicating: list, computing: list, alone: bool) -> None:
+    where = {event["pid"] for event in [*communicating, *computing]}
+    if len(where) > 1:
+        raise ValueError(
+            f"this trace holds {len(where)} processes or devices ({', '.join(sorted(map(str, where)))}), whose times "
+            "would be mixed: give the trace of one rank, with one device"
+        )
+    gpu = any(event.get("cat") == "kernel" for event in events)
+    if not communicating and not alone:
+        named = "a kernel of NCCL" if gpu else "a span gloo:…"
+        raise NoCommunication(
+            f"no communication in this trace: not {named} is in it. Was a step profiled that has any?"
+        )
+    if not computing:
+        named = "a kernel that is not NCCL's" if gpu else "an operator that works, as aten::mm"
+        raise ValueError(f"no compute in this trace: not {named} is in it. Was the step inside the profiler?")
+
+
+def _span(event: Mapping[str, Any], zero: float) -> Span:
+    start = (event["ts"] - zero) / 1e3
+    return Span(start, start + event["dur"] / 1e3)
+
+
+def _lane(event: Mapping[str, Any]) -> str:
+    return str(event.get("args", {}).get("stream", event.get("tid")))
+
+
+def _name(event: Mapping[str, Any]) -> str:
+    name = event.get("args", {}).get("Collective name") or event["name"].removeprefix(GLOO).removeprefix(WIRE)
+    return _NAMES.get(name, name)
+
+
+def _nbytes(args: Mapping[str, Any]) -> int | None:
+    """NCCL's kernels tell the numbers of elements; gloo's spans the tensors' shapes, under ``record_shapes``."""
+    if "nbytes" in args:
+        return int(args["nbytes"])
+    if "In msg nelems" in args:
+        size = _item_size(args.get("dtype", ""))
+        return size and max(args["In msg nelems"], args.get("Out msg nelems", 0)) * size
+    if dims := args.get("Input Dims"):
+        sizes = [_item_size(kind) for kind in args.get("Input type", ())]
+        if len(sizes) == len(dims) and all(sizes) and all(isinstance(n, int) for dim in dims for n in dim):
+            return sum(math.prod(dim) * size for dim, size in zip(dims, sizes, strict=True) if size)
+    return None
+
+
+def _item_size(kind: str) -> int | None:
+    return _ITEM_SIZE.get(kind.lower().removeprefix("c10::").removesuffix(" int"))
+
+
+def _phases(events: Sequence[Mapping[str, Any]], gpu: bool, zero: float) -> dict[str, Span]:
+    marked = [each for each in events if each.get("cat") == "user_annotation"]
+    found = {name: [_span(each, zero) for each in marked if each["name"] == name] for name in PHASES}
+    nodes = (each for each in events if each["name"].startswith("autograd::engine::evaluate_function"))
+    found["gradients"] = [_span(each, zero) for each in nodes]
+    if gpu:
+        kernels = _launched(events, zero)
+        gradients = [(at, span) for at, span, communicates in kernels if not communicates]
+        found = {
+            name: _within(merged(spans), gradients if name == "gradients" else [each[:2] for each in kernels])
+            for name, spans in found.items()
+        }
+    return {name: _hull(spans) for name, spans in found.items() if spans}
+
+
+def _launched(events: Sequence[Mapping[str, Any]], zero: float) -> list[tuple[float, Span, bool]]:
+    """Each kernel: when the host launched it, on whatever thread, when it ran, and whether it communicates.
+
+    The program's marks lie on the thread that called ``backward()``, and autograd launches from a thread of its own. So
+    the profiler's marks on the device, which go by threads, leave the backward's kernels out.
+    """
+    at = {
+        event["args"]["correlation"]: _span(event, zero).start_ms
+        for event in events
+        if event.get("cat") in LAUNCHES and "correlation" in event.get("args", {})
+    }
+    kernels = (event for event in events if event.get("cat") == "kernel")
+    return [
+        (at[number], _span(event, zero), _communicates(event))
+        for event in kernels
+        if (number := event.get("args", {}).get("correlation")) in at
+    ]
+
+
+def _within(marks: Sequence[Span], launched: Iterable[tuple[float, Span]]) -> list[Span]:
+    """The kernels that were launched inside one of the marks."""
+    return [span for at, span in launched if any(mark.start_ms <= at <= mark.end_ms for mark in marks)]
+
+
+def _hull(spans: Sequence[Span]) -> Span:
+    return Span(min(span.start_ms for span in spans), max(span.end_ms for span in spans))
+
+
+def wire_events(spans: Iterable[tuple[str, int, int, int]], base_ns: int, pid: int) -> Iterator[dict[str, Any]]:
+    """Events for a trace, from what a throttled wire noted: name, start and end by ``time.time_ns``, bytes."""
+    for name, start, end, nbytes in spans:
+        times = {"ts": (start - base_ns) / 1e3, "dur": (end - start) / 1e3}
+        where = {"pid": pid, "tid": "throttled wire", "args": {"nbytes": nbytes}}
+        yield {"ph": "X", "cat": "user_annotation", "name": f"{WIRE}{name}", **times, **where}

@@ -1,0 +1,118 @@
+"""One rank of ``ranks.run``: the process in which the function runs. Not for readers; ``ranks`` starts it.
+
+All that a rank has to say it leaves in the run's folder, under its number: what it printed (``stdout``, ``stderr``),
+what its function returned (``value``) or how it failed (``failure``), and where it was when it was asked (``stack``).
+"""
+
+import datetime
+import faulthandler
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
+import time
+import traceback
+from dataclasses import dataclass
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import torch
+import torch.distributed as dist
+
+from .._torch.inductor import inductor_config
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the ranks of one run share."""
+
+    folder: Path
+    ranks: int
+    backend: str
+    timeout_s: float
+    environment: dict[str, str]
+
+    def file(self, what: str, rank: int) -> Path:
+        return self.folder / f"{what}.{rank}"
+
+
+def main(run: Run, rank: int) -> None:
+    """Join the process group, call the function, leave the result. Never returns."""
+    os.setsid()  # so that a signal for this group ends what the function starts, too, and the caller's Ctrl-C does not
+    threading.Thread(target=_end_with_the_caller, daemon=True).start()
+    os.environ |= run.environment | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(run.ranks)}
+    _redirect(run, rank)
+    status = 0
+    try:
+        value = _call(run, rank)
+        _leave(run.file("value", rank), value)
+    except BaseException as error:
+        run.file("failure", rank).write_text(json.dumps(_failure(error)))
+        status = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(status)  # threads of a group that lost a rank never end
+
+
+def _call(run: Run, rank: int) -> Any:
+    torch.set_num_threads(1)
+    inductor_config.compile_threads = 1  # no pool of compiling processes for each rank
+    dist.set_debug_level_from_env()  # the server read it when it imported torch
+    device = None
+    if run.backend == "nccl":
+        device = torch.device("cuda", rank)
+        torch.cuda.set_device(device)
+    store = dist.FileStore(str(run.folder / "store"), run.ranks)  # a file, so no port that could be taken
+    # The caller's time limit comes first: it knows what every rank was doing then.
+    limit = datetime.timedelta(seconds=run.timeout_s + 60)
+    dist.init_process_group(run.backend, store=store, rank=rank, world_size=run.ranks, timeout=limit, device_id=device)
+    function, args, kwargs = pickle.loads((run.folder / "job").read_bytes())
+    if getattr(function, "__module__", None) == "__main__":  # where Dynamo's guards look up a notebook's globals
+        vars(sys.modules["__main__"]).update(function.__globals__)
+    value = function(*args, **kwargs)
+    dist.destroy_process_group()
+    return value
+
+
+def _leave(file: Path, value: Any) -> None:
+    try:
+        packed = cloudpickle.dumps(value)
+    except Exception as error:
+        raise TypeError(
+            f"what the function returned, {type(value).__name__}, cannot be sent to the caller ({error}); return plain "
+            "tensors, numbers and containers of them"
+        ) from error
+    file.write_bytes(packed)
+
+
+def _failure(error: BaseException) -> dict[str, Any]:
+    """The time, the exception, and its frames outermost first, of the function alone."""
+    frames = [
+        (frame.filename, frame.lineno, frame.name)
+        for frame in traceback.extract_tb(error.__traceback__)
+        if frame.filename != __file__
+    ]
+    message = "".join(traceback.format_exception_only(error)).strip()
+    return {"at": time.time(), "message": message, "frames": frames}
+
+
+def _redirect(run: Run, rank: int) -> None:
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        file = os.open(run.file(name, rank), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        os.dup2(file, descriptor)  # of the process, so that what C++ prints goes there, too
+        stream = os.fdopen(descriptor, "w", buffering=1, closefd=False, encoding="utf-8", errors="replace")
+        setattr(sys, name, stream)
+    faulthandler.register(signal.SIGUSR1, run.file("stack", rank).open("w"), all_threads=False)
+
+
+def _end_with_the_caller() -> None:
+    """Even a caller that is killed leaves no rank behind."""
+    caller = parent_process()
+    assert caller is not None, "a rank is started by ranks.run"
+    wait([caller.sentinel])
+    os.killpg(0, signal.SIGKILL)

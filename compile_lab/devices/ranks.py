@@ -1,0 +1,258 @@
+"""Run this function on N ranks: ``ranks.run(fn, n)`` starts N real processes from a notebook's cell, and never hangs.
+
+Every rank is a process of its own with an initialised process group, as under ``torchrun``; gloo carries the messages
+between CPUs, NCCL between GPUs. The processes are forked from a server that has torch imported, which takes a fraction
+of a second once it is there. They meet in a file, so there is no port that could be taken.
+"""
+
+import importlib
+import io
+import json
+import linecache
+import multiprocessing
+import os
+import pickle
+import re
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from multiprocessing.connection import wait
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import torch
+
+from ..source import Line, is_users
+from . import rank_process
+from .rank_process import Run
+
+PRELOADED = (
+    "torch.distributed.tensor.parallel",
+    "torch.distributed.fsdp",
+    "torch.distributed.pipelining",
+    "torch.distributed.checkpoint",
+    "compile_lab.devices.rank_process",
+    "tqdm",  # makes a semaphore, which each rank would leave behind
+)
+GRACE_S = 0.3
+"""For a rank to write where it is, and for a second failure to show beside a first."""
+LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited")
+"""What a rank says whose partner is gone: not the cause, which then shows within `CAUSE_S`."""
+CAUSE_S = 5.0
+_COMPARE = "If the ranks may disagree about a collective, env={'TORCH_DISTRIBUTED_DEBUG': 'DETAIL'} compares each one"
+
+
+class RankFailed(RuntimeError):
+    """A rank raised, was killed, or did not come to an end. No rank is left running.
+
+    ``rank`` is the one that was first, or None if the time was over. The message holds that rank's own traceback, or
+    for each rank where it was.
+    """
+
+    def __init__(self, message: str, rank: int | None) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+def run(
+    fn: Callable[..., Any],
+    n: int,
+    *args: Any,
+    timeout: float = 60.0,
+    backend: str = "gloo",
+    env: dict[str, str] | None = None,
+    echo: bool = True,
+    **kwargs: Any,
+) -> list[Any]:
+    """What ``fn(*args, **kwargs)`` returned on each of ``n`` ranks, by rank.
+
+    In ``fn``, ``dist.get_rank()`` and the collectives work at once. Functions of a notebook travel with the globals
+    that they use; modules are imported anew. With ``backend="nccl"`` rank r computes on ``cuda:r``. Each rank has one
+    CPU thread, the caller's environment, and ``env`` on top. ``timeout``, in seconds, is for the whole run.
+
+    ``echo``: what the ranks printed is printed here at the end, rank after rank.
+
+    Raises RankFailed; ValueError for a number of ranks that is none, or of GPUs that are not there; TypeError for a
+    function that cannot be sent to another process. Whatever happens, no process is left: not when the cell is
+    interrupted, nor when the caller is killed. In a script, call it under ``if __name__ == "__main__":``.
+    """
+    _check(fn, n, timeout, backend)
+    job = _packed(fn, args, kwargs)
+    context = _server()
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        run = Run(Path(folder), n, backend, timeout, os.environ | {"GLOO_SOCKET_IFNAME": _loopback()} | (env or {}))
+        (run.folder / "job").write_bytes(job)
+        processes = [context.Process(target=rank_process.main, args=(run, rank)) for rank in range(n)]
+        try:
+            for process in processes:
+                process.start()
+            failed = _failure(run, processes)
+            if echo:  # what failing ranks say on stderr is part of the exception
+                _echo(run, {"stdout": sys.stdout} if failed else {"stdout": sys.stdout, "stderr": sys.stderr})
+            if failed:
+                raise failed
+            return [_value(run, rank) for rank in range(n)]
+        finally:
+            _end(processes)
+
+
+def _check(fn: Any, n: Any, timeout: float, backend: str) -> None:
+    if not callable(fn):
+        raise TypeError(f"fn is {fn!r}; ranks.run takes a function, and its arguments after the number of ranks")
+    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
+        raise ValueError(f"n={n!r}: the number of ranks is a whole number from 1")
+    if not timeout > 0:
+        raise ValueError(f"timeout={timeout!r}: it is a number of seconds above 0")
+    if backend not in ("gloo", "nccl"):
+        raise ValueError(f"backend={backend!r}: it is 'gloo', for CPUs, or 'nccl', for GPUs")
+    if backend == "nccl" and n > (there := torch.cuda.device_count()):
+        raise ValueError(f"n={n} ranks need {n} GPUs with NCCL, and {there} are here; take backend='gloo'")
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        raise ValueError(f"ranks.run forks its processes, and {sys.platform} cannot; run it on Linux or macOS")
+
+
+class _Pickler(cloudpickle.Pickler):
+    """cloudpickle, with torch's settings (such as ``torch._dynamo.config``) by name: they are modules of a kind."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if type(value).__name__ == "ConfigModuleInstance":
+            return importlib.import_module, (value.__name__,)
+        return super().reducer_override(value)
+
+
+def _packed(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
+    packed = io.BytesIO()
+    try:
+        _Pickler(packed).dump((fn, args, kwargs))
+    except Exception as error:
+        name = getattr(fn, "__qualname__", repr(fn))
+        raise TypeError(
+            f"{name} cannot be sent to another process ({error}); make what it needs inside it, "
+            "or hand over plain values"
+        ) from error
+    return packed.getvalue()
+
+
+def _server() -> Any:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(list(PRELOADED))
+    return context
+
+
+def _loopback() -> str:
+    return os.environ.get("GLOO_SOCKET_IFNAME") or ("lo0" if sys.platform == "darwin" else "lo")
+
+
+def _failure(run: Run, processes: Sequence[Any]) -> RankFailed | None:
+    """Wait until all ranks have ended well (None), one has not, or the time is over."""
+    end = time.monotonic() + run.timeout_s
+    alive = {process.sentinel: process for process in processes}
+    while alive:
+        ended = wait(list(alive), timeout=max(0.0, end - time.monotonic()))
+        if not ended:
+            return _too_late(run, processes)
+        if any(alive.pop(sentinel).exitcode for sentinel in ended):
+            return _first_failure(run, processes)
+    return None
+
+
+def _first_failure(run: Run, processes: Sequence[Any]) -> RankFailed:
+    """A rank that was killed comes before those that raised, and of these the earliest: the others only lost it."""
+    wait_until = time.monotonic() + CAUSE_S
+    time.sleep(GRACE_S)
+    while (first := _earliest(run)) is not None and _only_lost(first[1]) and _killed(run, processes) is None:
+        if time.monotonic() > wait_until or all(process.exitcode is not None for process in processes):
+            break
+        time.sleep(0.05)
+    if (rank := _killed(run, processes)) is not None:
+        status = processes[rank].exitcode
+        how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        said = "".join(f"\n  {line}" for line in _printed(run, "stderr", rank)[-5:])
+        return RankFailed(f"rank {rank} of {run.ranks} {how}, and the others were ended{said and ':'}{said}", rank)
+    assert first is not None, "a rank that was not killed says how it failed"
+    rank, failure = first
+    lines = [f"rank {rank} of {run.ranks} failed, and the others were ended. What it ran, outermost first:"]
+    for file, number, function in failure["frames"]:
+        text = linecache.getline(file, number).strip()
+        lines.append(f"  {Line(file, number)}, in {function}" + (f": {text}" if text else ""))
+    lines.append(failure["message"])
+    if _only_lost(failure) and (gone := [r for r, process in enumerate(processes) if process.exitcode == 0]):
+        lines.append(f"Ended before, with no error of their own: {', '.join(f'rank {r}' for r in gone)}. {_COMPARE}")
+    return RankFailed("\n".join(lines), rank)
+
+
+def _killed(run: Run, processes: Sequence[Any]) -> int | None:
+    """The first rank that ended badly and could not say why."""
+    ended = (rank for rank, process in enumerate(processes) if process.exitcode)
+    return next((rank for rank in ended if not run.file("failure", rank).exists()), None)
+
+
+def _earliest(run: Run) -> tuple[int, dict[str, Any]] | None:
+    """The rank that was the first to say how it failed, and what it said."""
+    files = {rank: run.file("failure", rank) for rank in range(run.ranks)}
+    failures = {rank: json.loads(file.read_text()) for rank, file in files.items() if file.exists()}
+    return min(failures.items(), key=lambda item: item[1]["at"], default=None)
+
+
+def _only_lost(failure: dict[str, Any]) -> bool:
+    return any(text in failure["message"] for text in LOST)
+
+
+def _too_late(run: Run, processes: Sequence[Any]) -> RankFailed:
+    """Where is each rank? Asked by a signal, upon which a rank writes its stack, innermost frame first."""
+    asked = [rank for rank, process in enumerate(processes) if process.is_alive()]
+    for rank in asked:
+        os.kill(processes[rank].pid, signal.SIGUSR1)
+    time.sleep(GRACE_S)
+    lines = [f"no end after {run.timeout_s:g} s, so all {run.ranks} ranks were ended. Where they were:"]
+    lines += [f"  rank {rank} " + (_where(run, rank) if rank in asked else "had ended") for rank in range(run.ranks)]
+    return RankFailed("\n".join([*lines, _COMPARE]), None)
+
+
+def _where(run: Run, rank: int) -> str:
+    file = run.file("stack", rank)
+    found = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', file.read_text()) if file.exists() else []
+    frames = [Line(name, int(line), function) for name, line, function in found if name != rank_process.__file__]
+    if not frames:
+        return "was starting"
+    users = next((frame for frame in frames if is_users(frame.file)), frames[-1])
+    inside = f", inside {frames[0].function}" if users is not frames[0] else ""
+    return f"was in {users.function}, {users}{inside}"
+
+
+def _value(run: Run, rank: int) -> Any:
+    return pickle.loads(run.file("value", rank).read_bytes())
+
+
+# What gloo and torch's C++ say about themselves: names of hosts and interfaces, in no fixed order.
+_NOISE = re.compile(r"\[(Gloo\] |[WIE]\d{4} )")
+
+
+def _printed(run: Run, stream: str, rank: int) -> list[str]:
+    file = run.file(stream, rank)
+    lines = file.read_text(errors="replace").splitlines() if file.exists() else []
+    return [line for line in lines if not _NOISE.match(line)]
+
+
+def _echo(run: Run, streams: dict[str, Any]) -> None:
+    for rank in range(run.ranks):
+        for name, stream in streams.items():
+            for line in _printed(run, name, rank):
+                print(f"[rank {rank}] {line}", file=stream)
+
+
+def _end(processes: Sequence[Any]) -> None:
+    """End the ranks that still run, and what any of them has started and left."""
+    for process in processes:
+        if process.pid is None:
+            continue
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):  # none is left, or it has not come to make its group
+            process.kill()
+    for process in processes:
+        if process.pid is not None:
+            process.join()

@@ -1,0 +1,138 @@
+"""Steps on real ranks: timed together, profiled, and sent over a wire that can be made slow. Called inside `ranks.run`.
+
+On a CPU, gloo's threads share the cores with the computation: a step can hide its communication and be no faster. A
+*throttled* wire takes bytes over bandwidth for each collective and uses no CPU meanwhile, as a network card would.
+"""
+
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from ..measure import timing
+from ..simulator.overlap import Overlap
+from .overlap import analyse, wire_events
+from .throttle import ThrottledGroup
+
+WARM_UP_STEPS, STEPS, PROFILED = 3, 9, 3
+
+SETTLE_S = 0.01
+"""A thread of gloo notes the end of its collective a little after the step has gone on."""
+
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
+
+
+@dataclass(frozen=True)
+class StepRun:
+    """One rank's steps: the median time of one and its quartiles; the overlap in one, without a collective if nothing
+    is sent."""
+
+    step_ms: float
+    low_ms: float
+    high_ms: float
+    overlap: Overlap = field(repr=False)
+    host_ms: float | None = None
+    """The median of the time after which the host had issued the step. On a CPU that is the step."""
+
+
+def measured(
+    steps: Mapping[str, Callable[[], Any]], group: dist.ProcessGroup | None = None, device: str = "cpu"
+) -> dict[str, StepRun]:
+    """Time these steps on this rank beside the others, then profile each; every rank calls it.
+
+    The steps take turns, so that what disturbs the machine disturbs all of them. The overlap is that of the profiled
+    step, one of three, whose exposed time over all ranks is the median: the same step on each. `group`: the throttled
+    one that they send over, if they do.
+    """
+    taken_us = step_times_us(steps, device)
+    found = {}
+    for name, step in steps.items():
+        whole, issued = (timing.spread_us(times) for times in zip(*taken_us[name], strict=True))
+        low, median, high = (whole[key] / 1e3 for key in ("low_us", "median_us", "high_us"))
+        seen = [profiled(step, group, device) for _ in range(PROFILED)]
+        found[name] = StepRun(median, low, high, _typical(seen, device), issued["median_us"] / 1e3)
+    return found
+
+
+def _typical(seen: list[Overlap], device: str) -> Overlap:
+    """The one whose exposed time, summed over the ranks, is the median."""
+    exposed = torch.tensor([each.exposed_ms for each in seen], device=device)
+    dist.all_reduce(exposed)
+    return seen[exposed.argsort().tolist()[len(seen) // 2]]
+
+
+def step_times_us(
+    steps: Mapping[str, Callable[[], Any]], device: str = "cpu", rounds: int = STEPS
+) -> dict[str, list[tuple[float, float]]]:
+    """Microseconds of each step, and until the host had issued it: one pair a round, after three to warm up.
+
+    The ranks begin each step together, and make the same number of rounds: one that chose by its own clock would leave
+    the others waiting.
+    """
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
+    for each in range(WARM_UP_STEPS + rounds):
+        for name, step in steps.items():
+            timing.wait(device)
+            dist.barrier()
+            timing.wait(device)
+            start = time.perf_counter()
+            step()
+            issued = time.perf_counter() - start
+            timing.wait(device)
+            if each >= WARM_UP_STEPS:
+                taken[name].append(((time.perf_counter() - start) * 1e6, issued * 1e6))
+    return taken
+
+
+def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, device: str = "cpu") -> Overlap:
+    """The overlap in one step of this rank, from the profiler's trace."""
+    from torch.profiler import ProfilerActivity, profile
+
+    on_gpu = [ProfilerActivity.CUDA] * (device == "cuda")
+    timing.wait(device)
+    dist.barrier()
+    timing.wait(device)
+    time.sleep(SETTLE_S)  # the barrier is not part of the step
+    before = len(group.sent) if isinstance(group, ThrottledGroup) else 0
+    with profile(activities=[ProfilerActivity.CPU, *on_gpu], record_shapes=True, acc_events=True) as profiler:
+        step()
+        timing.wait(device)
+        time.sleep(SETTLE_S)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json"
+        profiler.export_chrome_trace(str(path))
+        trace = json.loads(path.read_bytes())
+    if isinstance(group, ThrottledGroup):
+        pid = next(event["pid"] for event in trace["traceEvents"] if event.get("cat") == "cpu_op")
+        trace["traceEvents"] += wire_events(group.sent[before:], trace["baseTimeNanoseconds"], pid)
+    return analyse(trace, alone=True)
+
+
+def training_step(
+    model: Callable[..., Tensor], optimizer: torch.optim.Optimizer, *inputs: Tensor, send: bool = True
+) -> Callable[[], None]:
+    """One step of a model that returns its loss, with its phases marked for the profiler.
+
+    ``send=False``: what DDP would take without sending anything.
+    """
+    from torch.profiler import record_function
+
+    def step() -> None:
+        with record_function("forward"), nullcontext() if send else model.no_sync():
+            loss = model(*inputs)
+        with record_function("backward"):
+            loss.backward()
+        with record_function("optimizer"):
+            optimizer.step()
+            optimizer.zero_grad()
+
+    return step

@@ -1,0 +1,120 @@
+"""Does a training step fit? Run in a child process that the operating system gives no more memory than it may take.
+
+python -m compile_lab.experiments.memory_limit '{"layers": 4, "dim": 64, "rows": 16384, "budgets": [1, 0.1]}'
+"""
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from ..source import PACKAGE
+
+SECONDS = 300
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A step under a memory budget, without a limit and with one."""
+
+    budget: float
+    predicted_peak_nbytes: int
+    limit_nbytes: int
+    """What the process might take above what it had."""
+    loss: float
+    """Without the limit."""
+    loss_under_limit: float | None
+    """None if the step did not fit."""
+    error: str
+    """What torch said then."""
+
+
+def available() -> bool:
+    """True on Linux, where the limit on a process's data is one on all the memory that it writes to."""
+    return sys.platform == "linux"
+
+
+def steps_under_limit(
+    layers: int = 4, dim: int = 64, rows: int = 16_384, budgets: tuple[float, ...] = (1.0, 0.1)
+) -> tuple[Limited, ...]:
+    """A step of ``subjects.deep_mlp`` under each budget, where the limit lies between the least and the largest peak.
+
+    The steps run the partitioned graphs in a child process under ``RLIMIT_DATA``. Raises RuntimeError on systems that
+    have no such limit, and with what the child said if it came to an error of its own.
+    """
+    if not available():
+        raise RuntimeError(f"a limit on a process's memory needs Linux, and this is {sys.platform}")
+    asked = json.dumps({"layers": layers, "dim": dim, "rows": rows, "budgets": budgets})
+    # Without the threshold malloc keeps freed tensors for later, and memory that is kept passes under the limit.
+    environment = {
+        **os.environ,
+        "MALLOC_MMAP_THRESHOLD_": "65536",
+        "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), os.environ.get("PYTHONPATH", "")]),
+    }
+    ran = subprocess.run(
+        [sys.executable, "-m", "compile_lab.experiments.memory_limit", asked],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+    )
+    if ran.returncode:
+        raise RuntimeError(f"the child process ended with {ran.returncode}: {ran.stderr.strip()[-400:]}")
+    return tuple(Limited(**each) for each in json.loads(ran.stdout.splitlines()[-1]))
+
+
+def _measured(layers: int, dim: int, rows: int, budgets: list[float]) -> list[Limited]:
+    from ..checkpointing.plan import plans
+    from ..memory.predict import lifetimes
+    from . import subjects
+
+    torch.set_num_threads(1)
+    model, x = subjects.deep_mlp(layers, dim), subjects.rows(rows, dim)
+    found = plans(model, x, budgets=budgets)
+
+    def step(plan: Callable[[], torch.Tensor]) -> float:
+        model.zero_grad(set_to_none=True)
+        loss = plan()
+        loss.backward()
+        return loss.item()
+
+    peaks = [lifetimes(plan.graphs).peak_bytes for plan in found]
+    limit = (min(peaks) + max(peaks)) // 2
+    free = [step(plan.step) for plan in found]
+    rows_ = []
+    for plan, peak, loss in zip(found, peaks, free, strict=True):
+        model.zero_grad(set_to_none=True)
+        under, error = _limited(lambda plan=plan: step(plan.step), limit)
+        rows_.append(Limited(plan.budget, peak, limit, loss, under, error))
+    return rows_
+
+
+def _limited(step: Callable[[], float], nbytes: int) -> tuple[float | None, str]:
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    resource.setrlimit(resource.RLIMIT_DATA, (_data_nbytes() + nbytes, before[1]))
+    try:
+        return step(), ""
+    except RuntimeError as error:
+        said = str(error)
+        traceback.clear_frames(error.__traceback__)  # they hold the activations
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+    return None, said[said.find("DefaultCPUAllocator") :].split(". Error")[0]
+
+
+def _data_nbytes() -> int:
+    """What the limit is on: the process's private writable memory."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmData"))
+
+
+if __name__ == "__main__":
+    print(json.dumps([asdict(each) for each in _measured(**json.loads(sys.argv[1]))]))

@@ -1,0 +1,163 @@
+"""What does each sharding pattern cost on real devices? Step time and peak memory a rank, beside the plan's."""
+
+import functools
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from ..devices import ranks
+from ..measure.timing import spread_us, wait
+from ..simulator.patterns import PATTERNS, Plan, plan
+from ..simulator.recommendation import Network, compute_s, estimate
+from . import subjects
+from .collectives import sizes_of_groups
+
+SEQUENCES = {
+    "cuda": [("GPT-2 124M", 4), ("GPT-2 124M", 32), ("1.3 B", 4), ("1.3 B", 16)],
+    "cpu": [("small", 2), ("small", 4)],
+}
+"""Models, each with few sequences of a step for each device and with many."""
+COMPILED = {"cuda": [("1.3 B", 4)], "cpu": [("small", 2)]}
+STEPS = {"cuda": 7, "cpu": 3}
+WARM_UP = 3
+DTYPE = torch.bfloat16
+CARD_NBYTES = 141e9
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model trained by a pattern: on so many ranks, with so many sequences each, its blocks compiled or eager."""
+
+    model: str
+    sequences: int
+    ranks: int
+    pattern: str
+    mode: str | None
+
+
+def pattern_costs(device: str, progress: Callable[[list], Iterable] = iter, mode: str | None = None) -> dict[str, Any]:
+    """Each pattern on each model and number of devices, as plain JSON values. Two minutes on two large GPUs.
+
+    The models are GPT-2 124M and one of 1.3 billion parameters (on a CPU, a small one), in bf16 with AdamW. With a
+    ``mode`` of torch.compile each block is compiled, for the models in `COMPILED`.
+
+    Returns ``{"rows": [{"model", "sequences", "ranks", "pattern", "mode", "mesh", "stopped", "median_us", "low_us",
+    "high_us", "issued_us", "first_peak_nbytes", "peak_nbytes"}]}``; bytes are a list, of each rank. ``issued_us`` is
+    when the slowest rank's program had given all of the step to its GPU: where that is nearly the whole step, the
+    program was the limit, not the GPU. The first peak is that of the steps before those timed. ``stopped`` says why
+    there is nothing of a pattern: it does not divide the model, or a rank failed. No peak is measured on a CPU.
+    """
+    rows: list[dict[str, Any]] = []
+    for model, sequences in progress((COMPILED if mode else SEQUENCES)[device]):
+        for n in (1, *sizes_of_groups(device)):
+            patterns = [pattern for pattern, axes in PATTERNS.items() if (n >= 2 ** len(axes) if axes else n == 1)]
+            rows += [_row(device, Case(model, sequences, n, pattern, mode)) for pattern in patterns]
+    return {"rows": rows}
+
+
+def planned(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The rows that were measured, each with what its plan says: the fullest rank's bytes, and the time of a step.
+
+    Adds ``{"planned_nbytes", "turn_nbytes", "planned_us"}``: all the plan's bytes, and those at the turn. The time
+    takes the rate at which one device computes from the row of the same case with one rank.
+    """
+    done = [row for row in rows if not row["stopped"]]
+    alone = {_of_one_device(row): row for row in done if row["ranks"] == 1}
+    found = []
+    for row in done:
+        laid_out = plan_of(_case(row))
+        first = alone[_of_one_device(row)]
+        rate = compute_s(plan_of(_case(first)), Network(flop_per_s=1.0)) / first["median_us"] * 1e6
+        step = estimate(laid_out, CARD_NBYTES, Network(flop_per_s=rate))
+        turn = max(share.turn_nbytes for share in laid_out.stages)
+        said = {"planned_nbytes": laid_out.total_nbytes, "turn_nbytes": turn, "planned_us": 1e3 * step.step_ms}
+        found.append({**row, **said})
+    return found
+
+
+def _case(row: Mapping[str, Any]) -> Case:
+    return Case(*(row[field.name] for field in fields(Case)))
+
+
+def _of_one_device(row: Mapping[str, Any]) -> Case:
+    return replace(_case(row), ranks=1, pattern="one device")
+
+
+def plan_of(case: Case) -> Plan:
+    """The plan that a case is run by. ValueError for what does not divide."""
+    batch = case.sequences * case.ranks
+    shape = _shape(case.model)
+    microbatches = min(batch, 4 * case.ranks)
+    return plan(shape, case.pattern, case.ranks, batch=batch, microbatches=microbatches, precision="bf16")
+
+
+@functools.cache
+def _shape(model: str) -> Any:
+    if model == "GPT-2 124M":
+        return subjects.minigpt("gpt2-124m", device="meta").config
+    *sizes, vocabulary = {"1.3 B": (24, 2048, 16, 1024, 50_304), "small": (2, 64, 2, 32, 600)}[model]
+    return subjects.deep_gpt(*sizes, device="meta", vocabulary=vocabulary).config
+
+
+def _row(device: str, case: Case) -> dict[str, Any]:
+    """Measured on ranks of its own: out of memory on one would leave the others waiting, and ends them all."""
+    row = {**asdict(case), "mesh": {}}
+    backend = "nccl" if device == "cuda" else "gloo"
+    try:
+        found = plan_of(case)
+        row["mesh"] = dict(found.mesh)
+        of_ranks = ranks.run(_on_rank, case.ranks, device, case, found, timeout=150, backend=backend)
+    except ValueError as refused:
+        return row | {"stopped": str(refused)}
+    except ranks.RankFailed as failed:
+        return row | {"stopped": str(failed).strip().splitlines()[-1]}
+    return row | _joined(of_ranks)
+
+
+_TIMES = ("taken_us", "issued_us")
+
+
+def _joined(of_ranks: list[dict[str, Any]]) -> dict[str, Any]:
+    """One step takes as long as its slowest rank; the ranks start each together."""
+    slowest, issued = ([max(step) for step in zip(*(rank[key] for rank in of_ranks), strict=True)] for key in _TIMES)
+    peaks = {key: [rank[key] for rank in of_ranks] for key in ("first_peak_nbytes", "peak_nbytes")}
+    return {"stopped": "", **spread_us(slowest), "issued_us": spread_us(issued)["median_us"], **peaks}
+
+
+def _on_rank(device: str, case: Case, found: Plan) -> dict[str, Any]:
+    model = subjects.of_shape(found.shape, device)
+    tokens, targets = subjects.tokens(model, found.batch)
+    step, groups = subjects.spread(
+        model, case.pattern, dict(found.mesh), microbatches=found.microbatches, dtype=DTYPE, mode=case.mode
+    )
+    del model
+    optimizer = torch.optim.AdamW(groups, fused=True)
+    times: dict[str, list[float]] = {name: [] for name in _TIMES}
+    first_peak = 0
+    for number in range(WARM_UP + STEPS[device]):
+        if number == WARM_UP:
+            first_peak = _peak_nbytes(device)
+        dist.barrier()
+        wait(device)
+        start = time.perf_counter()
+        step(tokens, targets)
+        optimizer.step()
+        issued = time.perf_counter()
+        wait(device)
+        if number >= WARM_UP:
+            for name, until in zip(_TIMES, (time.perf_counter(), issued), strict=True):
+                times[name].append((until - start) * 1e6)
+    return {**times, "first_peak_nbytes": first_peak, "peak_nbytes": _peak_nbytes(device)}
+
+
+def _peak_nbytes(device: str) -> int:
+    """The most that was allocated since it was asked last; 0 on a CPU."""
+    if device == "cpu":
+        return 0
+    peak = torch.cuda.max_memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    return peak

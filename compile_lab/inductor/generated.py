@@ -1,0 +1,166 @@
+"""Which kernels did Inductor write, from which lines? ``generated_code(fn, *args)`` answers, forward and backward.
+
+The records come from ``compile_lab.inductor.lowering``, which listens to Inductor; here a function is compiled for
+them, where its inputs are or on a virtual chip (``compile_lab.virtual_gpu``). Nothing here measures time.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from .._torch.dispatcher import dispatch_mode_is_active
+from .._torch.dynamo import reset_dynamo
+from .._torch.inductor import inductor_config
+from ..capture import BreakReported, compilation
+from ..dynamo.tracing import GraphBreak, merged_breaks
+from ..recordings import Provenance, here
+from .lowering import collecting
+from .records import EXTERN, Boundary, Group, InductorGraph, Kernel, Origin, Refusal
+
+__all__ = [
+    "EXTERN",
+    "Boundary",
+    "GeneratedCode",
+    "Group",
+    "InductorGraph",
+    "Kernel",
+    "Origin",
+    "Refusal",
+    "collecting",
+    "generated_code",
+]
+
+
+@dataclass(frozen=True)
+class GeneratedCode:
+    """Everything Inductor wrote for a function and its inputs. ``chip`` is None for the device of the inputs."""
+
+    graphs: tuple[InductorGraph, ...]
+    chip: str | None
+    provenance: Provenance
+    breaks: tuple[GraphBreak, ...] = ()
+    trouble: tuple[str, ...] = ()
+    """What went wrong after the first graph was lowered: the kernels are then those of a part of the function."""
+
+    @property
+    def kernels(self) -> tuple[Kernel, ...]:
+        """All launches, graph after graph, in the order in which each wrapper makes them."""
+        return tuple(kernel for graph in self.graphs for kernel in graph.kernels)
+
+    @property
+    def written(self) -> tuple[Kernel, ...]:
+        """The kernels that Inductor wrote, each source once."""
+        return tuple({kernel.source: kernel for kernel in self.kernels if kernel.language != EXTERN}.values())
+
+    @property
+    def wrapper(self) -> str:
+        """The Python that allocates buffers and launches the kernels, all graphs one after the other."""
+        return "\n\n".join(graph.wrapper for graph in self.graphs)
+
+    def __str__(self) -> str:
+        head = f"{len(self.graphs)} graphs, {len(self.kernels)} kernels ({self.provenance})"
+        lines = [head, *map(str, self.kernels), *map(str, self.breaks), *(f"trouble: {said}" for said in self.trouble)]
+        return "\n".join(lines)
+
+
+def generated_code(
+    fn: Callable[..., Any],
+    *args: Any,
+    chip: str | None = None,
+    options: dict[str, Any] | None = None,
+    **kwargs: Any,
+) -> GeneratedCode:
+    """The kernels that Inductor writes for ``fn(*args, **kwargs)``, tied to graph nodes and source lines.
+
+    ``fn`` is any function or module; ``options`` go to ``torch.compile``. Without ``chip`` the code is compiled and
+    run where the inputs are: C++ for a CPU, Triton for a GPU. With ``chip`` ("H200", "H100", "A100", "T4") it is
+    generated for that chip in a child process, and never run.
+
+    The backward pass is generated too if anything in the result requires grad: all its floating-point tensors that
+    do are summed into one scalar, and that is differentiated with respect to every leaf it came from. No ``.grad``
+    is touched. Under ``torch.no_grad()`` there is inference code only.
+
+    Raises TypeError if ``fn`` cannot be called or an option is not Inductor's, RuntimeError if graphs were lowered
+    but a dispatch mode kept them from running, and whatever ``fn`` or the compiler raises before the first graph is
+    lowered; what is raised later is listed in ``trouble``.
+    """
+    if not callable(fn):
+        raise TypeError(f"generated_code needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
+    _check_options(options)
+    grad = torch.is_grad_enabled()
+    command = "compile_lab.inductor.generated_code"
+    if chip is None:
+        graphs, breaks, trouble = _generate(fn, args, kwargs, options, grad, runs=True)
+        provenance = here(command, device=_device_of(fn, args, kwargs))
+    else:
+        from .. import virtual_gpu  # starts a child process; most callers need none
+
+        graphs, breaks, trouble = virtual_gpu.run(chip, _generate, fn, args, kwargs, options, grad)
+        provenance = replace(here(command, device="cpu"), device=f"NVIDIA {chip}", kind="virtual")
+    return GeneratedCode(graphs, chip, provenance, breaks, trouble)
+
+
+def _generate(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    options: dict[str, Any] | None,
+    grad: bool,
+    runs: bool = False,
+) -> tuple[tuple[InductorGraph, ...], tuple[GraphBreak, ...], tuple[str, ...]]:
+    """Compile forward and backward; `runs` says that the kernels are built, and so must have been entered."""
+    trouble: list[str] = []
+    reset_dynamo()
+    try:
+        with compilation(use_caches=True) as log, collecting() as graphs, torch.set_grad_enabled(grad):
+            compiled = torch.compile(fn, options={"fx_graph_cache": False, **(options or {})})
+            try:
+                _differentiate(compiled(*args, **kwargs))
+            except Exception as error:
+                if not graphs:
+                    raise
+                trouble.append(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+    finally:
+        reset_dynamo()
+    if runs and (graphs or dispatch_mode_is_active()) and not trouble:
+        log.require_compiled()
+    return tuple(graphs), merged_breaks(log.of(BreakReported)), tuple(trouble)
+
+
+def _differentiate(result: Any) -> None:
+    """Run the backward of a result, for its own sake: into no ``.grad``."""
+    tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+    outputs = [tensor for tensor in tensors if tensor.requires_grad and tensor.is_floating_point()]
+    leaves = list(_leaves([output.grad_fn for output in outputs]))
+    if leaves:
+        torch.autograd.grad(sum(output.sum() for output in outputs), leaves, allow_unused=True)
+
+
+def _leaves(pending: list[Any]) -> Iterator[torch.Tensor]:
+    """The tensors that gradients would be accumulated into."""
+    seen = set()
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            yield node.variable
+        pending.extend(following for following, _ in node.next_functions)
+
+
+def _check_options(options: dict[str, Any] | None) -> None:
+    known = inductor_config.get_config_copy()
+    if unknown := [name for name in options or {} if name.replace("-", "_") not in known]:
+        raise TypeError(f"{unknown[0]!r} is no option of Inductor; torch._inductor.list_options() lists them")
+
+
+def _device_of(*inputs: Any) -> str | None:
+    """ "cpu" if no tensor among the inputs is on a GPU."""
+    tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
+    modules = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.nn.Module)]
+    tensors += [parameter for module in modules for parameter in module.parameters()]
+    return None if any(tensor.is_cuda for tensor in tensors) else "cpu"

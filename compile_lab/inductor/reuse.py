@@ -1,0 +1,91 @@
+"""Which buffers does Inductor's code take over instead of asking for new ones? ``buffer_reuse(code)`` answers.
+
+The wrapper says it in its own lines: ``buf0 = empty_strided_cpu(…)`` asks the allocator, ``del buf0`` gives back, and
+``buf4 = buf1; del buf1  # reuse`` gives the memory of a value that nobody reads any more to the next one.
+"""
+
+import re
+from dataclasses import dataclass
+
+from .generated import GeneratedCode
+from .records import InductorGraph
+
+_ARGUMENTS = re.compile(r"^\s*([\w, ]+?),? = args$")
+_ALLOCATED = re.compile(r"^\s*(\w+) = empty_strided_\w+\(\(([^()]*)\), \([^()]*\), torch\.(\w+)\)")
+_TAKEN = re.compile(r"^\s*(\w+) = (?:reinterpret_tensor\()?(\w+)\b.*; del \2  # reuse")
+_FREED = re.compile(r"^\s*del (\w+)$")
+
+
+@dataclass(frozen=True)
+class Takeover:
+    """One line of the wrapper that gives an old buffer to a new value."""
+
+    line: str
+    donated: bool
+    """True if the old buffer came in as an argument: in a backward, what the forward saved."""
+    in_place: bool
+    """True if one kernel reads the old value and writes the new one to the same address, through ``in_out_ptr``."""
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """The buffers of one graph: a result either gets a new one, or takes over one that is no longer read."""
+
+    direction: str
+    allocated: int
+    """Buffers that the wrapper asks for."""
+    freed: int
+    """Buffers of its own that it gives back, with nobody taking them over."""
+    taken: tuple[Takeover, ...]
+
+    @property
+    def reused(self) -> int:
+        """Results that took over a buffer which this graph had allocated."""
+        return sum(not each.donated for each in self.taken)
+
+    @property
+    def donated(self) -> int:
+        """Results that took over a buffer which the forward had saved."""
+        return sum(each.donated for each in self.taken)
+
+
+def buffer_reuse(code: GeneratedCode) -> tuple[Reuse, ...]:
+    """One ``Reuse`` a graph of the generated code, for a CPU or a GPU, real or virtual.
+
+    A buffer that changes its name before anything has been written to it counts as allocated only: so does Inductor
+    write a reduction whose two steps are one kernel.
+    """
+    return tuple(_of(graph) for graph in code.graphs)
+
+
+def _of(graph: InductorGraph) -> Reuse:
+    arguments: set[str] = set()
+    untouched: set[str] = set()
+    allocated = freed = 0
+    taken = []
+    for line in graph.wrapper.splitlines():
+        if found := _ARGUMENTS.match(line):
+            arguments |= set(found[1].split(", "))
+        elif found := _ALLOCATED.match(line):
+            untouched.add(found[1])
+            allocated += 1
+        elif found := _TAKEN.match(line):
+            new, old = found[1], found[2]
+            if old in untouched:
+                untouched.add(new)
+            else:
+                taken.append(Takeover(line.strip(), old in arguments, _written_in_place(new, graph)))
+        elif found := _FREED.match(line):
+            freed += found[1] not in arguments
+        else:
+            untouched -= set(re.findall(r"\w+", line))
+    return Reuse(graph.direction, allocated, freed, tuple(taken))
+
+
+def _written_in_place(name: str, graph: InductorGraph) -> bool:
+    """True if the first kernel that is given the buffer takes it as one of its ``in_out_ptr``, which come first."""
+    for kernel in graph.kernels:
+        arguments = re.findall(r"\w+", kernel.call.partition("(")[2])
+        if name in arguments:
+            return arguments.index(name) < len(set(re.findall(r"in_out_ptr\d+", kernel.source)))
+    return False

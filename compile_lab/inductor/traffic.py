@@ -1,0 +1,199 @@
+"""What does a step launch, how many bytes does that move, and what does it write only to read it again?
+
+Two answers of the same form: of eager code, from the operators it dispatches, on tensors without data; of generated
+code, from the kernels and buffers of its wrapper. An operator or kernel moves each tensor that it reads or writes once:
+a lower bound for eager, where one operator may launch several kernels, and Inductor's own estimate for generated code.
+"""
+
+import ast
+import copy
+import math
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from .._torch.dispatcher import current_autograd_node
+from ..eager.operators import kind_of
+from .generated import GeneratedCode
+from .records import EXTERN, InductorGraph, Kernel
+
+ROLES = ("result", "saved", "intermediate")
+
+
+@dataclass(frozen=True)
+class Launch:
+    """An operator of eager code, or a kernel of generated code: ``kind`` is matmul, aten (torch's own) or generated."""
+
+    direction: str
+    name: str
+    kind: str
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A tensor that was written: ``role`` is result (of its direction), saved (for the backward) or intermediate."""
+
+    direction: str
+    name: str
+    nbytes: int
+    role: str
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Launches and buffers of both directions, in order."""
+
+    launches: tuple[Launch, ...]
+    buffers: tuple[Buffer, ...]
+
+    def of(self, direction: str) -> tuple[Launch, ...]:
+        """The launches of the ``forward`` or of the ``backward``."""
+        return tuple(launch for launch in self.launches if launch.direction == direction)
+
+    def nbytes(self, direction: str, matmuls: bool = True) -> int:
+        """Bytes that the launches of a direction move, with or without its matrix products."""
+        return sum(each.nbytes for each in self.of(direction) if matmuls or each.kind != "matmul")
+
+    def in_role(self, role: str, direction: str | None = None) -> tuple[Buffer, ...]:
+        """The buffers of a role, in one direction or both. ValueError for another word."""
+        if role not in ROLES:
+            raise ValueError(f"role={role!r} is not known; it is one of {', '.join(map(repr, ROLES))}")
+        return tuple(each for each in self.buffers if each.role == role and direction in (None, each.direction))
+
+
+def eager_traffic(fn: Callable[..., Any], *args: Tensor, chip: str | None = None) -> Traffic:
+    """What eager code launches for ``fn(*args)`` and its backward. Nothing is computed.
+
+    ``fn`` is a module or function of tensors; only their shapes are used, so large ones (on "meta") cost nothing. With
+    ``chip`` ("H200", …) it is what eager code dispatches on that GPU, where torch fuses some more than elsewhere. The
+    gradients are those of all parameters and inputs that want one. Views and allocations launch nothing.
+    Raises TypeError if ``fn`` cannot be called, and ValueError if nothing in its result requires a gradient.
+    """
+    if not callable(fn):
+        raise TypeError(f"eager_traffic needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
+    if chip is not None:
+        from .. import virtual_gpu  # starts a child process; most callers need none
+
+        return virtual_gpu.run(chip, _watched, fn, *args)
+    if not isinstance(fn, nn.Module):
+        return _watched(fn, *map(_shape_of, args))
+    return _watched(copy.deepcopy(fn).to("meta"), *map(_shape_of, args))
+
+
+def computing(call: Callable[[], Any]) -> tuple[str, ...]:
+    """The operators that a call dispatches and that compute something, in order. The call runs, once."""
+    with _Watching() as watch:
+        call()
+    return tuple(launch.name for launch in watch.launches)
+
+
+def _shape_of(tensor: Tensor) -> Tensor:
+    shape = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device="meta")
+    return shape.requires_grad_(tensor.requires_grad)
+
+
+def _watched(fn: Callable[..., Any], *args: Tensor) -> Traffic:
+    with _Watching() as watch:
+        outputs = [one for one in _tensors(fn(*args)) if one.requires_grad]
+        if not outputs:
+            raise ValueError("nothing in the result requires a gradient, so there is no backward: give one that does")
+        parameters = list(fn.parameters()) if isinstance(fn, nn.Module) else []
+        wanted = [one for one in (*parameters, *args) if one.requires_grad]
+        made = torch.autograd.grad(outputs, wanted, [torch.empty_like(one) for one in outputs], allow_unused=True)
+    return watch.traffic(outputs, _tensors(made))
+
+
+class _Watching(TorchDispatchMode):
+    """Notes each operator that computes, and what it reads and writes, by the identity of the memory behind it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.launches: list[Launch] = []
+        self.made: dict[int, tuple[str, str, int]] = {}
+        self.read_in: dict[int, set[str]] = {}
+        self.held: list[Tensor] = []  # so that no identity is used twice
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        op = func._schema.name + (f".{func._overloadname}" if func._overloadname != "default" else "")
+        kind = kind_of(op)
+        if kind in ("view", "allocation") or not op.startswith("aten::"):
+            return out
+        direction = "backward" if current_autograd_node() is not None else "forward"
+        name = op.removeprefix("aten::").partition(".")[0]
+        reads, writes = _tensors((args, kwargs)), _tensors(out)
+        self.held += [*reads, *writes]
+        for one in reads:
+            self.read_in.setdefault(_memory(one), set()).add(direction)
+        for one in writes:
+            self.made.setdefault(_memory(one), (direction, name, _nbytes([one])))
+        matmul = "matmul" if kind == "matmul" else "aten"
+        self.launches.append(Launch(direction, name, matmul, _nbytes([*reads, *writes])))
+        return out
+
+    def traffic(self, outputs: list[Tensor], gradients: list[Tensor]) -> Traffic:
+        results = {_memory(one) for one in (*outputs, *gradients)}
+        buffers = []
+        for memory, (direction, name, nbytes) in self.made.items():
+            later = direction == "forward" and "backward" in self.read_in.get(memory, ())
+            unread = memory not in self.read_in  # an operator's second output that nobody asked for is a result too
+            role = "result" if memory in results or (unread and not later) else "saved" if later else "intermediate"
+            buffers.append(Buffer(direction, name, nbytes, role))
+        return Traffic(tuple(self.launches), tuple(buffers))
+
+
+def _tensors(value: Any) -> list[Tensor]:
+    return [one for one in tree_leaves(value) if isinstance(one, Tensor)]
+
+
+def _memory(tensor: Tensor) -> int:
+    return tensor.untyped_storage()._cdata
+
+
+def _nbytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of these tensors, each memory once; of an expanded tensor, what is really there."""
+    return sum({_memory(one): min(one.nbytes, one.untyped_storage().nbytes()) for one in tensors}.values())
+
+
+def generated_traffic(code: GeneratedCode) -> Traffic:
+    """The same of generated code: its kernels, and the buffers that its wrappers allocate."""
+    graphs = [graph for graph in code.graphs if graph.direction != "inference"]
+    launches = [_launch(kernel) for graph in graphs for kernel in graph.kernels]
+    return Traffic(tuple(launches), tuple(one for graph in graphs for one in _buffers(graph)))
+
+
+def _launch(kernel: Kernel) -> Launch:
+    name = kernel.name.removeprefix("extern_kernels.").removeprefix("aten.").partition(".")[0]
+    if kernel.language != EXTERN:
+        return Launch(kernel.direction, name, "generated", kernel.nbytes)
+    return Launch(kernel.direction, name, "matmul" if name in _MATMULS else "aten", kernel.nbytes)
+
+
+_MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
+_ALLOCATED = re.compile(r"^\s+(\w+) = empty_strided\w*\((\(.*?\)), \(.*?\), torch\.(\w+)\)$", re.MULTILINE)
+_REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b.*# reuse$", re.MULTILINE)
+_RETURNED = re.compile(r"^\s+return \((.*)\)$", re.MULTILINE)
+
+
+def _buffers(graph: InductorGraph) -> list[Buffer]:
+    body = graph.wrapper.partition("def call(")[2].partition("\nrunner")[0]
+    aliases = dict(_REUSED.findall(body))
+
+    def memory(name: str) -> str:
+        return memory(aliases[name]) if name in aliases else name
+
+    returned = [memory(name) for name in re.findall(r"\b\w+\b", _RETURNED.findall(body)[0])]
+    results = returned if graph.direction == "backward" else returned[:1]
+    found = []
+    for name, size, dtype in _ALLOCATED.findall(body):
+        role = "result" if name in results else "saved" if name in returned else "intermediate"
+        elements = math.prod(int(extent) if isinstance(extent, int) else 0 for extent in ast.literal_eval(size))
+        found.append(Buffer(graph.direction, name, elements * getattr(torch, dtype).itemsize, role))
+    return found

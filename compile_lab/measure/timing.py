@@ -1,0 +1,129 @@
+"""How long does a call take? Samples of some ten milliseconds, of which the median and the quartiles are told.
+
+One sample is many calls in a row, so that a clock's resolution and a wait for the device are spread over all of them.
+"""
+
+import itertools
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+SAMPLES = 25
+SAMPLE_S = 0.01
+MOST_REPEATS = 2000
+WARM_UP_CALLS = 3
+
+
+def wait(device: str) -> None:
+    """Until a "cuda" device has done what it was given; a "cpu" has, when a call returns."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def samples_us(call: Callable[[], Any], device: str, samples: int = SAMPLES, from_idle: bool = False) -> list[float]:
+    """Microseconds of one ``call``, a figure for each sample, after three calls to warm up.
+
+    The device is waited for once, at the end of a sample. ``from_idle``: each call starts on an idle device and is
+    timed until it returns, whether or not the device is done.
+    """
+
+    def in_a_row(repeats: int) -> float:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        wait(device)
+        return (time.perf_counter() - start) / repeats * 1e6
+
+    def one_by_one(repeats: int) -> float:
+        taken = 0.0
+        for _ in range(repeats):
+            wait(device)
+            start = time.perf_counter()
+            call()
+            taken += time.perf_counter() - start
+        return taken / repeats * 1e6
+
+    in_a_row(WARM_UP_CALLS)
+    repeats = max(1, min(MOST_REPEATS, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
+    sample = one_by_one if from_idle else in_a_row
+    sample(repeats)
+    taken = [sample(repeats) for _ in range(samples)]
+    wait(device)
+    return taken
+
+
+def prepared_samples_us(
+    prepare: Callable[[], Any],
+    call: Callable[[Any], Any],
+    device: str,
+    samples: int = SAMPLES,
+    most: int = MOST_REPEATS,
+) -> list[float]:
+    """Microseconds of one ``call(prepare())``, of which the preparing is not timed: a figure for each sample.
+
+    For what can be called once only, as the backward of a graph. A sample prepares up to ``most`` of them, waits for
+    the device, and makes their calls in a row.
+    """
+
+    def in_a_row(repeats: int) -> float:
+        prepared = [prepare() for _ in range(repeats)]
+        wait(device)
+        start = time.perf_counter()
+        while prepared:
+            call(prepared.pop())
+        wait(device)
+        return (time.perf_counter() - start) / repeats * 1e6
+
+    in_a_row(min(most, WARM_UP_CALLS))
+    repeats = max(1, min(most, MOST_REPEATS, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
+    in_a_row(repeats)
+    return [in_a_row(repeats) for _ in range(samples)]
+
+
+def spread_us(taken: Sequence[float]) -> dict[str, float]:
+    """``median_us`` and the quartiles ``low_us`` and ``high_us`` of microseconds, to a nanosecond."""
+    low, median, high = statistics.quantiles(taken, n=4)
+    return {"median_us": round(median, 3), "low_us": round(low, 3), "high_us": round(high, 3)}
+
+
+REPEATS = 30
+
+
+WARM_UP_S = 0.3
+
+
+def sustained_ms(call: Callable[[], Any], device: torch.device) -> list[float]:
+    """Milliseconds of each of `REPEATS` calls, one after the other on a device that has been at work for 0.3 s."""
+    end = time.perf_counter() + WARM_UP_S
+    while time.perf_counter() < end:
+        call()
+        _wait(device)
+    return durations_ms(call, device, REPEATS)
+
+
+def durations_ms(call: Callable[[], Any], device: torch.device, repeats: int) -> list[float]:
+    call()
+    if device.type != "cuda":
+        return [_wall_ms(call) for _ in range(repeats)]
+    # Marks between calls that follow one another without a pause: the GPU never waits for Python.
+    marks = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
+    for mark in marks[:-1]:
+        mark.record()
+        call()
+    marks[-1].record()
+    _wait(device)
+    return [first.elapsed_time(second) for first, second in itertools.pairwise(marks)]
+
+
+def _wall_ms(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    call()
+    return (time.perf_counter() - begin) * 1e3
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

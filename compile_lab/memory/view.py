@@ -1,0 +1,213 @@
+"""Lifetimes and peaks as a reader sees them: what is alive at the peak, comparisons, predicted against measured."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ..page.figures import PALETTE, Figure, plot_text
+from ..page.tables import Cell, Table
+from ..page.units import _rounded, _unit, said, short
+from . import differences
+from .ledger import KINDS, PHASES, Lifetimes, Tensor
+from .measured import Peak
+
+if TYPE_CHECKING:
+    pass
+
+
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
+
+
+def summary(found: Lifetimes) -> str:
+    """One sentence: the peak, where it is, what is kept for the backward, and what was there before."""
+    at = found.timeline[found.peak_at]
+    line = f", {at.source}" if at.source else ""
+    return (
+        f"The peak is **{said(found.peak_bytes)}**, in the {at.phase}, at `{short(at.op)}`{line}. "
+        f"{said(found.held_bytes)} are alive between forward and backward. "
+        f"All of it on top of {said(found.resident_bytes)} that were there before."
+    )
+
+
+def at_peak(found: Lifetimes, most: int | None = None) -> Table:
+    """What is alive at the peak: tensors of one kind, operation and line in one row, the largest first.
+
+    ``most`` rows, with what is left summed in one more.
+    """
+    alive = found.alive_at(found.peak_at)
+    rows = [(group[0], len(group), sum(each.nbytes for each in group)) for group in _alike(alive)]
+    rows.sort(key=lambda row: -row[2])
+    shown, rest = rows[:most], rows[len(rows[:most]) :]
+    total = found.peak_bytes or 1
+    cells: list[tuple[Cell, ...]] = [
+        (one.kind, short(one.op), _place(one), count, nbytes, f"{100 * nbytes / total:.1f} %")
+        for one, count, nbytes in shown
+    ]
+    if rest:
+        left = sum(row[2] for row in rest)
+        cells.append(("all others", "", "", sum(row[1] for row in rest), left, f"{100 * left / total:.1f} %"))
+    return Table(["alive at the peak", "made by", "line", "×", "bytes", "share"], cells, align="lllrrr")
+
+
+def kinds_at_peak(several: Mapping[str, Lifetimes]) -> Table:
+    """One row a set of lifetimes: bytes of each kind alive at its peak, the peak, and where it is."""
+    columns = [kind for kind in KINDS if any(kind in found.peak_by_kind() for found in several.values())]
+    rows = [
+        (
+            name,
+            *(found.peak_by_kind().get(kind, 0) for kind in columns),
+            found.peak_bytes,
+            f"{found.timeline[found.peak_at].phase}, {short(found.timeline[found.peak_at].op)}",
+        )
+        for name, found in several.items()
+    ]
+    return Table(["", *columns, "peak, bytes", "at"], rows, align="l" + "r" * (len(columns) + 1) + "l")
+
+
+def after_forward(found: Lifetimes) -> float:
+    """How much of what follows the forward has run when the peak comes, from 0 to 1; 0 for a peak in the forward."""
+    forward = sum(moment.phase == "forward" for moment in found.timeline)
+    return max(0, found.peak_at - forward + 1) / max(1, len(found.timeline) - forward)
+
+
+def peaks(several: Mapping[str, Lifetimes]) -> Table:
+    """One row a set of lifetimes: what is alive between the passes, the peak, and how far behind the forward it is."""
+    rows = []
+    for name, found in several.items():
+        at = found.timeline[found.peak_at]
+        ratio = f"{found.peak_bytes / found.held_bytes:.2f}×" if found.held_bytes else None
+        place = f"{at.phase}, {short(at.op)}"
+        rows.append((name, found.held_bytes, found.peak_bytes, ratio, place, f"{100 * after_forward(found):.0f} %"))
+    columns = ["step", "alive between the passes, bytes", "peak, bytes", "ratio", "at", "after the forward"]
+    return Table(columns, rows, align="lrrrlr")
+
+
+def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: object | None = None) -> Figure:
+    """Live bytes of several steps in one plot. Each pass is drawn as wide as the others, whatever its operations.
+
+    The forward goes from 0 to 1, the backward from 1 to 2, an optimizer step from 2 to 3.
+    """
+    import plotly.graph_objects as go
+
+    if not several:
+        raise ValueError("nothing to draw: give at least one Lifetimes")
+    unit, size = _unit(max(found.peak_bytes for found in several.values()))
+    traces = [
+        go.Scatter(
+            name=plot_text(name),
+            x=_progress(found),
+            y=[_rounded(moment.live_bytes / size) for moment in found.timeline],
+            mode="lines",
+            line={
+                "shape": "hv",
+                "width": 2,
+                "color": list(PALETTE.values())[at % len(PALETTE)],
+                "dash": _DASHES[at % len(_DASHES)],
+            },
+            text=[plot_text(short(moment.op)) for moment in found.timeline],
+            hovertemplate="%{text}: %{y} " + unit + "<extra>%{fullData.name}</extra>",
+        )
+        for at, (name, found) in enumerate(several.items())
+    ]
+    phases = [phase for phase in PHASES if any(each.phase == phase for f in several.values() for each in f.timeline)]
+    layout = {
+        "height": 360,
+        "margin": {"l": 60, "r": 20, "t": 60, "b": 30},
+        "legend": {"orientation": "h", "x": 0, "y": 1.08, "yanchor": "bottom"},
+        "xaxis": {"range": [0, len(phases)], "showticklabels": False, "tickvals": list(range(len(phases) + 1))},
+        "yaxis": {"title": {"text": f"live, {unit}"}, "rangemode": "tozero"},
+        "annotations": [_annotation(phase, at + 0.5) for at, phase in enumerate(phases)],
+    }
+    peaks = "; ".join(f"{name} {said(found.peak_bytes)} in the {_peak_phase(found)}" for name, found in several.items())
+    alt = f"Live bytes through {' and '.join(phases)}. The peaks: {peaks}."
+    table = Table(
+        ["", "peak", "in the", "held for the backward"],
+        [(name, found.peak_bytes, _peak_phase(found), found.held_bytes) for name, found in several.items()],
+        align="lrlr",
+    )
+    return Figure(go.Figure(traces, layout), alt, caption, table, provenance)
+
+
+def _annotation(text: str, x: float) -> dict[str, Any]:
+    return {"text": text, "x": _rounded(x), "yref": "paper", "y": 1, "yanchor": "bottom", "showarrow": False}
+
+
+# ---- small things --------------------------------------------------------------------------------------------------
+def _alike(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Tensors of one kind, operation and line together."""
+    groups: dict[tuple[object, ...], list[Tensor]] = defaultdict(list)
+    for each in tensors:
+        place = (each.source.file, each.source.line) if each.source else None
+        groups[each.kind, each.op, place].append(each)
+    return list(groups.values())
+
+
+def _progress(found: Lifetimes) -> list[float]:
+    """For each operation, how far its phase is, on top of the phases before it."""
+    count = {phase: sum(each.phase == phase for each in found.timeline) for phase in PHASES}
+    present = [phase for phase in PHASES if count[phase]]
+    seen = dict.fromkeys(present, 0)
+    places = []
+    for moment in found.timeline:
+        places.append(round(present.index(moment.phase) + seen[moment.phase] / count[moment.phase], 4))
+        seen[moment.phase] += 1
+    return places
+
+
+def _peak_phase(found: Lifetimes) -> str:
+    return found.timeline[found.peak_at].phase
+
+
+def _place(each: Tensor) -> str:
+    return str(each.source) if each.source else "–"
+
+
+def predictions(rows: Iterable[tuple[str, str, Lifetimes, Peak]]) -> Table:
+    """Predicted against measured: one row for each (model, how it ran, lifetimes, allocator's peak).
+
+    The last column names the cause of a difference: the operation in which the allocator peaks, where that is another
+    one than predicted; else the operation with the largest difference, and its bytes.
+    """
+    cells = []
+    for model, how, predicted, measured in rows:
+        wanted, there = predicted.peak_bytes, measured.peak_bytes
+        off = there - wanted
+        cells.append((model, how, wanted, there, off, f"{100 * off / there:.2f} %", _cause(predicted, measured)))
+    columns = ["model", "run", "predicted, bytes", "measured, bytes", "difference", "", "because of"]
+    return Table(columns, cells, align="llrrrrl")
+
+
+def _cause(predicted: Lifetimes, measured: Peak) -> str:
+    if predicted.peak_bytes == measured.peak_bytes:
+        return "–"
+    at = predicted.timeline[predicted.peak_at].op
+    if measured.at.startswith("aten.") and measured.at != at:
+        return f"peaks inside {short(measured.at)}, not at {short(at)}"
+    most = differences(predicted, measured)[0]
+    return f"{short(most.op)} {most.measured_bytes - most.predicted_bytes:+,}"
+
+
+def recorded(rows: Sequence[Mapping[str, Any]], provenance: object | None = None) -> Table:
+    """One row for each of the recording: what is held after the forward, and the peak, predicted and measured."""
+    cells = [
+        (
+            f"{row['model']}, {row['batch']} sequences",
+            row["precision"],
+            row["mode"],
+            said(row["measured"]["held"]),
+            said(row["predicted"]["peak"]),
+            said(row["measured"]["peak"]),
+            row["measured"]["peak"] - row["predicted"]["peak"],
+        )
+        for row in rows
+    ]
+    caption = "" if provenance is None else str(provenance)
+    columns = ["model", "precision", "run", "held", "predicted peak", "measured peak", "difference, bytes"]
+    return Table(columns, cells, caption, "lllrrrr")
+
+
+def error(row: Mapping[str, Any]) -> float:
+    """Of one recorded row, how much more was measured than predicted, as a share of what was measured."""
+    return (row["measured"]["peak"] - row["predicted"]["peak"]) / row["measured"]["peak"]

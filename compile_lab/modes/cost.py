@@ -1,0 +1,356 @@
+"""What does each mode of torch.compile cost, and what does it give? ``measure(fn, *args, mode=...)`` says so.
+
+A mode is a name for a few options of Inductor. What it costs is compile time, cold and warm; what it gives is time per
+call, fewer kernels, fewer launches. Nothing is reported of compiled code that did not run.
+"""
+
+import contextlib
+import gc
+import itertools
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from .._torch.dynamo import dynamo_utils, reset_dynamo
+from .._torch.inductor import inductor_modes
+from ..capture import KernelsWritten, compilation
+from ..inductor.wrapper import generated_kernels
+from ..measure.timing import samples_us, spread_us, wait
+from ..recordings import Recording
+from .cuda_graphs import Launches, count_launches, skip_reasons, status
+
+MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
+WARM_UP_CALLS = 3
+"""The first call compiles and, with CUDA graphs, warms up; the second records the graph; the third replays it."""
+PHASES = ("Dynamo", "AOTAutograd", "Inductor", "kernels", "first calls")
+
+Step = Callable[[Callable[..., Any]], Any]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Milliseconds a call: the median of the samples, and their quartiles."""
+
+    median_ms: float
+    low_ms: float
+    high_ms: float
+
+
+@dataclass(frozen=True)
+class CompileTime:
+    """What the first calls cost beyond what as many later calls cost.
+
+    ``phases_s`` divides it: Dynamo, AOTAutograd, Inductor, kernels (building them, with g++ or Triton, or loading
+    them from the cache) and first calls: what was not compiling, such as tuning on the real data and recording CUDA
+    graphs.
+    """
+
+    seconds: float
+    phases_s: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class ModeCost:
+    """One mode on one workload. What was not measured is None; ``stopped`` says why, if the case came to no end.
+
+    ``kernels`` counts, on a CPU, the generated kernels that one call runs (ATen's own come on top); ``launches`` what
+    one call starts on a GPU. ``peak_nbytes`` is the
+    allocator's largest sum of live tensors during the timed calls, ``reserved_nbytes`` what it held of the GPU: the
+    memory of a CUDA graph counts in the second only.
+    """
+
+    mode: str
+    call: Spread | None = None
+    cold: CompileTime | None = None
+    warm: CompileTime | None = None
+    kernels: int | None = None
+    launches: Launches | None = None
+    peak_nbytes: int | None = None
+    reserved_nbytes: int | None = None
+    cuda_graphs: str = ""
+    stopped: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "ModeCost":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        kinds = {"call": Spread, "cold": CompileTime, "warm": CompileTime, "launches": Launches}
+        return cls(**{name: kinds[name](**v) if v and name in kinds else v for name, v in fields.items()})
+
+    def speedup(self, eager: "ModeCost") -> float | None:
+        """How many calls of this one fit into one call of ``eager``; None if either came to no end."""
+        if self.call is None or eager.call is None:
+            return None
+        return eager.call.median_ms / self.call.median_ms
+
+    def total_s(self, calls: int, start: str = "cold") -> float:
+        """Seconds for compiling, cold or warm, and so many calls; infinite if that was not measured."""
+        compiled = {"cold": self.cold, "warm": self.warm}[start]
+        if self.call is None or (compiled is None and self.mode != "eager"):
+            return math.inf
+        return (compiled.seconds if compiled else 0.0) + calls * self.call.median_ms / 1e3
+
+    def break_even(self, eager: "ModeCost", start: str = "cold") -> int | None:
+        """After how many calls compiling has paid: see ``break_even_calls``. ``start`` is "cold" or "warm"."""
+        compiled = {"cold": self.cold, "warm": self.warm}[start]
+        if compiled is None or self.call is None or eager.call is None:
+            return None
+        return break_even_calls(compiled.seconds, eager.call.median_ms, self.call.median_ms)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """All modes on one workload: ``what`` it is in words, ``search`` the options that limited max-autotune's search."""
+
+    name: str
+    what: str
+    costs: Mapping[str, ModeCost]
+    provenance: object
+    search: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def eager(self) -> ModeCost:
+        return self.costs["eager"]
+
+    @property
+    def done(self) -> dict[str, ModeCost]:
+        """The cases that came to an end, eager among them."""
+        return {mode: cost for mode, cost in self.costs.items() if cost.call}
+
+    def speedup(self, mode: str) -> float | None:
+        """Eager's time per call over this mode's; None if it was not measured."""
+        return self.costs[mode].speedup(self.eager) if mode in self.costs else None
+
+    @property
+    def fastest(self) -> str:
+        """The mode with the least median time per call."""
+        return min(self.done, key=lambda mode: self.costs[mode].call.median_ms)
+
+    def best_after(self, calls: int, start: str = "cold") -> str:
+        """The mode with the least time for compiling and ``calls`` calls together. ``start``: "cold" or "warm".
+
+        Of modes that are less than 2 % apart it is the one that switches on least: such differences come and go.
+        """
+        total_s = {mode: cost.total_s(calls, start) for mode, cost in self.done.items()}
+        return next(mode for mode in MODES if total_s.get(mode, math.inf) <= 1.02 * min(total_s.values()))
+
+
+def compared(recording: Recording) -> dict[str, Comparison]:
+    """The workloads of a recording of modes, by name."""
+    return {
+        one["name"]: Comparison(
+            one["name"],
+            one["what"],
+            {case["mode"]: ModeCost.from_json(case) for case in one["cases"]},
+            recording.provenance,
+            one["search"],
+        )
+        for one in recording.result["workloads"]
+    }
+
+
+def break_even_calls(compile_s: float, eager_ms: float, compiled_ms: float) -> int | None:
+    """The smallest n with compile_s + n · compiled_ms ≤ n · eager_ms; None if compiled calls save nothing.
+
+    Raises ValueError for a time that is not positive and finite (compile_s may be zero).
+    """
+    for name, value in (("compile_s", compile_s), ("eager_ms", eager_ms), ("compiled_ms", compiled_ms)):
+        if not math.isfinite(value) or value < 0 or (value == 0 and name != "compile_s"):
+            raise ValueError(f"{name} is {value}; break-even needs positive times")
+    saved_ms = eager_ms - compiled_ms
+    return None if saved_ms <= 0 else math.ceil(compile_s * 1e3 / saved_ms)
+
+
+def mode_options(mode: str) -> dict[str, Any]:
+    """The options of Inductor that a mode of torch.compile stands for. ValueError for an unknown one."""
+    if mode not in MODES[1:]:
+        raise ValueError(f"unknown mode {mode!r}; the modes of torch.compile are {', '.join(MODES[1:])}")
+    return dict(inductor_modes().list_mode_options(mode))
+
+
+def measure(
+    fn: Callable[..., Any],
+    *args: Any,
+    mode: str,
+    step: Step | None = None,
+    cold: bool = True,
+    options: Mapping[str, Any] | None = None,
+) -> ModeCost:
+    """What ``fn(*args)`` costs in ``mode``: "eager", or a mode of torch.compile.
+
+    ``step(compiled)`` makes one call instead of ``compiled(*args)``, for a training step of which only a part is
+    compiled. ``options`` are Inductor options on top of the mode's own, to limit a search. Cold means: an empty cache
+    folder and empty caches in this process, but the compiler loaded, its workers started and its C++ headers
+    precompiled (the first case of a process may still wait a second or two for its workers). Warm means: the same
+    again after ``torch.compiler.reset()``, from the folder that the first time
+    filled, as a restarted program finds it. With ``cold=False`` the standing cache folder is used and only the warm
+    time reported. Compiled code of earlier calls is forgotten, before and after.
+
+    Raises ValueError for an unknown mode, TypeError if ``fn`` cannot be called, NotCompiledError (a RuntimeError)
+    if no compiled graph ran, and whatever ``fn`` raises.
+    """
+    if mode not in MODES:
+        raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+    if not callable(fn):
+        raise TypeError(f"measure needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
+    step = step or (lambda compiled: compiled(*args))
+    device = device_of(fn, args)
+    try:
+        if mode == "eager":
+            return ModeCost(mode, **_settled(lambda: step(fn), device), cuda_graphs="not asked for")
+        with inductor_modes().fresh_cache() if cold else contextlib.nullcontext():
+            return _compiled(fn, step, mode, device, cold, options)
+    finally:
+        reset_dynamo()
+        if device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()  # or this case's memory would count as the next one's
+
+
+def measure_each(fn: Callable[..., Any], *args: Any, modes: Sequence[str] = MODES, **settings: Any) -> list[ModeCost]:
+    """``measure`` for each mode. A case that runs out of memory is reported as stopped, and the others go on."""
+    return [_or_out_of_memory(fn, *args, mode=mode, **settings) for mode in modes]
+
+
+def _or_out_of_memory(fn: Callable[..., Any], *args: Any, mode: str, **settings: Any) -> ModeCost:
+    try:
+        return measure(fn, *args, mode=mode, **settings)
+    except torch.OutOfMemoryError as error:
+        return ModeCost(mode, stopped=f"out of memory: {str(error).partition('. ')[0]}")
+
+
+def device_of(fn: Callable[..., Any], args: Sequence[Any] = ()) -> str:
+    """ "cuda" if a tensor among the arguments, or one that the module holds, is on a GPU, else "cpu"."""
+    held = itertools.chain(fn.parameters(), fn.buffers()) if isinstance(fn, torch.nn.Module) else ()
+    tensors = [value for value in (*args, *held) if isinstance(value, torch.Tensor)]
+    return "cuda" if any(tensor.is_cuda for tensor in tensors) else "cpu"
+
+
+def _compiled(
+    fn: Callable[..., Any], step: Step, mode: str, device: str, cold: bool, options: Mapping[str, Any] | None
+) -> ModeCost:
+    runs = []
+    with skip_reasons() as reasons, warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
+        if cold:
+            _wake_compiler(device)
+        for _ in range(2):
+            reset_dynamo()
+            inductor_modes().clear_caches()
+            compiled = _torch_compile(fn, mode, options)
+            reasons.clear()
+            runs.append(_first_calls(lambda call=compiled: step(call), device))
+        kernels = _proved(fn, step, compiled, mode, device, options)
+        settled = _settled(lambda: step(compiled), device)
+    times = [_beyond(seconds, parts, settled["call"]) for seconds, parts in runs]
+    asked = bool(mode_options(mode).get("triton.cudagraphs"))
+    return ModeCost(
+        mode,
+        cold=times[0] if cold else None,
+        warm=times[1],
+        kernels=kernels,
+        cuda_graphs=status(asked, device, settled.get("launches"), tuple(reasons)),
+        **settled,
+    )
+
+
+def _proved(
+    fn: Callable, step: Step, compiled: Callable, mode: str, device: str, options: Mapping | None
+) -> int | None:
+    """Proof that a compiled graph runs, or RuntimeError; on a CPU also how many generated kernels its code calls."""
+    if device != "cuda":
+        reset_dynamo()  # what Inductor wrote is told while it compiles, or while it loads what it compiled
+        compiled = _torch_compile(fn, mode, options)
+    with compilation(use_caches=True) as log:
+        step(compiled)
+    log.require_compiled()
+    return generated_kernels(event.code for event in log.of(KernelsWritten)) if device != "cuda" else None
+
+
+def _torch_compile(fn: Callable[..., Any], mode: str, options: Mapping[str, Any] | None) -> Callable[..., Any]:
+    if not options:
+        return torch.compile(fn, mode=mode)
+    return torch.compile(fn, options={**mode_options(mode), **options})  # torch takes a mode or options, not both
+
+
+def _wake_compiler(device: str) -> None:
+    """Compile something small: modules, workers and headers are needed once, whatever is compiled."""
+    torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
+
+
+def _first_calls(call: Callable[[], Any], device: str) -> tuple[float, dict[str, float]]:
+    """Seconds that the first calls took, and the part of each phase of compiling."""
+    dynamo_utils.clear_compilation_metrics()
+    wait(device)
+    start = time.perf_counter()
+    for _ in range(WARM_UP_CALLS):
+        call()
+    wait(device)
+    seconds = time.perf_counter() - start
+    return seconds, phases(dynamo_utils.get_compilation_metrics())
+
+
+def phases(metrics: Sequence[Any]) -> dict[str, float]:
+    """Seconds spent in each phase, from torch's own metrics of each compilation (``CompilationMetrics``).
+
+    torch measures whole stages, one inside the other: Dynamo calls AOTAutograd, that calls Inductor, that builds
+    kernels. Here each phase has its own time alone, and they add up to the whole. A backward pass that is compiled
+    when it is first called is reported by itself, with no Dynamo in it. What it measures at run time is left out.
+    """
+    seconds = dict.fromkeys(PHASES[:-1], 0.0)
+    for one in metrics:
+        if getattr(one, "is_runtime", False):
+            continue
+        whole = _s(one.duration_us)
+        aot = whole if one.is_forward is False else min(whole, _s(one.aot_autograd_cumulative_compile_time_us))
+        inductor = min(aot, _s(one.inductor_cumulative_compile_time_us))
+        # On a cache hit Inductor does nothing, and kernels are loaded by AOTAutograd's cache.
+        kernels = min(inductor or aot, _s(one.triton_compile_time_us))
+        seconds["Dynamo"] += whole - aot
+        seconds["AOTAutograd"] += aot - (inductor or kernels)
+        seconds["Inductor"] += max(0.0, inductor - kernels)
+        seconds["kernels"] += kernels
+    return seconds
+
+
+def _s(microseconds: int | None) -> float:
+    return (microseconds or 0) / 1e6
+
+
+def _beyond(seconds: float, parts: dict[str, float], call: Spread) -> CompileTime:
+    """What the first calls took beyond as many later ones; what no phase accounts for is the first calls' own."""
+    beyond = seconds - WARM_UP_CALLS * call.median_ms / 1e3
+    parts = {**parts, "first calls": max(0.0, beyond - sum(parts.values()))}
+    return CompileTime(round(sum(parts.values()), 3), {name: round(value, 3) for name, value in parts.items()})
+
+
+def _settled(call: Callable[[], Any], device: str) -> dict[str, Any]:
+    """The fields of a case that are measured once all is compiled: time per call and, on a GPU, launches and memory."""
+    for _ in range(WARM_UP_CALLS):
+        call()
+    wait(device)
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+    with _collector_off():
+        spread = Spread(*(round(value / 1e3, 5) for value in spread_us(samples_us(call, device)).values()))
+    if device != "cuda":
+        return {"call": spread}
+    memory = {"peak_nbytes": torch.cuda.max_memory_allocated(), "reserved_nbytes": torch.cuda.max_memory_reserved()}
+    return {"call": spread, **memory, "launches": count_launches(call)}
+
+
+@contextlib.contextmanager
+def _collector_off() -> Iterator[None]:
+    """Python's garbage collector would pause some of the samples."""
+    gc.collect()
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()

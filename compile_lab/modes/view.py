@@ -1,0 +1,158 @@
+"""The modes as a reader sees them: one table a workload, one panel a choice, time by phase, and what to choose."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..page.figures import Figure, Series, bars
+from ..page.tables import Cell, Code, Table
+from ..page.units import number
+from .cost import MODES, PHASES, Comparison, CompileTime, ModeCost, Spread
+
+GB = 1e9
+
+
+def table(found: Comparison) -> Table:
+    """One row a mode: time per call against eager, compile time, break-even, CUDA graphs."""
+    columns = ["mode", "ms a call", "× eager", "compile, cold, s", "warm, s", "pays after, calls"]
+    rows = [_row(found, cost) for cost in found.costs.values()]
+    return Table(columns, rows, f"{found.name}: {found.what} · {found.provenance}", "lrrrrr")
+
+
+def _row(found: Comparison, cost: ModeCost) -> list[Cell]:
+    if cost.stopped:
+        return [cost.mode, cost.stopped, None, None, None, None]
+    seconds = [None if one is None else one.seconds for one in (cost.cold, cost.warm)]
+    pays = None if cost.mode == "eager" else pays_after(cost, found.eager)
+    return [cost.mode, spread(cost.call), times(found.speedup(cost.mode)), *seconds, pays]
+
+
+def pays_after(cost: ModeCost, eager: ModeCost) -> str | None:
+    """After how many calls compiling has paid, in words; cold if that was measured, else warm."""
+    start = "cold" if cost.cold else "warm"
+    calls = cost.break_even(eager, start)
+    if calls is None:
+        return "never" if cost.call and eager.call else None
+    return number(calls) + ("" if start == "cold" else " (warm)")
+
+
+def spread(call: Spread | None) -> str | None:
+    """A time per call with its quartiles, in milliseconds."""
+    return call and f"{number(call.median_ms)} ({number(call.low_ms)} to {number(call.high_ms)})"
+
+
+def times(ratio: float | None) -> str | None:
+    """A ratio as "1.37×"."""
+    return None if ratio is None else f"{ratio:.2f}×"
+
+
+def panel(found: Comparison, mode: str) -> list[str | Table]:
+    """One mode on one workload: a sentence, and all its figures beside eager's."""
+    where = f"{found.what}; {found.provenance}."
+    cost = found.costs.get(mode)
+    if cost is None:
+        return [f"**{mode}** was not measured here. {where}"]
+    if cost.stopped:
+        return [f"**{mode}**: {cost.stopped}. {where}"]
+    return [f"{_sentence(found, cost)} {where}", Table(["", "eager", mode], _figures(found.eager, cost), align="lrr")]
+
+
+def _sentence(found: Comparison, cost: ModeCost) -> str:
+    if cost.mode == "eager":
+        return "**eager**: nothing is compiled; the measure of all others."
+    ratio = found.speedup(cost.mode) or 0
+    paid = pays_after(cost, found.eager)
+    fate = "it never pays" if paid == "never" else f"compiling has paid after {paid} calls"
+    return f"**{cost.mode}** runs {times(ratio)} as fast as eager, and {fate}. CUDA graphs: {cost.cuda_graphs}."
+
+
+def _figures(eager: ModeCost, cost: ModeCost) -> list[list[Cell]]:
+    def both(label: str, value: Any) -> list[Cell]:
+        return [label, value(eager), value(cost)]
+
+    def launched(name: str) -> Any:
+        return lambda one: one.launches and getattr(one.launches, name)
+
+    rows = [
+        both("ms a call, median and quartiles", lambda one: spread(one.call)),
+        both("compile time cold, s", lambda one: one.cold and one.cold.seconds),
+        both("compile time warm, s", lambda one: one.warm and one.warm.seconds),
+        both("kernels on the GPU, a call", launched("kernels")),
+        both("launches of single kernels", launched("launches")),
+        both("launches of CUDA graphs", launched("graphs")),
+        both("CPU time in launches, ms", launched("launch_ms")),
+        both("GPU busy, ms", launched("gpu_ms")),
+        both("generated kernels, a call", lambda one: one.kernels),
+        both("memory at the peak, GB", lambda one: one.peak_nbytes and one.peak_nbytes / GB),
+        both("memory reserved, GB", lambda one: one.reserved_nbytes and one.reserved_nbytes / GB),
+    ]
+    return [row for row in rows if row[1:] != [None, None]]
+
+
+def launches(found: Comparison, modes: Sequence[str] = MODES) -> Table:
+    """One row a mode: kernels, launches, the CPU's time in them, the GPU's busy time, and the time of a call."""
+    columns = ["mode", "kernels", "launches", "graphs", "launching, ms", "GPU busy, ms", "a call, ms"]
+    rows = []
+    for cost in (found.costs[mode] for mode in modes if mode in found.costs and found.costs[mode].launches):
+        seen = cost.launches
+        figures = [seen.kernels, seen.launches, seen.graphs, seen.launch_ms, seen.gpu_ms, cost.call.median_ms]
+        rows.append([cost.mode, *figures])
+    return Table(columns, rows, f"One call of {found.name} · {found.provenance}", "lrrrrrr")
+
+
+def phases(found: Comparison, start: str = "cold") -> Figure:
+    """Compile time by phase, one bar a mode; ``start`` is "cold" or "warm"."""
+    compiled: dict[str, CompileTime] = {
+        mode: one for mode, cost in found.done.items() if (one := {"cold": cost.cold, "warm": cost.warm}[start])
+    }
+    series = [Series(phase, list(compiled), [one.phases_s[phase] for one in compiled.values()]) for phase in PHASES]
+    return bars(
+        series,
+        value_title="s",
+        alt=f"Compile time of {found.name}, {start}, by phase, one bar for each mode.",
+        caption=f"{found.name}, {start}",
+        provenance=found.provenance,
+        stacked=True,
+    )
+
+
+def choices(found: Iterable[Comparison], calls: Sequence[int], start: str = "cold") -> Table:
+    """One row a workload: the mode with the least time for compiling and so many calls together."""
+    columns = ["workload", *(f"{count:,} calls" for count in calls)]
+    rows = [[one.name, *(one.best_after(count, start) for count in calls)] for one in found]
+    return Table(columns, rows, f"Least time for compiling, {start}, and running together")
+
+
+def gains(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
+    """One row a case of a recording of gains: eager and compiled, and how many times faster."""
+    rows: list[list[Cell]] = []
+    for case in cases:
+        costs = {name: ModeCost.from_json(cost) for name, cost in case["costs"].items()}
+        for name, cost in costs.items():
+            ratio = times(cost.speedup(costs["eager"]))
+            rows.append([f"{case['case']}, {case['what']}", name, cost.stopped or spread(cost.call), ratio])
+    return Table(["case", "", "ms a call", "× eager"], rows, str(provenance), "llrr")
+
+
+def graph_cases(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
+    """One row a function: what CUDA graphs did with it whole, and cut into parts around an obstacle."""
+    rows = []
+    for case in cases:
+        whole, parts = (ModeCost.from_json(case[name]) for name in ("whole", "parts"))
+        row: list[Cell] = [Code(case["case"])]
+        for cost in (whole, parts):
+            ms, seen = cost.call and cost.call.median_ms, cost.launches
+            row += [cost.stopped or cost.cuda_graphs, seen and f"{seen.graphs:g} + {seen.launches:g}", ms]
+        rows.append(row)
+    launched = "graphs + kernels\nlaunched"
+    columns = ["function", "whole", launched, "ms a call", "in parts", launched, "ms a call"]
+    return Table(columns, rows, str(provenance), "llrrlrr")
+
+
+def vocabulary(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
+    """One row a vocabulary and part: eager and compiled, and how many times faster."""
+    rows = []
+    for case in sorted(cases, key=lambda case: (case["part"], case["vocabulary"])):
+        eager, default = (ModeCost.from_json(case["costs"][mode]) for mode in ("eager", "default"))
+        shown = [cost.stopped or spread(cost.call) for cost in (eager, default)]
+        rows.append([case["part"], case["vocabulary"], *shown, times(default.speedup(eager))])
+    return Table(["", "vocabulary", "eager, ms", "default, ms", "× eager"], rows, str(provenance), "lrrrr")

@@ -1,0 +1,12 @@
+"""What a chapter shows: tables, figures, explorers, verdicts, and numbers in units that a person would use.
+
+Plain Python without torch, so that it runs in a browser too.
+"""
+
+from .claims import Verdict, judged
+from .explore import Explorer
+from .figures import Series, bars, lines
+from .tables import Code, Table
+from .units import gb, said, spread
+
+__all__ = ["Code", "Explorer", "Series", "Table", "Verdict", "bars", "gb", "judged", "lines", "said", "spread"]

@@ -1,0 +1,375 @@
+"""Pictures that say in words, and in a table, what they show: plotly figures, and drawings that need no plotly.
+
+A figure draws itself in JupyterLab, on Colab and on the book's site, and reads as text where nothing can draw.
+Only bar and scatter traces are made here: the site carries plotly's *basic* bundle.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import json
+import math
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from .tables import Cell, Code, Table
+from .units import number
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+__all__ = ["PALETTE", "Code", "Drawing", "Figure", "Series", "Table", "bars", "lines"]
+
+PLOTLY = "application/vnd.plotly.v1+json"
+
+# Okabe & Ito, Color Universal Design (2008): told apart with any colour vision. The site's style sheet uses the same.
+PALETTE: dict[str, str] = {
+    "blue": "#0072B2",
+    "orange": "#E69F00",
+    "green": "#009E73",
+    "vermillion": "#D55E00",
+    "purple": "#CC79A7",
+    "sky": "#56B4E9",
+    "grey": "#7A7A7A",
+}
+# A second sign beside the colour, so that a series is told apart in black and white too.
+_PATTERNS = ("", "/", ".", "x", "\\", "-", "+")
+_SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "star")
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plotly figure, the sentence that stands for it, its caption, its numbers, and where they come from.
+
+    `plot` is a plotly figure, `alt` says what is to be seen in it, `provenance` is anything that prints as one line.
+    Raises ValueError without an `alt`: a picture alone leaves some readers with nothing.
+    """
+
+    plot: go.Figure
+    alt: str
+    caption: str = ""
+    table: Table | None = None
+    provenance: object | None = None
+
+    def __post_init__(self) -> None:
+        _has_alt(self)
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, and the provenance after it."""
+        return _full_caption(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """The plot as plain JSON values: no template, numbers to six figures, lists where plotly packs arrays."""
+        plot = _plain(self.plot.to_plotly_json())
+        layout = {key: value for key, value in plot.get("layout", {}).items() if key != "template"}
+        return {"data": plot.get("data", []), "layout": layout}
+
+    def __repr__(self) -> str:
+        return "\n".join(part for part in (f"Figure: {self.alt}", self.full_caption) if part)
+
+    def _repr_html_(self) -> str:
+        plot = self.to_json()
+        height = plot["layout"].get("height", 450)
+        return (
+            f'<figure class="lab-figure" style="--figure-height: {height:g}px">\n'
+            f'<div class="lab-plot" role="img" aria-label="{html.escape(self.alt)}">'
+            f'<script type="{PLOTLY}">{script_json(plot)}</script></div>\n'
+            f"{_words(self)}</figure>"
+        )
+
+    def _repr_mimebundle_(
+        self, include: object = None, exclude: object = None
+    ) -> dict[str, Any] | tuple[dict[str, Any], dict[str, Any]]:
+        if "COLAB_RELEASE_TAG" in os.environ:
+            return {"text/html": self._colab_html(), "text/plain": repr(self)}
+        bundle = {"text/html": self._repr_html_(), PLOTLY: self._titled_json(), "text/plain": repr(self)}
+        return bundle, {PLOTLY: {"alt": self.alt}}
+
+    def _titled_json(self) -> dict[str, Any]:
+        """JupyterLab draws the plotly type alone, without the HTML: there the caption has to be in the plot."""
+        plot = self.to_json()
+        if not self.full_caption or "title" in plot["layout"]:
+            return plot
+        wrapped = textwrap.wrap(self.full_caption, width=100)
+        extra = 18 * len(wrapped)
+        margin = dict(plot["layout"].get("margin", {}))
+        margin["t"] = margin.get("t", 40) + extra
+        height = plot["layout"].get("height", 450) + extra
+        title = {
+            "text": "<br>".join(map(plot_text, wrapped)),
+            "font": {"size": 13},
+            "x": 0.01,
+            "xanchor": "left",
+            "y": 1 - 16 / height,  # clear of the edge, which cuts off what stands at it
+            "yanchor": "top",
+        }
+        return {"data": plot["data"], "layout": {**plot["layout"], "title": title, "margin": margin, "height": height}}
+
+    def _colab_html(self) -> str:
+        # Colab puts each output in a frame of its own, where only plotly's own renderer brings plotly.js along.
+        import plotly.io as pio
+
+        drawn = pio.to_html(self.plot, include_plotlyjs="cdn", full_html=False, config={"responsive": True})
+        return f'<figure class="lab-figure" aria-label="{html.escape(self.alt)}">{drawn}{_words(self)}</figure>'
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A picture written as SVG: it needs no script, and weighs what it shows. The rest is as in a `Figure`.
+
+    `svg` is the element as text: of its own size in its viewBox, drawn as wide as the page, its text in `currentColor`
+    so that it follows the theme. `legend`, plain HTML, stands under it.
+    Raises ValueError without an `alt`.
+    """
+
+    svg: str
+    alt: str
+    caption: str = ""
+    table: Table | None = None
+    provenance: object | None = None
+    legend: str = ""
+
+    def __post_init__(self) -> None:
+        _has_alt(self)
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, and the provenance after it."""
+        return _full_caption(self)
+
+    def __repr__(self) -> str:
+        return "\n".join(part for part in (f"Figure: {self.alt}", self.full_caption) if part)
+
+    def _repr_html_(self) -> str:
+        legend = f'<p class="lab-note">{self.legend}</p>\n' if self.legend else ""
+        return (
+            f'<figure class="lab-figure"><div class="lab-drawing" role="img" aria-label="{html.escape(self.alt)}">'
+            f"{self.svg}</div>\n{legend}{_words(self)}</figure>"
+        )
+
+
+@dataclass(frozen=True)
+class Series:
+    """One set of marks: `values` over `at` (labels or numbers), and the two ends of each value's spread if known.
+
+    `low` and `high` are in the unit of `values`, and enclose it. Raises ValueError where lengths or order disagree.
+    """
+
+    name: str
+    at: Sequence[str | float]
+    values: Sequence[float]
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+
+    def __post_init__(self) -> None:
+        if (self.low is None) != (self.high is None):
+            raise ValueError(f"series {self.name!r}: a spread needs both low and high")
+        lengths = [len(part) for part in (self.at, self.values, self.low, self.high) if part is not None]
+        if len(set(lengths)) != 1:
+            raise ValueError(f"series {self.name!r}: at, values, low, high have lengths {lengths}")
+        for low, value, high in zip(self.low or (), self.values, self.high or (), strict=False):
+            if not low <= value <= high:
+                raise ValueError(f"series {self.name!r}: {value} is outside its spread {low} to {high}")
+
+    def _spread(self) -> dict[str, Any] | None:
+        if self.low is None or self.high is None:
+            return None
+        above = [high - value for high, value in zip(self.high, self.values, strict=True)]
+        below = [value - low for low, value in zip(self.low, self.values, strict=True)]
+        return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.2, "width": 4}
+
+    def _cell(self, place: str | float) -> Cell:
+        if place not in self.at:
+            return None
+        index = list(self.at).index(place)
+        if self.low is None or self.high is None:
+            return self.values[index]
+        low, value, high = (number(part[index]) for part in (self.low, self.values, self.high))
+        return f"{value} ({low} to {high})"
+
+
+def bars(
+    series: Series | Sequence[Series],
+    *,
+    value_title: str,
+    alt: str,
+    caption: str = "",
+    place_title: str = "",
+    provenance: object | None = None,
+    horizontal: bool = True,
+    stacked: bool = False,
+) -> Figure:
+    """Bars with their values written on them, and their spread where known; the numbers again as a table.
+
+    `value_title` names the quantity and its unit, `place_title` what the bars stand for. Stacked bars show no spread.
+    """
+    import plotly.graph_objects as go
+
+    many = _several(series)
+    traces = []
+    for index, one in enumerate(many):
+        places, values = [plot_text(place) for place in one.at], list(one.values)
+        ends = None if stacked else one._spread()
+        traces.append(
+            go.Bar(
+                name=plot_text(one.name),
+                x=values if horizontal else places,
+                y=places if horizontal else values,
+                orientation="h" if horizontal else "v",
+                text=[number(value) for value in values],
+                textposition="auto",
+                insidetextanchor="start",  # at the foot of the bar, clear of the spread at its end
+                textangle=0,
+                marker=_filling(index),
+                **({"error_x" if horizontal else "error_y": ends} if ends else {}),
+            )
+        )
+    rows = len(_places(many)) * (1 if stacked else len(many))
+    layout = _layout(len(many), height=90 + 34 * rows + 30 * (len(many) > 1) if horizontal else 360)
+    layout["barmode"] = "stack" if stacked else "group"
+    values_axis = {"title": {"text": plot_text(value_title)}, "rangemode": "tozero", "automargin": True}
+    places_axis = {"title": {"text": plot_text(place_title)}, "type": "category", "automargin": True}
+    if horizontal:
+        places_axis["autorange"] = "reversed"  # plotly starts at the bottom; a reader starts at the top
+    layout["xaxis"], layout["yaxis"] = (values_axis, places_axis) if horizontal else (places_axis, values_axis)
+    return Figure(go.Figure(traces, layout), alt, caption, _table(many, place_title, value_title), provenance)
+
+
+def lines(
+    series: Series | Sequence[Series],
+    *,
+    x_title: str,
+    y_title: str,
+    alt: str,
+    caption: str = "",
+    provenance: object | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+) -> Figure:
+    """Lines with a mark at each measured point, and its spread where known; the numbers again as a table.
+
+    The titles name quantity and unit. Raises ValueError for a place that is not a number, or ≤ 0 on a log axis.
+    """
+    import plotly.graph_objects as go
+
+    many = _several(series)
+    for one in many:
+        for log, values in ((log_x, one.at), (log_y, one.values)):
+            if any(isinstance(value, str) or (log and value <= 0) for value in values):
+                raise ValueError(f"series {one.name!r}: lines need numbers, and a log axis positive ones")
+    traces = [
+        go.Scatter(
+            name=plot_text(one.name),
+            x=list(one.at),
+            y=list(one.values),
+            mode="lines+markers",
+            line={"color": _colour(index), "dash": _DASHES[index % len(_DASHES)], "width": 2},
+            marker={"symbol": _SYMBOLS[index % len(_SYMBOLS)], "size": 8},
+            **({"error_y": ends} if (ends := one._spread()) else {}),
+        )
+        for index, one in enumerate(many)
+    ]
+    layout = _layout(len(many), height=360)
+    layout["xaxis"] = {"title": {"text": plot_text(x_title)}, "type": "log" if log_x else "linear"}
+    layout["yaxis"] = {"title": {"text": plot_text(y_title)}, "type": "log" if log_y else "linear"}
+    if not log_y:
+        layout["yaxis"]["rangemode"] = "tozero"
+    return Figure(go.Figure(traces, layout), alt, caption, _table(many, x_title, y_title), provenance)
+
+
+def plot_text(text: object) -> str:
+    """Text as plotly shows it unchanged: it reads `<` as the start of a tag."""
+    return html.escape(str(text), quote=False)
+
+
+def script_json(value: object) -> str:
+    """JSON that may stand inside a script element: nothing in it can end the element or open a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
+
+
+def _has_alt(picture: Figure | Drawing) -> None:
+    if not picture.alt.strip():
+        kind = type(picture).__name__
+        raise ValueError(f"a {kind} needs alt: one sentence that says what is to be seen in it")
+
+
+def _full_caption(picture: Figure | Drawing) -> str:
+    source = "" if picture.provenance is None else str(picture.provenance)
+    return " · ".join(part for part in (picture.caption, source) if part)
+
+
+def _words(picture: Figure | Drawing) -> str:
+    caption = f"<figcaption>{html.escape(picture.full_caption)}</figcaption>\n" if picture.full_caption else ""
+    if picture.table is None:
+        return caption
+    table = f"<details><summary>The same as a table</summary>{picture.table._repr_html_()}</details>\n"
+    return caption + table
+
+
+def _several(series: Series | Sequence[Series]) -> list[Series]:
+    many = [series] if isinstance(series, Series) else list(series)
+    if not many:
+        raise ValueError("nothing to draw: give at least one Series")
+    return many
+
+
+def _colour(index: int) -> str:
+    return list(PALETTE.values())[index % len(PALETTE)]
+
+
+def _filling(index: int) -> dict[str, Any]:
+    shape = _PATTERNS[index % len(_PATTERNS)]
+    if not shape:
+        return {"color": _colour(index)}
+    # Faint over the full colour: the value that stands on the bar stays legible.
+    pattern = {"shape": shape, "size": 8, "fillmode": "overlay", "fgcolor": "#FFFFFF", "fgopacity": 0.45}
+    return {"color": _colour(index), "pattern": pattern}
+
+
+def _places(many: Sequence[Series]) -> list[str | float]:
+    return list(dict.fromkeys(place for one in many for place in one.at))
+
+
+def _table(many: Sequence[Series], place_title: str, value_title: str) -> Table:
+    columns = [value_title] if len(many) == 1 else [f"{one.name}: {value_title}" for one in many]
+    rows = [[place, *(one._cell(place) for one in many)] for place in _places(many)]
+    return Table([place_title, *columns], rows)
+
+
+def _layout(count: int, height: int) -> dict[str, Any]:
+    layout: dict[str, Any] = {"height": height, "margin": {"l": 60, "r": 20, "t": 20, "b": 50}}
+    layout["showlegend"] = count > 1
+    if count > 1:
+        layout["legend"] = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"}
+        layout["margin"]["t"] = 50
+    return layout
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        if "bdata" in value and "dtype" in value:
+            return _plain(_unpacked(value))
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float):
+        # Six figures are more than a screen shows. JSON has no NaN: at null, plotly leaves a gap.
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if hasattr(value, "tolist"):  # a numpy array or scalar
+        return _plain(value.tolist())
+    return value
+
+
+def _unpacked(packed: dict[str, Any]) -> Any:
+    """Plotly 6 and later pack arrays as base64, which a reader of the page's source cannot read."""
+    import numpy as np
+
+    shape = [int(size) for size in str(packed.get("shape", "-1")).split(",")]
+    return np.frombuffer(base64.b64decode(packed["bdata"]), dtype=packed["dtype"]).reshape(shape)

@@ -1,0 +1,6 @@
+"""Number formats and their errors, where casts go, and what a precision does to training."""
+
+from .formats import FORMATS, op_errors, quantisation, stochastically_rounded
+from .training import Run
+
+__all__ = ["FORMATS", "Run", "op_errors", "quantisation", "stochastically_rounded"]

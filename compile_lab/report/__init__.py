@@ -1,0 +1,5 @@
+"""What joins the stages: one line of a program followed through all of them."""
+
+from .line import follow
+
+__all__ = ["follow"]

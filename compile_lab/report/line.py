@@ -1,0 +1,105 @@
+"""What becomes of one line of Python? ``follow(module, *args)`` answers for each line, through every stage.
+
+The stages are seen by three instruments: Dynamo's graph by ``dynamo.trace``, the joint graph and its two halves by
+``aot.training_graphs``, the kernels by ``inductor.generated_code``. What joins them is the source line that torch
+notes on every node, the backward ones included.
+"""
+
+import linecache
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..aot.nodes import Node
+from ..aot.saved import Recomputed, SavedTensor
+from ..aot.training import training_graphs
+from ..dynamo.tracing import trace
+from ..inductor.generated import GeneratedCode, generated_code
+from ..inductor.records import Kernel
+from ..source import Line, stack
+
+
+@dataclass(frozen=True)
+class Followed:
+    """One line of Python, and what it became: graph nodes by name and operation, tensors, kernels."""
+
+    line: Line
+    captured: tuple[str, ...]
+    """Dynamo's nodes: ``layer_norm = layer_norm(x, …)``."""
+    forward: tuple[Node, ...]
+    backward: tuple[Node, ...]
+    """The joint graph's nodes, by the direction in which they were traced."""
+    saved: tuple[SavedTensor, ...]
+    recomputed: tuple[Recomputed, ...]
+    kernels: tuple[Kernel, ...]
+
+    def __str__(self) -> str:
+        counts = (
+            f"{len(self.captured)} captured, {len(self.forward)} forward, {len(self.backward)} backward nodes, "
+            f"{len(self.saved)} saved, {len(self.recomputed)} recomputed, {len(self.kernels)} launches"
+        )
+        return f"{self.line}: {self.line.text}\n    {counts}"
+
+
+@dataclass(frozen=True)
+class Trail:
+    """All lines of a function or module that became tensor operations, in the order of the source."""
+
+    lines: tuple[Followed, ...]
+    code: GeneratedCode = field(repr=False)
+
+    def __getitem__(self, text: str) -> Followed:
+        """The one line that contains ``text``; KeyError, with the lines there are, if none or several do."""
+        found = [each for each in self.lines if text in each.line.text]
+        if len(found) != 1:
+            known = "\n".join(each.line.text for each in self.lines)
+            raise KeyError(f"{len(found)} lines contain {text!r}; the lines are\n{known}")
+        return found[0]
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self.lines))
+
+
+def follow(fn: Callable[..., Any], *args: Any, chip: str | None = "H200", **kwargs: Any) -> Trail:
+    """Each source line of ``fn(*args, **kwargs)`` with its captured, forward and backward nodes, tensors and kernels.
+
+    ``fn`` is any function or module of which something requires grad; ``chip`` as for ``generated_code``. A node
+    belongs to the innermost of the user's lines on its stack. Raises what the three instruments raise; of a function
+    that breaks, the lines of all its graphs are followed.
+    """
+    captured = _captured(trace(fn, *args, **kwargs).graphs)
+    graphs = training_graphs(fn, *args, **kwargs).each
+    code = generated_code(fn, *args, chip=chip, **kwargs)
+    joint = [node for each in graphs for node in each.joint.nodes if node.is_op and node.source]
+    known = [*captured, *(node.source for node in joint), *(line for k in code.kernels for line in k.lines)]
+    places = {(line.file, line.line) for line in known}
+    lines = [Line(file, at, text=linecache.getline(file, at).strip()) for file, at in sorted(places)]
+    return Trail(tuple(_followed(line, captured, joint, graphs, code) for line in lines), code)
+
+
+def _followed(line: Line, captured: dict, joint: list[Node], graphs: Any, code: GeneratedCode) -> Followed:
+    def here(found: Any) -> bool:
+        return found.source is not None and line.is_same_place(found.source)
+
+    nodes = list(filter(here, joint))
+    return Followed(
+        line,
+        tuple(text for other, texts in captured.items() if line.is_same_place(other) for text in texts),
+        tuple(node for node in nodes if node.direction == "forward"),
+        tuple(node for node in nodes if node.direction == "backward"),
+        tuple(saved for each in graphs for saved in each.saved if here(saved)),
+        tuple(again for each in graphs for again in each.recomputed if here(again)),
+        tuple(kernel for kernel in code.kernels if any(map(line.is_same_place, kernel.lines))),
+    )
+
+
+def _captured(graphs: Any) -> dict[Line, list[str]]:
+    """Dynamo's calls by the user's innermost line."""
+    found: dict[Line, list[str]] = {}
+    for graph in graphs:
+        for node in graph.module.graph.nodes:
+            lines = [line for line in stack(node.meta.get("stack_trace") or "") if line.is_users]
+            if node.op.startswith("call") and lines:
+                called = getattr(node.target, "__name__", node.target)
+                found.setdefault(lines[-1], []).append(f"{node.name} = {called}")
+    return found

@@ -1,0 +1,35 @@
+"""Many devices on paper: sharding, traffic, pipelines and overlap by formula.
+
+Plain Python without torch, so that it runs in a browser too.
+"""
+
+from .overlap import Span, difference, merged, total_ms
+from .patterns import plan
+from .pipeline import SCHEDULES, carried_out, closed_form, simulate, table
+from .recommendation import Network, compute_s, recommend
+from .sharding import parameter_count, parameters
+from .wire import MB, Gradient, buckets, ddp_overlap, fsdp_order, measured_wire
+
+__all__ = [
+    "MB",
+    "SCHEDULES",
+    "Gradient",
+    "Network",
+    "Span",
+    "buckets",
+    "carried_out",
+    "closed_form",
+    "compute_s",
+    "ddp_overlap",
+    "difference",
+    "fsdp_order",
+    "measured_wire",
+    "merged",
+    "parameter_count",
+    "parameters",
+    "plan",
+    "recommend",
+    "simulate",
+    "table",
+    "total_ms",
+]

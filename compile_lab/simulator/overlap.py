@@ -1,0 +1,139 @@
+"""Spans of time, and how much of the communication lies beside computation."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+
+class Span(NamedTuple):
+    """From `start_ms` to `end_ms`, since the trace's first event."""
+
+    start_ms: float
+    end_ms: float
+
+    @property
+    def time_ms(self) -> float:
+        return self.end_ms - self.start_ms
+
+
+def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
+    """The same time without overlaps, in order: spans that touch or overlap become one, empty ones go."""
+    found: list[Span] = []
+    for start, end in sorted(spans):
+        if found and start <= found[-1].end_ms:
+            found[-1] = Span(found[-1].start_ms, max(end, found[-1].end_ms))
+        elif end > start:
+            found.append(Span(start, end))
+    return tuple(found)
+
+
+def intersection(one: Sequence[Span], other: Sequence[Span]) -> tuple[Span, ...]:
+    """The time that is in both, each of them merged. Linear in their lengths."""
+    found, i, j = [], 0, 0
+    while i < len(one) and j < len(other):
+        start, end = max(one[i].start_ms, other[j].start_ms), min(one[i].end_ms, other[j].end_ms)
+        if start < end:
+            found.append(Span(start, end))
+        if one[i].end_ms < other[j].end_ms:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def difference(one: Sequence[Span], other: Sequence[Span]) -> tuple[Span, ...]:
+    """The time that is in `one` and not in `other`, each of them merged."""
+    edges = [-math.inf, *(edge for span in other for edge in span), math.inf]
+    gaps = [Span(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
+    return intersection(one, gaps)
+
+
+def total_ms(spans: Iterable[Span]) -> float:
+    """The sum of their times, in milliseconds."""
+    return sum(span.time_ms for span in spans)
+
+
+@dataclass(frozen=True)
+class Collective:
+    """One collective on this rank. `nbytes` is the larger of what it takes and gives, None where the trace has none."""
+
+    name: str
+    start_ms: float
+    end_ms: float
+    nbytes: int | None
+    hidden: float
+    """The share of its time in which the rank computes, from 0 to 1."""
+    lane: int = 0
+    """Its thread or stream, from 0, by first use."""
+    waiting_ms: float = 0.0
+    """How much of its time, from its start, is waiting for another rank. One rank's trace does not tell."""
+
+    @property
+    def time_ms(self) -> float:
+        return self.end_ms - self.start_ms
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """One rank's compute and communication: merged spans, and what of the communication is exposed."""
+
+    compute: tuple[Span, ...] = field(repr=False)
+    communication: tuple[Span, ...] = field(repr=False)
+    exposed: tuple[Span, ...] = field(repr=False)
+    """Communication while nothing is computed."""
+    fraction: float
+    """The share of the communication's time that is hidden, from 0 to 1."""
+    intervals: tuple[Collective, ...] = field(repr=False)
+    """Every collective by itself, by start. They may overlap each other."""
+    phases: Mapping[str, Span] = field(default_factory=dict, repr=False)
+    """Where the program marked them with ``record_function``: "forward", "backward", "optimizer"; and "gradients",
+    from the first to the last node that autograd ran. On a GPU, from the first to the last kernel launched there."""
+
+    @property
+    def compute_ms(self) -> float:
+        return total_ms(self.compute)
+
+    @property
+    def communication_ms(self) -> float:
+        return total_ms(self.communication)
+
+    @property
+    def exposed_ms(self) -> float:
+        return total_ms(self.exposed)
+
+    @property
+    def span_ms(self) -> float:
+        """From the first start to the last end of compute and communication."""
+        both = [*self.compute, *self.communication]
+        return max(span.end_ms for span in both) - min(span.start_ms for span in both)
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.intervals)} collectives, {self.communication_ms:.3g} ms of communication, of which "
+            f"{self.fraction:.0%} hidden behind {self.compute_ms:.3g} ms of compute; exposed {self.exposed_ms:.3g} ms"
+        )
+
+
+def overlap_of(
+    compute: Iterable[Span],
+    collectives: Iterable[Collective],
+    phases: Mapping[str, Span] | None = None,
+    alone: bool = False,
+) -> Overlap:
+    """The Overlap of spans of compute and collectives, whose `hidden` is filled in here.
+
+    `alone`: there may be no collective at all, and then nothing is exposed.
+    """
+    computing, found = merged(compute), sorted(collectives, key=lambda each: (each.start_ms, each.end_ms))
+    communicating = merged(Span(each.start_ms, each.end_ms) for each in found)
+    if not communicating and not alone:
+        raise ValueError("there is no communication: give at least one collective that takes time")
+    exposed = difference(communicating, computing)
+    told = []
+    for each in found:
+        hidden = total_ms(intersection([Span(each.start_ms, each.end_ms)], computing))
+        share = hidden / each.time_ms if each.time_ms else 1.0
+        told.append(replace(each, hidden=share))
+    fraction = 1 - total_ms(exposed) / total_ms(communicating) if communicating else 1.0
+    return Overlap(computing, communicating, exposed, fraction, tuple(told), phases or {})

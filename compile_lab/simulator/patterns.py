@@ -1,0 +1,291 @@
+"""What does each sharding pattern hold and send? ``plan(shape, pattern, devices)``, by formula.
+
+A pattern is a mesh of devices with named axes. Along ``replicate`` every device holds all parameters (DDP), along
+``shard`` a slice of each (FSDP, ZeRO-3); both split the batch. Along ``tp`` it computes a slice of each layer, along
+``pp`` other layers. The formulas follow torch 2.11 to 2.13, and ``compile_lab.devices.collectives`` asks the
+real program.
+
+Sources: Rajbhandari et al. (2020) for what is divided, Shoeybi et al. (2019) for tensor parallel, Korthikanti et al.
+(2022) for sequence parallel and the activations of a layer, Narayanan et al. (2021) for 1F1B.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from .collectives import Collective, Held
+from .sharding import AXES, Parameter, Shape, check_divides
+from .traffic import FP32, Layout, collectives
+
+PATTERNS: dict[str, tuple[str, ...]] = {
+    "one device": (),
+    "ddp": ("replicate",),
+    "fsdp": ("shard",),
+    "hsdp": ("replicate", "shard"),
+    "tp": ("tp",),
+    "tp+sp": ("tp",),
+    "pp": ("pp",),
+    "fsdp+tp": ("shard", "tp"),
+    "pp+fsdp": ("pp", "shard"),
+    "3d": ("pp", "shard", "tp"),
+}
+"""Each pattern's axes, outermost first."""
+
+MACHINE = 8
+"""Devices of one machine, joined by a fast network: as many as a DGX or HGX has."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """Bytes of a number: in activations, in gathered parameters, in gradients on their way; fp32 elsewhere."""
+
+    computed: int
+    gathered: int
+    reduced: int
+
+
+PRECISIONS = {"fp32": Precision(FP32, FP32, FP32), "bf16": Precision(2, 2, FP32)}
+"""``bf16``: as autocast does on a GPU. Products are computed, and by FSDP parameters gathered, in bf16; what is between
+them, norms and the loss stay in fp32, and gradients are reduced in it."""
+
+OPTIMIZERS = {"AdamW": 2, "SGD, momentum": 1, "SGD": 0}
+"""How many numbers an optimizer keeps for each parameter, in fp32."""
+
+
+@dataclass(frozen=True)
+class Share:
+    """What one device of one pipeline stage holds, and its collectives in a step. Without a pipeline there is one.
+
+    ``buffers_nbytes`` is what is there for a moment, or copied to travel: DDP's buckets; parameters that FSDP has
+    gathered and gradients that it has not scattered; bf16 copies of parameters; what a stage receives and returns; and
+    the logits, as computed and in fp32, at the turn from forward to backward. It is an estimate.
+    """
+
+    held: Held
+    buffers_nbytes: int
+    collectives: tuple[Collective, ...]
+    later_nbytes: int
+    """What of it is made after the turn: gradients, and those that FSDP has not scattered. 0 in a pipeline, where other
+    micro-batches have made them before."""
+
+    @property
+    def total_nbytes(self) -> int:
+        """All that is counted here, as if it were there at once. Workspaces and fragmentation come on top."""
+        return sum(vars(self.held).values()) + self.buffers_nbytes
+
+    @property
+    def turn_nbytes(self) -> int:
+        """What is there when the backward begins: most, as long as activations are more than gradients."""
+        return self.total_nbytes - self.later_nbytes
+
+    @property
+    def sent_nbytes(self) -> int:
+        """Bytes that the device sends in a step, with collectives on a ring."""
+        return sum(each.sent_nbytes for each in self.collectives)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A model laid out on a mesh: for each pipeline stage, what its first device holds and sends in a step."""
+
+    pattern: str
+    mesh: Mapping[str, int]
+    shape: Shape = field(repr=False)
+    batch: int
+    length: int
+    microbatches: int
+    precision: str
+    optimizer: str
+    stages: tuple[Share, ...] = field(repr=False)
+
+    @property
+    def devices(self) -> int:
+        return math.prod(self.mesh.values())
+
+    @property
+    def fullest(self) -> Share:
+        """The share of the stage that holds most."""
+        return max(self.stages, key=lambda share: share.total_nbytes)
+
+    @property
+    def busiest(self) -> Share:
+        """The share of the stage that sends most."""
+        return max(self.stages, key=lambda share: share.sent_nbytes)
+
+    @property
+    def total_nbytes(self) -> int:
+        """Bytes on the fullest device."""
+        return self.fullest.total_nbytes
+
+    @property
+    def sent_nbytes(self) -> int:
+        """Bytes that the busiest device sends in a step."""
+        return self.busiest.sent_nbytes
+
+    def inside_machine(self, axis: str) -> bool:
+        """True if the ranks along this axis, and all inside of it, are devices of one machine."""
+        inner = AXES[AXES.index(axis) :]
+        return math.prod(self.mesh.get(each, 1) for each in inner) <= MACHINE
+
+    def __str__(self) -> str:
+        mesh = " × ".join(f"{axis} {size}" for axis, size in self.mesh.items()) or "one device"
+        return (
+            f"{self.pattern} on {mesh}: {self.total_nbytes / 1e9:.3g} GB on the fullest device, "
+            f"{self.sent_nbytes / 1e9:.3g} GB sent by the busiest in a step"
+        )
+
+
+def plan(
+    shape: Shape,
+    pattern: str,
+    devices: int | Mapping[str, int],
+    *,
+    batch: int | None = None,
+    length: int | None = None,
+    microbatches: int | None = None,
+    precision: str = "fp32",
+    optimizer: str = "AdamW",
+) -> Plan:
+    """What each device holds and sends in a step, if ``shape`` is trained by ``pattern`` on ``devices``.
+
+    ``devices`` is their number, laid out by ``mesh_of``, or the sizes of the axes. ``batch``: sequences of a step over
+    all devices (one a device, unless given), each of ``length`` tokens (the model's context). A pipeline runs 1F1B over
+    ``microbatches`` (those of one sequence, unless given). Blocks are FSDP's units, and the rest is one.
+
+    Raises ValueError for what is not known, or does not divide: it names the input, the rule and a way out.
+    """
+    _known("pattern", pattern, PATTERNS), _known("precision", precision, PRECISIONS)
+    _known("optimizer", optimizer, OPTIMIZERS)
+    mesh = mesh_of(shape, pattern, devices)
+    batch = math.prod(mesh.values()) if batch is None else batch
+    length = shape.context if length is None else length
+    for name, value in (("batch", batch), ("length", length)):
+        _whole(name, value)
+    if length > shape.context:
+        raise ValueError(f"length={length} is more than the model's context of {shape.context} tokens; take fewer")
+    replicas, pp = mesh.get("replicate", 1) * mesh.get("shard", 1), mesh.get("pp", 1)
+    pieces = (max(1, batch // replicas) if microbatches is None else microbatches) if pp > 1 else 1
+    _whole("microbatches", pieces)
+    sequence = pattern == "tp+sp"
+    check_divides(shape, mesh, batch, length, sequence, pieces)
+    layout = Layout(shape, mesh, batch // replicas, length, pieces, sequence, **vars(PRECISIONS[precision]))
+    stages = tuple(_share(layout, stage, OPTIMIZERS[optimizer]) for stage in range(pp))
+    return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, stages)
+
+
+def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dict[str, int]:
+    """The sizes of a pattern's axes, outermost first: {"shard": 2, "tp": 4}; those that are given, checked.
+
+    From a number: tensor parallel, and HSDP's sharding, take as much of a machine of eight as divides, leaving at least
+    2 to each other axis; a pipeline takes up to 8 stages of whole layers, and leaves a machine to the rest if it can.
+    """
+    axes = PATTERNS[pattern]
+    if isinstance(devices, Mapping):
+        if set(devices) != set(axes):
+            raise ValueError(f"mesh {dict(devices)} for pattern {pattern!r}: its axes are {', '.join(axes) or 'none'}")
+        for axis, size in devices.items():
+            _whole(f"mesh[{axis!r}]", size)
+        return {axis: devices[axis] for axis in axes}
+    _whole("devices", devices)
+    if devices < 2 ** len(axes) or (not axes and devices > 1):
+        raise ValueError(
+            f"devices={devices} for pattern {pattern!r}: it needs "
+            f"{f'at least 2 along each of {chr(44).join(axes)}' if axes else 'exactly one'}; take another number of "
+            "devices or another pattern"
+        )
+    sizes: dict[str, int] = {}
+    inner = {"tp": shape.heads} | ({"shard": devices} if pattern == "hsdp" else {})
+    rest = devices
+    for axis in [axis for axis in ("tp", "shard", "pp", "replicate") if axis in axes]:
+        others = len(axes) - len(sizes) - 1
+        if not others:
+            sizes[axis] = rest
+        elif axis in inner:
+            sizes[axis] = _share_of(rest, inner[axis], MACHINE, 2**others, axis, pattern)
+        elif axis == "shard":
+            continue  # it takes what the pipeline leaves
+        else:
+            leave = MACHINE // sizes.get("tp", 1) if rest >= 2 * MACHINE else 2
+            sizes[axis] = _share_of(rest, shape.layers, MACHINE, leave, axis, pattern)
+        rest //= sizes[axis]
+    if "shard" in axes and "shard" not in sizes:
+        sizes["shard"] = rest
+    return {axis: sizes[axis] for axis in axes}
+
+
+_SHARED = {"pp": "layers", "tp": "heads"}
+
+
+def _share_of(devices: int, whole: int, most: int, leave: int, axis: str, pattern: str) -> int:
+    """The largest size from 2 to ``most`` that divides both and leaves at least so many."""
+    for size in range(min(most, devices // leave), 1, -1):
+        if devices % size == 0 and whole % size == 0:
+            return size
+    raise ValueError(
+        f"pattern {pattern!r}: no size of axis {axis!r} from 2 to {most} divides both {devices} devices and {whole} "
+        f"{_SHARED.get(axis, 'devices')}, and leaves {leave} for the other axes; give the mesh, or other devices"
+    )
+
+
+def _share(layout: Layout, stage: int, states: int) -> Share:
+    own = layout.parameters_of(stage)
+    tp, shard = layout.size("tp"), layout.size("shard")
+    sharded = FP32 * sum(each.numbers(tp, shard) * each.count for each in own)
+    kept = Held(sharded, sharded, states * sharded, _activations(layout, stage))
+    later = sharded + (layout.reduced * _unscattered(own, tp) if shard > 1 else 0) if layout.size("pp") == 1 else 0
+    return Share(kept, _buffers(layout, stage, own), collectives(layout, stage), later)
+
+
+def _unscattered(own: tuple[Parameter, ...], tp: int) -> int:
+    """Gradients that FSDP has whole at a time: those around the blocks, and one block's."""
+    return sum(each.numbers(tp) for each in own)
+
+
+def _activations(layout: Layout, stage: int) -> int:
+    """Bytes that autograd keeps for the backward, of all micro-batches that are under way at a time.
+
+    A layer keeps 16 numbers for each of its tokens and channels, if attention is computed in one piece that keeps only
+    a number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
+    parallel; sequence parallel divides the inputs, but what was gathered for a matrix product is kept as it is. A norm
+    keeps a mean and a deviation a token. The loss keeps its log-softmax, in fp32, and one number.
+    """
+    shape, tp = layout.shape, layout.size("tp")
+    tokens = layout.rows // layout.pieces * layout.length
+    streams = tp if layout.sequence else 1
+    channels = tokens * shape.dim
+    norm = channels // streams * FP32 + channels * layout.computed + 2 * tokens // streams * FP32
+    layer = 2 * norm + 12 * channels // tp * layout.computed + tokens * shape.heads // tp * FP32
+    kept = layout.layers * layer - (channels * layout.stream if stage else 0)  # what it received is a buffer
+    if layout.is_last(stage):
+        kept += norm + (tokens * shape.vocabulary + 1) * FP32
+    return kept * min(layout.pieces, layout.size("pp") - stage)
+
+
+def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
+    tp, pp = layout.size("tp"), layout.size("pp")
+    block = sum(each.numbers(tp) for each in own if each.part == "block")
+    root = sum(each.numbers(tp) for each in own if each.part != "block")
+    whole = layout.layers * block + root
+    boundary = layout.rows * layout.length * layout.shape.dim * layout.stream
+    passed = boundary * ((stage > 0) + (stage < pp - 1)) if pp > 1 else 0
+    if layout.is_last(stage):
+        logits = layout.rows * layout.length * layout.shape.vocabulary
+        passed += (FP32 + layout.computed) * logits // layout.pieces
+        passed += logits // layout.pieces * layout.computed if pp > 1 else 0  # a stage keeps what it gave
+    if layout.size("shard") == 1:
+        copies = layout.computed * whole if layout.computed < FP32 else 0
+        return passed + copies + (layout.reduced * whole if layout.size("replicate") > 1 else 0)
+    if pp > 1:  # between a stage's first and last backward nothing is resharded or scattered
+        return passed + (layout.gathered + layout.reduced) * whole
+    # The root stays gathered; of the blocks, one is used while the next is fetched, and one's gradients are scattered.
+    return passed + layout.gathered * (root + 2 * block) + layout.reduced * _unscattered(own, tp)
+
+
+def _known(name: str, value: str, table: Mapping[str, object]) -> None:
+    if value not in table:
+        raise ValueError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, table))}")
+
+
+def _whole(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"{name}={value!r}: it is a whole number, 1 or more")

@@ -1,0 +1,195 @@
+"""Sharding patterns as a reader sees them: what is split, what is held, what is sent, what fits."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from ..page.figures import PALETTE, Drawing
+from ..page.tables import Table
+from ..page.units import gb
+from .collectives import Collective
+from .patterns import PATTERNS, Plan, mesh_of
+from .recommendation import Recommendation
+from .sharding import Parameter, Shape, parameters
+
+_DEVICES = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion")]
+_LABELS, _COLUMN, _CELL, _ROW, _HEAD = 360, 172, 150, 30, 34  # room for labels of a phone's size
+_KINDS = {
+    "parameters": PALETTE["blue"],
+    "gradients": PALETTE["orange"],
+    "state": PALETTE["green"],
+    "activations": PALETTE["vermillion"],
+    "buffers": PALETTE["grey"],
+}
+CARDS_GB = (80, 141)
+"""Memory of the cards that a panel compares with: A100 or H100, and H200."""
+
+
+def shards(shape: Shape, patterns: Sequence[str] = ("ddp", "fsdp", "tp", "pp"), devices: int = 4) -> Drawing:
+    """Every parameter under each pattern, identical layers folded: one colour for the slice of each device.
+
+    Raises ValueError for more than four devices, and as ``patterns.plan`` for what does not divide.
+    """
+    if not 2 <= devices <= len(_DEVICES):
+        raise ValueError(f"devices={devices}: the picture has a colour for each of 2 to {len(_DEVICES)}")
+    for pattern in patterns:
+        mesh_of(shape, pattern, devices)
+    rows = parameters(shape)
+    height = _HEAD + _ROW * len(rows)
+    parts = [
+        f"<text x='{_LABELS + _COLUMN * column}' y='20' font-weight='600'>{pattern}</text>"
+        for column, pattern in enumerate(patterns)
+    ]
+    for row, parameter in enumerate(rows):
+        top = _HEAD + _ROW * row
+        parts.append(f"<text x='0' y='{top + 17}'>{parameter.name.replace('blocks.', '')}</text>")
+        for column, pattern in enumerate(patterns):
+            parts += _cell(parameter, PATTERNS[pattern][0], devices, _LABELS + _COLUMN * column, top)
+    width = _LABELS + _COLUMN * len(patterns)
+    svg = (
+        f"<svg viewBox='0 0 {width} {height}' font-size='16' fill='currentColor' "
+        f"xmlns='http://www.w3.org/2000/svg'>{''.join(parts)}</svg>"
+    )
+    legend = " ".join(
+        f"<span style='color:{colour}'>■</span> device {device}" for device, colour in enumerate(_DEVICES[:devices])
+    )
+    legend += f" <span style='color:{PALETTE['grey']}'>■</span> whole on each device"
+    caption = f"What each of {devices} devices holds of every parameter; * stands for each of the blocks."
+    return Drawing(svg, _split_in_words(rows, patterns), caption, _split_table(rows, patterns, devices), None, legend)
+
+
+def _cell(each: Parameter, axis: str, devices: int, left: float, top: float) -> Iterator[str]:
+    high = 22 if len(each.shape) > 1 else 9
+    top += (22 - high) / 2
+    if axis == "pp":
+        here = range(devices) if each.part == "block" else [0 if each.part == "first" else devices - 1]
+        wide = _CELL / devices
+        yield from (_box(left + wide * device, top, wide - 6, high, _DEVICES[device]) for device in here)
+    elif axis == "shard" and len(each.shape) > 1:
+        low = high / devices
+        yield from (_box(left, top + low * device, _CELL, low, _DEVICES[device]) for device in range(devices))
+    elif axis == "shard" or (axis == "tp" and each.tp is not None and (each.tp == 1 or len(each.shape) == 1)):
+        wide = _CELL / devices
+        yield from (_box(left + wide * device, top, wide, high, _DEVICES[device]) for device in range(devices))
+    elif axis == "tp" and each.tp == 0:
+        low = high / devices
+        yield from (_box(left, top + low * device, _CELL, low, _DEVICES[device]) for device in range(devices))
+    else:
+        yield _box(left, top, _CELL, high, PALETTE["grey"])
+
+
+def _box(left: float, top: float, wide: float, high: float, colour: str) -> str:
+    return f"<rect x='{left:g}' y='{top:g}' width='{wide:g}' height='{high:g}' fill='{colour}'/>"
+
+
+def _split_in_words(rows: Sequence[Parameter], patterns: Sequence[str]) -> str:
+    whole = [each.name for each in rows if each.tp is None]
+    said = {
+        "ddp": "under ddp every device holds all parameters",
+        "fsdp": "under fsdp each parameter is split by rows",
+        "tp": f"under tp products are split by rows or columns, and whole remain {', '.join(whole)}",
+        "pp": "under pp each device holds some layers, the first the embeddings, the last the head",
+    }
+    return "; ".join(said[pattern] for pattern in patterns if pattern in said) or "shards of each parameter"
+
+
+def _split_table(rows: Sequence[Parameter], patterns: Sequence[str], devices: int) -> Table:
+    def on_first(each: Parameter, pattern: str) -> str | None:
+        (axis,) = PATTERNS[pattern]
+        if axis == "pp":
+            layers = f"{each.count // devices} of {each.count} layers" if each.part == "block" else "whole"
+            return None if each.part == "last" else layers
+        sizes = {"tp": {"tp": devices}, "shard": {"shard": devices}}.get(axis, {})
+        return " × ".join(map(str, each.split(**sizes)))
+
+    lines = [
+        [each.name, " × ".join(map(str, each.shape)), *(on_first(each, pattern) for pattern in patterns)]
+        for each in rows
+    ]
+    return Table(["parameter", "shape", *(f"device 0 under {pattern}" for pattern in patterns)], lines)
+
+
+def by_kind(plans: Mapping[str, Plan]) -> Table:
+    """Bytes on the fullest device by kind: one row a plan."""
+    rows = []
+    for name, found in plans.items():
+        share = found.fullest
+        kinds = [*vars(share.held).values(), share.buffers_nbytes, share.total_nbytes]
+        rows.append([name, *map(gb, kinds)])
+    return Table(["pattern", *_KINDS, "all"], rows, align="l" + "r" * 6)
+
+
+def traffic(found: Plan) -> Table:
+    """Every collective of the busiest device's step."""
+    rows = [
+        [each.kind, each.axis, each.ranks, each.count, each.payload_nbytes, each.sent_nbytes]
+        for each in found.busiest.collectives
+    ]
+    return Table(["collective", "axis", "ranks", "count", "payload, bytes", "a rank sends, bytes"], rows)
+
+
+def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collective]]]) -> Table:
+    """Formula and count side by side: name, devices, planned and counted collectives of a step."""
+    lines = []
+    for name, devices, planned, counted in rows:
+        sent = [sum(each.sent_nbytes for each in found) for found in (planned, counted)]
+        calls = ", ".join(f"{each.count} {each.kind}" for each in counted)
+        lines.append([name, devices, calls, *sent, tuple(planned) == tuple(counted)])
+    return Table(["pattern", "devices", "counted", "formula: bytes sent", "counted: bytes sent", "equal"], lines)
+
+
+def panel(found: Plan) -> list[str | Drawing]:
+    """What one device holds and sends, and whether it fits: a bar by kind, and two sentences."""
+    share = found.fullest
+    kinds = dict(zip(_KINDS, [*vars(share.held).values(), share.buffers_nbytes], strict=True))
+    total = share.total_nbytes
+    mesh = " × ".join(f"{axis} {size}" for axis, size in found.mesh.items())
+    fits = ", ".join(f"{card} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in CARDS_GB)
+    held = ", ".join(f"{name} {gb(nbytes)}" for name, nbytes in kinds.items() if nbytes)
+    sent = [
+        f"{gb(each.sent_nbytes)} {each.kind} along {each.axis}{'' if found.inside_machine(each.axis) else ' (network)'}"
+        for each in found.busiest.collectives
+    ]
+    return [
+        f"**{mesh}.** A device holds {held}: **{gb(total)}**. {fits}.",
+        _bar(kinds, total),
+        f"A step sends **{gb(found.sent_nbytes)}** a device: {'; '.join(sent)}.",
+    ]
+
+
+def _bar(kinds: Mapping[str, int], total: int) -> Drawing:
+    scale = 1000 / max(total, 1e9 * CARDS_GB[-1])
+    parts, left = [], 0.0
+    for name, nbytes in kinds.items():
+        wide = nbytes * scale
+        if wide >= 1:
+            parts.append(_box(round(left), 0, round(left + wide) - round(left), 26, _KINDS[name]))
+        left += wide
+    for card in CARDS_GB:
+        at = min(998, round(1e9 * card * scale))
+        parts.append(f"<path d='M{at} 0v40' stroke='currentColor' stroke-width='3'/>")
+        parts.append(f"<text x='{at - 6}' y='46' text-anchor='end'>{card} GB</text>")
+    svg = f"<svg viewBox='0 0 1000 50' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
+    return Drawing(svg, f"A bar of {gb(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
+
+
+def ranking(found: Recommendation) -> list[str | Table]:
+    """The recommended pattern and its reason, the others in their order, and why some are out."""
+    if not found.choices:
+        return ["**Nothing fits.** " + "; ".join(f"{name} {_short(why)}" for name, why in found.refused.items())]
+    best = found.choices[0]
+    rows = [
+        [
+            each.plan.pattern,
+            " × ".join(map(str, each.plan.mesh.values())),
+            gb(each.plan.total_nbytes),
+            gb(each.plan.sent_nbytes),
+            *(f"{value:.3g}" for value in (each.step_ms, each.exposed_ms, each.bubble_ms)),
+        ]
+        for each in found.choices
+    ]
+    columns = ["pattern", "mesh", "holds", "sends", "step, ms", "waits, ms", "bubble, ms"]
+    out = "; ".join(f"{name} {_short(why)}" for name, why in found.refused.items())
+    return [f"**{best}.**", Table(columns, rows, align="ll" + "r" * 5), f"Out: {out}." if out else "Everything fits."]
+
+
+def _short(why: str) -> str:
+    return why.removeprefix("does not divide: ").partition(": tensor")[0].partition(": each")[0].partition(",")[0]

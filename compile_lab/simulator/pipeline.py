@@ -1,0 +1,336 @@
+"""Where are the bubbles? ``simulate(schedule, stages, microbatches)`` runs a pipeline schedule on paper.
+
+A schedule is a list of actions for each rank, in the order in which the rank carries them out. An action begins when
+its rank is free and what it reads has arrived; so the times of all follow, with no process started. What is assumed: a
+stage takes the same time for each micro-batch, transfers take none from the computation, nothing else delays a rank.
+"""
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from types import ModuleType
+from typing import NamedTuple
+
+SCHEDULES = {
+    "GPipe": 1,
+    "1F1B": 1,
+    "Interleaved1F1B": 2,
+    "LoopedBFS": 2,
+    "InterleavedZeroBubble": 2,
+    "ZBVZeroBubble": 2,
+    "DualPipeV": 2,
+}
+"""Each schedule, under torch's name, and how many stages a rank holds."""
+
+FORWARD, BACKWARD, INPUT_GRAD, WEIGHT_GRAD = "F", "B", "I", "W"
+
+
+class Action(NamedTuple):
+    """One stage's work on one micro-batch. Times are in the unit in which the costs are given."""
+
+    rank: int
+    kind: str
+    """F forward, B whole backward, I gradient of the input, W gradient of the weights."""
+    stage: int
+    microbatch: int
+    start: float
+    end: float
+
+    def __str__(self) -> str:
+        return f"{self.stage}{self.kind}{self.microbatch}"
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """A schedule carried out: every action of every rank with its start and end."""
+
+    schedule: str
+    ranks: int
+    stages: int
+    microbatches: int
+    actions: tuple[Action, ...] = field(repr=False)
+    peak_activations: tuple[int, ...]
+    """For each rank, the most (stage, micro-batch) pairs whose activations it holds at one time."""
+
+    @property
+    def span(self) -> float:
+        """From the first start to the last end."""
+        return max(action.end for action in self.actions) - min(action.start for action in self.actions)
+
+    @property
+    def busy(self) -> tuple[float, ...]:
+        """For each rank, the time that it computes."""
+        taken = [0.0] * self.ranks
+        for action in self.actions:
+            taken[action.rank] += action.end - action.start
+        return tuple(taken)
+
+    @property
+    def bubble_fraction(self) -> float:
+        """The share of all ranks' time, from the first start to the last end, in which they wait."""
+        return 1 - sum(self.busy) / (self.ranks * self.span)
+
+    @property
+    def at_once(self) -> dict[int, float]:
+        """How many ranks compute at a time: for each number, the share of the span."""
+        changes = sorted(each for a in self.actions for each in ((a.start, 1), (a.end, -1)))
+        shares, busy = dict.fromkeys(range(self.ranks + 1), 0.0), 0
+        for (moment, change), (later, _) in itertools.pairwise(changes):
+            busy += change
+            shares[busy] += (later - moment) / self.span
+        return shares
+
+    @property
+    def held_microbatches(self) -> tuple[float, ...]:
+        """``peak_activations`` of each rank, divided by its stages: in micro-batches through all layers of the rank."""
+        return tuple(peak * self.ranks / self.stages for peak in self.peak_activations)
+
+    def of(self, rank: int) -> tuple[Action, ...]:
+        """One rank's actions in order. IndexError for a rank that is not there."""
+        if not 0 <= rank < self.ranks:
+            raise IndexError(f"there is no rank {rank}: this pipeline has {self.ranks}, from 0")
+        return tuple(action for action in self.actions if action.rank == rank)
+
+    def __str__(self) -> str:
+        return (
+            f"{self.schedule}: {self.ranks} ranks, {self.stages} stages, {self.microbatches} micro-batches: bubble "
+            f"{self.bubble_fraction:.1%}, at most {max(self.peak_activations)} activations on a rank"
+        )
+
+
+Times = float | Sequence[float]
+"""A time that all stages take, or one for each stage."""
+
+
+def simulate(
+    schedule: str,
+    stages: int,
+    microbatches: int,
+    *,
+    forward: Times = 1.0,
+    input_grad: Times = 1.0,
+    weight_grad: Times = 1.0,
+    transfer: float = 0.0,
+    prefetch: bool = True,
+    between: float = 0.0,
+    single: Mapping[tuple[str, int, int], float] | None = None,
+) -> Timeline:
+    """When does each rank do what, if ``schedule`` runs ``microbatches`` through ``stages``?
+
+    ``forward``, ``input_grad`` and ``weight_grad`` are the times that a stage takes for one micro-batch, in any unit;
+    a whole backward takes the last two together. ``transfer`` passes between the end of an action and its result being
+    on another rank; without ``prefetch`` it begins only once that rank is free and asks for it, so that no transfer is
+    hidden behind the receiver's own work. ``between`` passes on a rank from one action to the next, even if nothing is
+    missing: the time that the program around them takes. ``single`` has times of single actions, by (kind, stage,
+    micro-batch), which go before those of their stage. Linear in the number of actions.
+
+    Raises ValueError for a schedule that is not known, sizes that it cannot run, times below 0 or not one a stage.
+    """
+    ranks = _checked(schedule, stages, microbatches)
+    costs = _costs(stages, forward, input_grad, weight_grad)
+    orders = table(schedule, stages, microbatches)
+    pairs = _torchs().pipeline_pairs(schedule, ranks, microbatches) if schedule == "DualPipeV" else set()
+    actions = tuple(_timed(orders, pairs, costs, _Delays(transfer, prefetch, between), single or {}))
+    return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(most_held, orders)))
+
+
+def _torchs() -> ModuleType:
+    """Torch's own tables of its schedules, which GPipe and 1F1B do without: there need be no torch."""
+    from .._torch import distributed
+
+    return distributed
+
+
+Order = list[tuple[str, int, int]]
+"""What a rank does, in order: kind, stage, micro-batch."""
+
+
+def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
+    """For each rank, its actions in order. GPipe and 1F1B are written out here; the others come from torch.
+
+    Raises ValueError as ``simulate``.
+    """
+    ranks = _checked(schedule, stages, microbatches)
+    if schedule == "GPipe":
+        return [[(kind, rank, m) for kind in (FORWARD, BACKWARD) for m in range(microbatches)] for rank in range(ranks)]
+    if schedule == "1F1B":
+        return [list(_one_forward_one_backward(rank, ranks, microbatches)) for rank in range(ranks)]
+    try:
+        return _torchs().pipeline_orders(schedule, ranks, microbatches)
+    except (ValueError, AssertionError, RuntimeError) as error:
+        raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
+
+
+def carried_out(
+    orders: Sequence[Order],
+    *,
+    forward: Times = 1.0,
+    input_grad: Times = 1.0,
+    weight_grad: Times = 1.0,
+    transfer: float = 0.0,
+    name: str = "by hand",
+) -> Timeline:
+    """The same for a schedule that you wrote: for each rank its actions (kind, stage, micro-batch), in order.
+
+    Raises ValueError, naming the first action that is wrong, for orders that leave one out or have it twice or on two
+    ranks; and for those that deadlock.
+    """
+    stages, microbatches = _sizes(orders)
+    costs = _costs(stages, forward, input_grad, weight_grad)
+    actions = tuple(_timed(list(orders), set(), costs, _Delays(transfer), {}))
+    return Timeline(name, len(orders), stages, microbatches, actions, tuple(map(most_held, orders)))
+
+
+def _sizes(orders: Sequence[Order]) -> tuple[int, int]:
+    """Stages and micro-batches of orders that are a schedule; else ValueError."""
+    counted = Counter(action for order in orders for action in order)
+    stages, microbatches = (1 + max((action[at] for action in counted), default=0) for at in (1, 2))
+    for stage, m in itertools.product(range(stages), range(microbatches)):
+        whole = {(BACKWARD, stage, m)} & counted.keys() or {(INPUT_GRAD, stage, m), (WEIGHT_GRAD, stage, m)}
+        for kind, *_ in ((FORWARD,), *sorted(whole)):
+            if (times := counted.pop((kind, stage, m), 0)) != 1:
+                raise ValueError(f"{kind} of stage {stage} for micro-batch {m} is there {times} times, not once")
+    if counted:
+        raise ValueError(f"{next(iter(counted))} is no action, or a half beside its whole; kinds are F, B, I and W")
+    for stage in range(stages):
+        on = [rank for rank, order in enumerate(orders) if any(action[1] == stage for action in order)]
+        if len(on) > 1:
+            raise ValueError(f"stage {stage} is on ranks {on}: a stage's weights are on one rank")
+    for order in orders:
+        done = set()
+        for kind, stage, m in order:
+            first = {BACKWARD: FORWARD, INPUT_GRAD: FORWARD, WEIGHT_GRAD: INPUT_GRAD}.get(kind)
+            if first and (first, stage, m) not in done:
+                raise ValueError(f"{kind} of stage {stage} for micro-batch {m} comes before its own {first}")
+            done.add((kind, stage, m))
+    return stages, microbatches
+
+
+def closed_form(schedule: str, stages: int, microbatches: int) -> Fraction | None:
+    """The bubble fraction by formula, exact where every stage takes the same time and a transfer none.
+
+    (p − 1) / (m + p − 1) for p ranks and m micro-batches; with v stages on a rank (p − 1) / (v·m + p − 1), where m is a
+    multiple of p or the schedule is breadth-first (Narayanan et al., 2021; Lamy-Poirier, 2023). None where no formula
+    is known.
+    """
+    ranks = _checked(schedule, stages, microbatches)
+    if schedule in ("GPipe", "1F1B"):
+        return Fraction(ranks - 1, microbatches + ranks - 1)
+    if schedule == "LoopedBFS" or (schedule == "Interleaved1F1B" and microbatches % ranks == 0):
+        return Fraction(ranks - 1, SCHEDULES[schedule] * microbatches + ranks - 1)
+    return None
+
+
+def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> Iterator[tuple[str, int, int]]:
+    """Forwards until the first gradient can be there, then a backward and a forward in turn, then what is left."""
+    ahead = min(microbatches, ranks - rank)
+    yield from ((FORWARD, rank, m) for m in range(ahead))
+    for m in range(microbatches):
+        yield BACKWARD, rank, m
+        if m + ahead < microbatches:
+            yield FORWARD, rank, m + ahead
+
+
+@dataclass(frozen=True)
+class _Delays:
+    transfer: float
+    prefetch: bool = True
+    between: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("transfer", "between"):
+            if (time := getattr(self, name)) < 0:
+                raise ValueError(f"the time of {name} is {time}: a time cannot be below 0")
+
+
+def _timed(
+    orders: list[Order],
+    pairs: set[tuple[str, int, int]],
+    costs: dict[str, list[float]],
+    delays: _Delays,
+    single: Mapping[tuple[str, int, int], float],
+) -> Iterator[Action]:
+    """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there.
+
+    What an action of ``pairs`` makes is sent after the next one.
+    """
+    stages = len(costs[FORWARD])
+    home = {stage: rank for rank, order in enumerate(orders) for _, stage, _ in order}
+    done: dict[tuple[str, int, int], float] = {}  # when a stage's output (F) or its gradient (B) is there
+    waiting: dict[tuple[str, int, int], list[int]] = {}
+    unsent: list[list[tuple[str, int, int]]] = [[] for _ in orders]
+    position, free = [0] * len(orders), [0.0] * len(orders)
+    ready = list(range(len(orders)))
+    while ready:
+        rank = ready.pop()
+        order, now = orders[rank], free[rank]
+        for at in range(position[rank], len(order)):
+            kind, stage, microbatch = order[at]
+            if kind == FORWARD:
+                beside, made = stage - 1, (FORWARD, stage, microbatch)
+            else:
+                beside, made = stage + 1, (BACKWARD, stage, microbatch)
+            # Its own forward, and for W its own I, come earlier in the same order. What else it reads is next door.
+            if kind != WEIGHT_GRAD and 0 <= beside < stages:
+                need = made[0], beside, microbatch
+                if need not in done:
+                    waiting.setdefault(need, []).append(rank)
+                    break
+                moving = delays.transfer if home[beside] != rank else 0
+                now = max(now, done[need] + moving) if delays.prefetch else max(now, done[need]) + moving
+            end = now + single.get(order[at], costs[kind][stage])
+            yield Action(rank, kind, stage, microbatch, now, end)
+            if kind != WEIGHT_GRAD:  # for which nobody waits but the optimizer
+                unsent[rank].append(made)
+            while unsent[rank] and order[at] not in pairs:
+                made = unsent[rank].pop()
+                done[made] = end
+                ready += waiting.pop(made, ())
+            now, position[rank] = end + delays.between, at + 1
+        free[rank] = now
+    if stuck := [rank for rank, order in enumerate(orders) if position[rank] < len(order)]:
+        raise ValueError(f"these orders deadlock: ranks {stuck} wait for what is never made")
+
+
+def most_held(order: Order) -> int:
+    """Activations that a rank holds at most: from a forward until the backward, or the gradient of the weights."""
+    held = most = 0
+    for kind, _, _ in order:
+        held += (kind == FORWARD) - (kind in (BACKWARD, WEIGHT_GRAD))
+        most = max(most, held)
+    return most
+
+
+def _costs(stages: int, forward: Times, input_grad: Times, weight_grad: Times) -> dict[str, list[float]]:
+    """For each kind of action, its time on each stage."""
+    given = {"forward": forward, "input_grad": input_grad, "weight_grad": weight_grad}
+    f, i, w = (of_each_stage(name, times, stages) for name, times in given.items())
+    return {FORWARD: f, INPUT_GRAD: i, WEIGHT_GRAD: w, BACKWARD: [sum(both) for both in zip(i, w, strict=True)]}
+
+
+def of_each_stage(name: str, times: Times, stages: int) -> list[float]:
+    """Times as a list, one a stage. ValueError, naming ``name``, for another number of them and for times below 0."""
+    each = [times] * stages if isinstance(times, int | float) else list(times)
+    if len(each) != stages:
+        raise ValueError(f"{name} has {len(each)} times for {stages} stages: give one number, or one for each stage")
+    if below := [time for time in each if time < 0]:
+        raise ValueError(f"the time of {name} is {below[0]}: a time cannot be below 0")
+    return each
+
+
+def _checked(schedule: str, stages: int, microbatches: int) -> int:
+    """The number of ranks."""
+    if schedule not in SCHEDULES:
+        raise ValueError(f"schedule={schedule!r} is not known; it is one of {', '.join(map(repr, SCHEDULES))}")
+    for name, value in (("stages", stages), ("microbatches", microbatches)):
+        if not isinstance(value, int) or value < 1:
+            raise ValueError(f"{name}={value!r}: it is a whole number, 1 or more")
+    on_each = SCHEDULES[schedule]
+    if stages % on_each:
+        raise ValueError(
+            f"stages={stages} cannot be shared out: {schedule} puts {on_each} stages on each rank, so their number is "
+            f"a multiple of {on_each}"
+        )
+    return stages // on_each

@@ -1,0 +1,187 @@
+"""Pipelines as a reader sees them: each rank's work along the time, and the bubbles between."""
+
+from __future__ import annotations
+
+import html
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
+
+from ..page.figures import PALETTE, Drawing
+from ..page.tables import Table
+from ..page.units import number
+from .pipeline import BACKWARD, FORWARD, INPUT_GRAD, WEIGHT_GRAD, Action, Timeline
+
+STYLES: dict[str, tuple[str, str, int, str]] = {
+    FORWARD: (PALETTE["blue"], "#86BEDD", 40, "forward"),
+    BACKWARD: (PALETTE["orange"], "#F3D48B", 34, "backward"),
+    INPUT_GRAD: (PALETTE["vermillion"], "#EDB388", 27, "gradient of the input"),
+    WEIGHT_GRAD: (PALETTE["green"], "#86D0BC", 20, "gradient of the weights"),
+}
+"""Each kind of action: colour, a paler one for a rank's second stage, height (which tells them apart too), name."""
+
+# In units of the drawing, which is as wide as the page.
+_WIDTH, _GUTTER, _ROW, _BAR, _TITLE = 1000, 100, 46, 40, 30
+_DIGIT = 9
+_ORDER_UP_TO = 16
+"""Actions of a rank that a table still lists one by one."""
+
+
+def bubbles(
+    found: Timeline | Mapping[str, Timeline],
+    caption: str = "",
+    *,
+    unit: str = "",
+    provenance: object | None = None,
+    waits: Callable[[Timeline], Iterable[tuple[int, float, float]]] | None = None,
+) -> Drawing:
+    """The bubble plot: a row for each rank, a bar for each action with its micro-batch, grey where the rank waits.
+
+    Several timelines by name stand one under the other on one scale of time, so that the shorter is the quicker.
+    ``unit`` is the unit of their times. ``waits`` gives (rank, start, end) of what is to be marked by a line under the
+    bars, as ``pipeline_receives.waiting`` does. Raises ValueError without a timeline.
+    """
+    several = {"": found} if isinstance(found, Timeline) else dict(found)
+    if not several:
+        raise ValueError("nothing to draw: give at least one Timeline")
+    span = max(each.span for each in several.values())
+    parts, top = [], 0
+    for name, each in several.items():
+        if name:
+            parts.append(f'<text x="0" y="{top + 20}" font-weight="600">{html.escape(name)}</text>')
+            top += _TITLE
+        parts += _rows(each, top, (_WIDTH - _GUTTER) / span)
+        parts += _marks(each, top, (_WIDTH - _GUTTER) / span, list(waits(each))) if waits else []
+        top += _ROW * each.ranks
+    svg = (
+        f'<svg viewBox="0 0 {_WIDTH} {top}" font-size="17" fill="currentColor" xmlns="http://www.w3.org/2000/svg">'
+        f"{''.join(parts)}</svg>"
+    ).replace('"', "'")  # an explorer's JSON escapes each ", and the notebook's JSON once more
+    alt = " ".join(
+        _said(each) if name in ("", each.schedule) else f"{name}: {_said(each)}" for name, each in several.items()
+    )
+    table = by_rank(found) if isinstance(found, Timeline) else compared(several)
+    legend = _legend(several.values(), _length(span, unit))
+    if waits:
+        legend += " Line under the bars: a receive was posted, and waits."
+    return Drawing(svg, alt, caption, table, provenance, legend)
+
+
+def by_rank(found: Timeline) -> Table:
+    """For each rank: when it begins and ends, the share of the span that it waits, what it holds, its actions."""
+    begin = min(action.start for action in found.actions)
+    rows = []
+    for rank, busy in enumerate(found.busy):
+        own = found.of(rank)
+        waits = f"{1 - busy / found.span:.1%}"
+        listed = " ".join(map(str, own)) if len(own) <= _ORDER_UP_TO else f"{len(own)} actions"
+        times = (float(own[0].start - begin), float(own[-1].end - begin))
+        rows.append((rank, *times, waits, found.peak_activations[rank], listed))
+    return Table(["rank", "begins", "ends", "waits", "holds at most", "in order: stage, kind, micro-batch"], rows)
+
+
+def compared(several: Mapping[str, Timeline]) -> Table:
+    """One row a timeline: how long it takes, how long its ranks wait, what each holds at most, what they send.
+
+    What is held is counted in micro-batches through all layers of a rank, so that schedules with one and with two
+    stages a rank compare.
+    """
+    rows = []
+    for name, each in several.items():
+        least, most = (f"{end(each.held_microbatches):g}" for end in (min, max))
+        held = most if least == most else f"{least} to {most}"
+        rows.append((name, float(each.span), f"{each.bubble_fraction:.1%}", held, messages(each)))
+    return Table(["schedule", "span", "bubble", "micro-batches held by a rank", "messages"], rows, align="lrrrr")
+
+
+def messages(found: Timeline) -> int:
+    """How many tensors pass between ranks: an activation forward and a gradient back, wherever two stages part."""
+    home = {action.stage: action.rank for action in found.actions}
+    borders = sum(home[stage] != home[stage + 1] for stage in range(found.stages - 1))
+    return 2 * borders * found.microbatches
+
+
+# ---- the drawing ---------------------------------------------------------------------------------------------------
+def _rows(found: Timeline, top: int, scale: float) -> list[str]:
+    """A grey band for each rank, over it one path for each kind of bar, and over those the numbers."""
+    begin = min(action.start for action in found.actions)
+    width = round(found.span * scale)
+    bands = "".join(f"M{_GUTTER} {top + _ROW * rank + _BAR // 2}h{width}" for rank in range(found.ranks))
+    names = "".join(f'<text x="0" y="{top + _ROW * rank + 27}">rank {rank}</text>' for rank in range(found.ranks))
+    lines: dict[tuple[str, bool], list[tuple[int, int, int]]] = defaultdict(list)
+    labels: dict[bool, list[str]] = {True: [], False: []}
+    for rank in range(found.ranks):
+        own, middle = found.of(rank), top + _ROW * rank + _BAR // 2
+        first = min(action.stage for action in own)
+        bars = [(each, *_ends(each, begin, scale)) for each in own]
+        for each, left, right in bars:
+            lines[each.kind, each.stage != first].append((left, right, middle))
+        for dark in labels:
+            inside = [bar for bar in bars if (bar[0].kind == FORWARD and bar[0].stage == first) is dark]
+            labels[dark].append(_numbers(inside, middle + 6))
+    paths = [_path(STYLES[kind][later], STYLES[kind][2], bars) for (kind, later), bars in sorted(lines.items())]
+    texts = [
+        f'<g class="lab-fine" font-size="15" text-anchor="middle" fill="{fill}">{"".join(labels[dark])}</g>'
+        for dark, fill in ((True, "#fff"), (False, "#111"))
+        if any(labels[dark])
+    ]
+    grey = f'<path d="{bands}" stroke="currentColor" stroke-opacity=".17" stroke-width="{_BAR}"/>'
+    return [grey, names, *paths, *texts]
+
+
+def _marks(found: Timeline, top: int, scale: float, waits: list[tuple[int, float, float]]) -> list[str]:
+    begin = min(action.start for action in found.actions)
+    lines = [
+        (round(_GUTTER + (start - begin) * scale), round(_GUTTER + (end - begin) * scale), rank)
+        for rank, start, end in waits
+    ]
+    drawn = "".join(
+        f"M{left} {top + _ROW * rank + _BAR + 3}h{right - left}" for left, right, rank in lines if right > left + 1
+    )
+    return [f'<path d="{drawn}" stroke="currentColor" stroke-width="4"/>'] if drawn else []
+
+
+def _ends(action: Action, begin: float, scale: float) -> tuple[int, int]:
+    return tuple(round(_GUTTER + (time - begin) * scale) for time in (action.start, action.end))
+
+
+def _path(colour: str, height: int, bars: Iterable[tuple[int, int, int]]) -> str:
+    """Bars as strokes of one path, each a unit shorter than its time so that neighbours part: few bytes for many."""
+    drawn, x, y = [], 0, 0
+    for left, right, middle in bars:
+        length = max(1, right - left - 1)
+        move = f"m{left - x} {middle - y}" if drawn else f"M{left} {middle}"
+        drawn.append(f"{move}h{length}")
+        x, y = left + length, middle
+    return f'<path d="{"".join(drawn)}" stroke="{colour}" stroke-width="{height}"/>'
+
+
+def _numbers(bars: Iterable[tuple[Action, int, int]], baseline: int) -> str:
+    """The micro-batches of bars that have room for them, as one text with a place for each digit."""
+    digits, places = [], []
+    for action, left, right in bars:
+        text = str(action.microbatch)
+        if right - left < _DIGIT * len(text) + 3:
+            continue
+        for at, digit in enumerate(text):
+            digits.append(digit)
+            places.append(str(round((left + right - 1 + _DIGIT * (2 * at - len(text) + 1)) / 2)))
+    return f'<text y="{baseline}" x="{" ".join(places)}">{"".join(digits)}</text>' if digits else ""
+
+
+def _legend(several: Iterable[Timeline], length: str) -> str:
+    kinds = {action.kind for each in several for action in each.actions}
+    looped = any(each.stages > each.ranks for each in several)
+    square = '<span style="display:inline-block;width:.9em;height:.9em;background:{}"></span> {}'
+    said = [square.format(colour, name) for kind, (colour, _, _, name) in STYLES.items() if kind in kinds]
+    paler = "; paler: the rank's second stage" if looped else ""
+    return f"{' &nbsp; '.join(said)}{paler}. Grey: the rank waits. Time runs to the right, {length} in all."
+
+
+def _length(span: float, unit: str) -> str:
+    return f"{number(float(span))} {unit}".strip() if unit else f"{number(float(span))} units"
+
+
+def _said(found: Timeline) -> str:
+    waits = [1 - busy / found.span for busy in found.busy]
+    spread = f"{100 * min(waits):.0f} to {100 * max(waits):.0f} %" if max(waits) > min(waits) + 0.005 else None
+    return f"{found}. Each rank waits {spread or f'{100 * waits[0]:.0f} %'} of the time."

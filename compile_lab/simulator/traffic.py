@@ -1,0 +1,157 @@
+"""The collectives of one device of one pipeline stage, by formula: see ``compile_lab.simulator.patterns``."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from .collectives import Collective
+from .pipeline import table
+from .sharding import Parameter, Shape, parameters
+
+FP32 = 4
+
+FIRST_BUCKET_NBYTES, BUCKET_NBYTES = 2**20, 25 * 2**20
+"""DDP's buckets: a small one first, so that the first all-reduce starts early, then 25 MiB each."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A model on a mesh, and what one replica computes in a step: ``rows`` sequences in ``pieces`` micro-batches.
+
+    ``computed``, ``gathered`` and ``reduced`` are bytes of a number, as in ``patterns.Precision``.
+    """
+
+    shape: Shape
+    mesh: Mapping[str, int]
+    rows: int
+    length: int
+    pieces: int
+    sequence: bool
+    computed: int
+    gathered: int
+    reduced: int
+
+    def size(self, axis: str) -> int:
+        return self.mesh.get(axis, 1)
+
+    @property
+    def layers(self) -> int:
+        """Blocks of a stage."""
+        return self.shape.layers // self.size("pp")
+
+    @property
+    def stream(self) -> int:
+        """Bytes of a number between blocks: under autocast it stays in fp32, but FSDP casts what a block is given."""
+        return self.gathered if self.size("shard") > 1 else FP32
+
+    def is_last(self, stage: int) -> bool:
+        return stage == self.size("pp") - 1
+
+    def parameters_of(self, stage: int) -> tuple[Parameter, ...]:
+        """The parameters of a stage; a block's with as many layers as the stage has. Both ends have a tied head."""
+        here = {"first": stage == 0, "last": self.is_last(stage), "block": True}
+        found = [
+            replace(each, count=self.layers) if each.part == "block" else each
+            for each in parameters(self.shape, self.sequence)
+            if here[each.part]
+        ]
+        if self.shape.tied_head and stage and self.is_last(stage):
+            found.append(Parameter("head.weight", (self.shape.vocabulary, self.shape.dim), "last", 0))
+        return tuple(found)
+
+
+def collectives(layout: Layout, stage: int) -> tuple[Collective, ...]:
+    """All collectives of a step on the first device of a stage, sorted by axis and kind."""
+    found: dict[tuple[str, str], list[int]] = {}
+    for kind, axis, count, payload in _each(layout, stage):
+        if count and layout.size(axis) > 1:
+            totals = found.setdefault((axis, kind), [0, 0])
+            totals[0] += count
+            totals[1] += count * payload
+    return tuple(
+        Collective(kind, axis, layout.size(axis), count, payload)
+        for (axis, kind), (count, payload) in sorted(found.items())
+    )
+
+
+Row = tuple[str, str, int, int]
+"""Kind, axis, count, and the payload of each in bytes."""
+
+
+def _each(layout: Layout, stage: int) -> Iterator[Row]:
+    own = layout.parameters_of(stage)
+    yield from _along_tp(layout, stage)
+    yield from _along_pp(layout, stage)
+    if layout.size("shard") > 1:
+        yield from _sharded(layout, stage, own)
+    else:
+        sizes = [layout.reduced * each.numbers(layout.size("tp")) for each in own for _ in range(each.count)]
+        yield from (("all_reduce", "replicate", 1, size) for size in buckets(sizes[::-1]))
+
+
+def buckets(sizes: list[int]) -> list[int]:
+    """How DDP puts gradients of ``sizes`` bytes into buckets, in the order in which they come: bytes of each bucket."""
+    made, filling, limit = [], 0, FIRST_BUCKET_NBYTES
+    for size in sizes:
+        filling += size
+        if filling >= limit:
+            made.append(filling)
+            filling, limit = 0, BUCKET_NBYTES
+    return made + [filling] * (filling > 0)
+
+
+def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
+    """Each pair of split products: one all-reduce forward, one backward; or a gather and a scatter in place of each.
+
+    The embedding and the head are split by the vocabulary, so each adds one more, and the logits are gathered. A pair's
+    result travels as it was computed, and its input, which a norm made, in fp32: autocast computes norms in that.
+    """
+    shape, tp, pieces = layout.shape, layout.size("tp"), layout.pieces
+    tokens = layout.rows // pieces * layout.length
+    first, last = stage == 0, layout.is_last(stage)
+    padded = -(-shape.vocabulary // tp) * tp
+    counts = (2 * layout.layers, layout.computed), (2 * layout.layers + last, FP32), (first, layout.stream)
+    for kind in ("all_gather", "reduce_scatter") if layout.sequence else ("all_reduce",):
+        yield from ((kind, "tp", pieces * count, tokens * shape.dim * size) for count, size in counts)
+    if layout.sequence:
+        positions = layout.length * shape.dim * layout.stream
+        yield from ((kind, "tp", pieces * first, positions) for kind in ("all_gather", "reduce_scatter"))
+        # A norm sees a slice of the tokens: the gradients of its weight and bias have to be added up.
+        yield "all_reduce", "tp", 2 * (2 * layout.layers + last), shape.dim * 4
+    yield "all_gather", "tp", pieces * last, tokens * padded * layout.computed
+
+
+def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
+    """Each micro-batch's activation to the next stage, and its gradient to the one before."""
+    shape, pp = layout.shape, layout.size("pp")
+    neighbours = (stage > 0) + (stage < pp - 1)
+    activation = layout.rows // layout.pieces * layout.length * shape.dim * layout.stream
+    yield "send", "pp", neighbours * layout.pieces, activation
+    if shape.tied_head and pp > 1 and (stage == 0 or layout.is_last(stage)):
+        tied = Parameter("token_embedding.weight", (shape.vocabulary, shape.dim), "first", 0)
+        yield "send", "pp", 1, 4 * tied.numbers(layout.size("tp"), layout.size("shard"))
+
+
+def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator[Row]:
+    """FSDP's units are the blocks, and what is around them. Rows are padded to a multiple of the ranks.
+
+    A block is gathered for its forward and again for its backward, the rest once. In a pipeline a block stays gathered
+    from one backward to the next action of its stage. Gradients are scattered once, then added up over replicas.
+    """
+    tp, shard = layout.size("tp"), layout.size("shard")
+    block = shard * sum(each.numbers(tp, shard) for each in own if each.part == "block")
+    root = shard * sum(each.numbers(tp, shard) for each in own if each.part != "block")
+    for count, gathers, numbers in ((layout.layers, _gathers(layout, stage), block), (root > 0, 1, root)):
+        yield "all_gather", "shard", count * gathers, numbers * layout.gathered
+        yield "reduce_scatter", "shard", count, numbers * layout.reduced
+        yield "all_reduce", "replicate", count, numbers // shard * layout.reduced
+
+
+def _gathers(layout: Layout, stage: int) -> int:
+    """How often a block is gathered in a step: before a forward and after it, unless a backward left it gathered."""
+    if layout.size("pp") == 1:
+        return 2
+    gathers, there = 0, False
+    for kind, _, _ in table("1F1B", layout.size("pp"), layout.pieces)[stage]:
+        gathers += not there
+        there = kind == "B"
+    return gathers

@@ -1,0 +1,155 @@
+"""Overlap on paper: DDP's buckets, or the order of a compiled step, carried out with given times and one wire.
+
+What is assumed: one wire that carries one collective after the other, in the order in which they are started; a
+computation that is not slowed down by it; and all ranks alike. So no rank waits for another.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .overlap import Collective, Overlap, Span, overlap_of
+
+MB = 2**20
+"""As DDP counts: ``bucket_cap_mb`` is in units of 2²⁰ bytes."""
+
+
+class Gradient(NamedTuple):
+    """One parameter's gradient: `ready_ms` after the backward's start, `nbytes` large."""
+
+    ready_ms: float
+    nbytes: int
+
+
+def buckets(nbytes: Sequence[int], cap_nbytes: float, first_nbytes: float | None = None) -> list[list[int]]:
+    """Which gradients DDP sends together: positions in `nbytes`, which is in the order in which they are made.
+
+    A bucket is closed once it has `cap_nbytes` or more; so a large gradient can make it much larger than the cap. The
+    first one is closed at `first_nbytes`: with DDP's default cap of 25 MB that is 1 MB, with one of your own, the cap.
+    Raises ValueError for a cap that is not above 0.
+    """
+    if min(cap_nbytes, first_nbytes or cap_nbytes) <= 0:
+        raise ValueError(f"cap_nbytes={cap_nbytes}, first_nbytes={first_nbytes}: a bucket holds more than 0 bytes")
+    found: list[list[int]] = []
+    full = True
+    for position, size in enumerate(nbytes):
+        if full:
+            found.append([])
+            held = 0
+        found[-1].append(position)
+        held += size
+        full = held >= (first_nbytes or cap_nbytes if len(found) == 1 else cap_nbytes)
+    return found
+
+
+def ddp_overlap(
+    gradients: Sequence[Gradient],
+    backward_ms: float,
+    *,
+    cap_nbytes: float,
+    bytes_per_ms: float | None = None,
+    collective_ms: Callable[[int], float] | None = None,
+    first_nbytes: float | None = None,
+    latency_ms: float = 0.0,
+    forward_ms: float = 0.0,
+    optimizer_ms: float = 0.0,
+) -> Overlap:
+    """When does DDP send which bucket, and how much of it is exposed?
+
+    `gradients` in the order in which the backward makes them. A bucket starts when its last gradient is ready and the
+    wire is free, and takes `latency_ms` plus its bytes over `bytes_per_ms`, or what `collective_ms` says for so many
+    bytes. The optimizer starts when the backward is done and the last bucket is there. Times in the result count from
+    the start of the forward.
+
+    Raises ValueError where there is no gradient, one is ready after the backward's end, or the wire has no speed.
+    """
+    if not gradients or max(each.ready_ms for each in gradients) > backward_ms:
+        raise ValueError(f"give at least one gradient, each ready within the backward's {backward_ms} ms")
+    if collective_ms is None and not (bytes_per_ms and bytes_per_ms > 0):
+        raise ValueError(f"bytes_per_ms={bytes_per_ms}: a wire carries more than 0 bytes in a millisecond")
+    takes = collective_ms or (lambda nbytes: latency_ms + nbytes / bytes_per_ms)
+    collectives, free = [], 0.0
+    for members in buckets([each.nbytes for each in gradients], cap_nbytes, first_nbytes):
+        size = sum(gradients[at].nbytes for at in members)
+        start = max(free, forward_ms + max(gradients[at].ready_ms for at in members))
+        free = start + takes(size)
+        collectives.append(Collective("all_reduce", start, free, size, 0.0))
+    computed = forward_ms + backward_ms
+    done = max(computed, free)
+    compute = [Span(0, computed), Span(done, done + optimizer_ms)]
+    phases = {"forward": Span(0, forward_ms), "gradients": Span(forward_ms, computed)}
+    phases |= {"backward": Span(forward_ms, done), "optimizer": Span(done, done + optimizer_ms)}
+    return overlap_of(compute, collectives, phases)
+
+
+COLLECTIVES = {"AG": "all_gather", "RS": "reduce_scatter", "AR": "all_reduce"}
+"""How `collective_order` abbreviates the start of a collective; "w3" waits for the collective that "…3" started."""
+
+
+def carried_out(order: Sequence[str], compute_ms: float, collective_ms: float | Sequence[float]) -> Overlap:
+    """A compiled step carried out on paper: `order` is that of `compile_lab.devices.compiled_collectives`.
+
+    Each matrix product ("MM") takes `compute_ms`, other kernels ("k") no time. A collective ("AG0", "RS1", …) starts at
+    once if the wire is free, and takes `collective_ms`: a number, or one for each. "w0" waits for collective 0.
+    Raises ValueError for a wait whose collective has not been started, and where a collective is not waited for.
+    """
+    now = free = 0.0
+    compute, ends, collectives, waiting = [], {}, [], set()
+    for token in order:
+        kind, number = token.rstrip("0123456789"), token[len(token.rstrip("0123456789")) :]
+        if kind == "MM":
+            compute.append(Span(now, now := now + compute_ms))
+        elif kind in COLLECTIVES:
+            start = max(now, free)
+            at = len(collectives)
+            free = start + (collective_ms if isinstance(collective_ms, int | float) else collective_ms[at])
+            collectives.append(Collective(COLLECTIVES[kind], start, free, None, 0.0))
+            ends[number] = free
+            waiting.add(number)
+        elif kind == "w":
+            if number not in ends:
+                raise ValueError(f"{token} waits for a collective that has not been started: {' '.join(order)}")
+            now = max(now, ends[number])
+            waiting.discard(number)
+    if waiting:
+        raise ValueError(f"nobody waits for {', '.join(sorted(waiting))} in {' '.join(order)}")
+    return overlap_of(compute, collectives)
+
+
+def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[int], float]:
+    """What a collective of so many bytes takes, in milliseconds, where the rates of the wire were measured.
+
+    `rates`: the rows of `collective_rates`, for one number of ranks. Between two sizes that were measured, on the line
+    through both; beyond the largest, at its bandwidth. Raises ValueError for a kind that was not measured.
+    """
+    rows = sorted((row["nbytes"], row["median_us"] / 1e3) for row in rates if row["kind"] == kind)
+    if not rows:
+        raise ValueError(f"no {kind} was measured on this wire")
+    sizes, times = zip(*rows, strict=True)
+    return lambda nbytes: float(np.interp(nbytes, sizes, times)) * max(1.0, nbytes / sizes[-1])
+
+
+def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = True) -> list[str]:
+    """A step of FSDP2 in the order in which its host issues it, for `carried_out`: forward and backward.
+
+    Each block is a product in the forward and two in the backward; after the blocks comes a head of `head` products.
+    The embedding takes no time. Collectives are numbered: 0 for the root, which has embedding and head, then the
+    blocks; with ``reshard``, ``blocks + 1`` higher for the gathers of the backward; the reduce-scatters after them.
+
+    The host is ahead, so the next block is gathered while one computes. In the backward that takes `prefetch`: without
+    it, a gather is issued behind the reduce-scatter of the block before, and waits on the wire until that is done.
+    """
+    again, scatter = (blocks + 1 if reshard else 0), 2 * (blocks + 1)
+    order = ["AG0", "w0", "AG1"]
+    for block in range(1, blocks + 1):
+        order += [f"w{block}", *([f"AG{block + 1}"] if block < blocks else []), "MM"]
+    if reshard:
+        order += [f"AG{again}", f"AG{again + blocks}"]
+    order += ["MM"] * head + ([f"w{again}"] if reshard else []) + ["MM", "MM"] * head
+    for block in range(blocks, 0, -1):
+        next_gather = [f"AG{again + block - 1}"] if reshard and block > 1 else []
+        order += [f"w{again + block}"] if reshard else []
+        order += [*(next_gather if prefetch else []), "MM", "MM", f"RS{scatter + block}"]
+        order += [] if prefetch else next_gather
+    return [*order, f"RS{scatter}", *(f"w{scatter + number}" for number in range(blocks + 1))]

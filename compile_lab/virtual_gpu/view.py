@@ -1,0 +1,70 @@
+"""An assembly as a reader sees it: what each line became, the code of a stage with a line's part marked, resources."""
+
+from collections.abc import Mapping, Sequence
+
+from ..page.tables import Code, Table
+from .assembly import Assembly
+
+MAPPED = ("ttir", "ttgir", "ptx", "sass")
+LONGEST = 24  # lines of a listing
+
+
+def source(assembly: Assembly, *lines: int) -> Code:
+    """The Triton source, with some of its lines marked."""
+    return Code(assembly.source, mark=lines)
+
+
+def statements(assembly: Assembly) -> dict[str, int]:
+    """The source lines that became code, by their text, in order; of a text that is there twice, with its number."""
+    texts = assembly.source.splitlines()
+    named: dict[str, int] = {}
+    for line in sorted({line for stage in assembly.lines.values() for line in stage}):
+        text = texts[line - 1].strip()
+        if not text.startswith(("def ", "@")):
+            named[f"{text} (line {line})" if text in named else text] = line
+    return named
+
+
+def became(assembly: Assembly) -> Table:
+    """One row a line of the source: how many lines of each stage came from it."""
+    stages = [stage for stage in MAPPED if stage in assembly.lines]
+    rows = [
+        (Code(text), *(len(assembly.lines[stage].get(line, ())) for stage in stages))
+        for text, line in statements(assembly).items()
+    ]
+    return Table(["Triton", *map(str.upper, stages)], rows, caption=f"{assembly.kernel}, {assembly.config}")
+
+
+def listing(assembly: Assembly, stage: str, line: int | None = None) -> Code:
+    """The code of a stage; with a ``line`` of the source, only what came from it, without repetitions far down."""
+    texts = (assembly.code(stage) or "").splitlines()
+    numbers = range(1, len(texts) + 1) if line is None else assembly.lines[stage].get(line, ())
+    shown = [texts[number - 1].split("//")[0].strip() for number in numbers]
+    if len(shown) > LONGEST:
+        shown = [*shown[: LONGEST - 1], f"… and {len(shown) - LONGEST + 1} more"]
+    return Code("\n".join(shown) or "(nothing: it is folded into other lines)", "text", title=stage.upper())
+
+
+def resources(assemblies: Sequence[Assembly] | Mapping[str, Assembly], caption: str = "") -> Table:
+    """One row an assembly: registers, spills, shared memory, and the warps that a multiprocessor holds."""
+    named = assemblies if isinstance(assemblies, Mapping) else {str(one.config): one for one in assemblies}
+    rows = []
+    for name, one in named.items():
+        held = one.occupancy
+        warps = None if held is None else f"{held.warps} of {held.most_warps}"
+        limit = None if held is None else held.limited_by
+        rows.append((name, one.registers, one.spills, one.shared_bytes, warps, limit))
+    columns = ["configuration", "registers a thread", "spilled bytes", "shared bytes", "warps held", "limited by"]
+    return Table(columns, rows, caption, align="lrrrrl")
+
+
+def operations(assemblies: Mapping[str, Assembly], opcodes: Mapping[str, str], elements: Mapping[str, int]) -> Table:
+    """How often each operation is executed for one element: its instructions by the elements that a thread holds.
+
+    ``opcodes`` names what is counted: opcode to words. ``elements``: of each assembly, the elements a thread holds.
+    """
+    rows = [
+        (f"{words} ({opcode})", *(one.count(opcode) / elements[name] for name, one in assemblies.items()))
+        for opcode, words in opcodes.items()
+    ]
+    return Table(["operations an element", *assemblies], rows)

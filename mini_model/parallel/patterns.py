@@ -1,0 +1,177 @@
+"""Which patterns there are, which axes of a mesh each of them needs, and whether a model and a batch divide by it.
+
+Nothing here builds or sends anything, so a size that does not divide is told before a model is made.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from ..model import GPTConfig
+
+DATA_AXES = ("replicate", "shard")
+MODES = ("default", "max-autotune-no-cudagraphs")
+"""Of torch.compile, for a model in parts: the other modes replay CUDA graphs, and nobody tried those here."""
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A way to spread a model. `axes` are the mesh's, outermost first: ranks next to each other differ in the last.
+
+    Along "replicate" every rank holds all parameters (DDP), along "shard" a slice of each (FSDP); both split the batch.
+    Along "tp" every rank computes a slice of each layer, along "pp" other layers; both see the same rows of the batch.
+    """
+
+    axes: tuple[str, ...]
+    title: str
+    sequence: bool = False  # outside the matrix products, tensor parallel splits the sequence
+
+
+PATTERNS = {
+    "ddp": Pattern(("replicate",), "data parallel (DDP)"),
+    "fsdp": Pattern(("shard",), "fully sharded data parallel (FSDP)"),
+    "hsdp": Pattern(("replicate", "shard"), "hybrid sharded data parallel (HSDP)"),
+    "tp": Pattern(("tp",), "tensor parallel"),
+    "tp+sp": Pattern(("tp",), "tensor and sequence parallel", sequence=True),
+    "pp": Pattern(("pp",), "pipeline parallel"),
+    "fsdp+tp": Pattern(("shard", "tp"), "FSDP × tensor parallel"),
+    "pp+fsdp": Pattern(("pp", "shard"), "pipeline × FSDP"),
+    "pp+tp": Pattern(("pp", "tp"), "pipeline × tensor parallel"),
+    "3d": Pattern(("pp", "shard", "tp"), "pipeline × FSDP × tensor parallel"),
+}
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """What a schedule of torch.distributed.pipelining asks of a pipeline."""
+
+    stages_per_rank: int = 1
+    v_shaped: bool = False  # rank r has stages r and last - r; otherwise r, r + ranks, …
+    splits_backward: bool = False  # into the gradients of inputs and those of weights
+
+
+SCHEDULES = {
+    "GPipe": Schedule(),
+    "1F1B": Schedule(),
+    "Interleaved1F1B": Schedule(2),
+    "LoopedBFS": Schedule(2),
+    "InterleavedZeroBubble": Schedule(2, splits_backward=True),
+    "ZBVZeroBubble": Schedule(2, v_shaped=True, splits_backward=True),
+    "DualPipeV": Schedule(2, v_shaped=True, splits_backward=True),
+}
+
+
+def pattern_of(name: str) -> Pattern:
+    """The pattern of that name. ValueError lists the names."""
+    if name not in PATTERNS:
+        raise ValueError(f"unknown pattern {name!r}; the patterns are {', '.join(PATTERNS)}")
+    return PATTERNS[name]
+
+
+def schedule_of(name: str) -> Schedule:
+    """The pipeline schedule of that name. ValueError lists the names."""
+    if name not in SCHEDULES:
+        raise ValueError(f"unknown schedule {name!r}; the schedules are {', '.join(SCHEDULES)}")
+    return SCHEDULES[name]
+
+
+def mesh_sizes(pattern: str, devices: int, **given: int) -> dict[str, int]:
+    """How many ranks there are along each axis of the pattern's mesh: {"shard": 4, "tp": 2}.
+
+    given: sizes of axes by name. Of the axes that are not given, one takes what is left (the data's, if the pattern
+    has one) and the others have 2. ValueError for an unknown pattern or axis, or a product that is not `devices`.
+    """
+    axes = pattern_of(pattern).axes
+    for name, size in {"devices": devices, **given}.items():
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name}={size!r}: a number of devices is a whole number from 1")
+    if unknown := [axis for axis in given if axis not in axes]:
+        raise ValueError(f"pattern {pattern!r} has no axis {unknown[0]!r}; its axes are {', '.join(axes)}")
+    free = sorted((axis for axis in axes if axis not in given), key=("shard", "replicate", "pp", "tp").index)
+    sizes = given | dict.fromkeys(free[1:], 2)
+    rest, left_over = divmod(devices, prod(sizes.values()))
+    if free and rest and not left_over:
+        sizes[free[0]] = rest
+    if set(sizes) != set(axes) or prod(sizes.values()) != devices:
+        named = " × ".join(f"{axis} {sizes[axis]}" if axis in sizes else axis for axis in axes)
+        raise ValueError(
+            f"{devices} devices do not make a mesh of {named} for pattern {pattern!r}: the product of the axes must be "
+            "the number of devices. Take another number of devices, or give the sizes of the axes"
+        )
+    return {axis: sizes[axis] for axis in axes}
+
+
+def check(
+    config: GPTConfig,
+    pattern: str,
+    sizes: dict[str, int],
+    schedule: str = "1F1B",
+    microbatches: int = 4,
+    mode: str | None = None,
+) -> None:
+    """ValueError, with the rule and a way out, if the model does not divide by the mesh, or is not compiled there."""
+    if mode not in (None, *MODES):
+        raise ValueError(
+            f"mode {mode!r} does not go with pattern {pattern!r}: a model in parts is compiled block by block, without "
+            f"CUDA graphs. Take {' or '.join(map(repr, MODES))}, or leave it eager"
+        )
+    tp, ranks = sizes.get("tp", 1), sizes.get("pp", 1)
+    if config.heads % tp:
+        raise ValueError(
+            f"{config.heads} heads do not divide by tp={tp}: tensor parallel gives every rank whole heads. "
+            f"Take a tp that divides {config.heads}"
+        )
+    if pattern_of(pattern).sequence and config.context % tp:
+        raise ValueError(
+            f"a context of {config.context} tokens does not divide by tp={tp}: sequence parallel gives every rank "
+            "equally many positions. Take another tp, or pattern 'tp'"
+        )
+    if "pp" not in sizes:
+        return
+    if mode and schedule_of(schedule).splits_backward:
+        raise ValueError(
+            f"mode {mode!r} does not go with schedule {schedule!r}, which runs a block's backward in two parts: "
+            "compiled, it is one. Take another schedule, or leave it eager"
+        )
+    stages = ranks * schedule_of(schedule).stages_per_rank
+    if config.layers % stages:
+        raise ValueError(
+            f"{config.layers} layers do not divide by {stages} stages ({ranks} ranks × "
+            f"{stages // ranks} with schedule {schedule!r}): every stage has equally many layers. "
+            f"Take fewer ranks along pp, another schedule, or a model whose layers are a multiple of {stages}"
+        )
+    _check_microbatches(schedule, ranks, microbatches)
+
+
+def _check_microbatches(schedule: str, ranks: int, microbatches: int) -> None:
+    """The rules of torch's schedules, which else speak up after everything is built."""
+    if not isinstance(microbatches, int) or microbatches < 1:
+        raise ValueError(f"microbatches={microbatches!r}: a number of micro-batches is a whole number from 1")
+    least = {"1F1B": ranks, "DualPipeV": 2 * ranks}.get(schedule, 1)
+    if microbatches < least:
+        raise ValueError(
+            f"{microbatches} micro-batches are too few for {schedule!r}: it needs at least {least}, one a stage. "
+            "Take more micro-batches, or GPipe"
+        )
+    rounds = max(1, microbatches // ranks)
+    if schedule in ("Interleaved1F1B", "InterleavedZeroBubble") and microbatches % rounds:
+        raise ValueError(
+            f"{microbatches} micro-batches do not divide by the {rounds} rounds of {schedule!r} on {ranks} ranks. "
+            f"Take a multiple of {ranks}"
+        )
+
+
+def check_batch(batch: int, sizes: dict[str, int], microbatches: int = 4) -> None:
+    """ValueError if a batch of that many rows does not divide among the data axes, and there into micro-batches."""
+    data = prod(sizes.get(axis, 1) for axis in DATA_AXES)
+    if batch % data:
+        raise ValueError(
+            f"a batch of {batch} rows does not divide by {data} data-parallel ranks: each takes equally many rows. "
+            f"Take a batch that is a multiple of {data}"
+        )
+    if "pp" in sizes and (batch // data) % microbatches:
+        raise ValueError(
+            f"{batch // data} rows a pipeline do not divide into {microbatches} micro-batches of equal size. "
+            f"Take a batch that is a multiple of {data * microbatches}, or another number of micro-batches"
+        )

@@ -1,0 +1,401 @@
+"""One test for each private name of torch: a torch that moved one is told here, by name, before a chapter is."""
+
+import ast
+import contextlib
+import inspect
+import itertools
+import logging
+import os
+import types
+from pathlib import Path
+
+import pytest
+import torch
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import compile_lab
+from compile_lab._torch import aot, dispatcher, distributed, dynamo, inductor, virtual_gpu
+
+PACKAGE = Path(compile_lab.__file__).parent
+PRIVATE_NAMES = sorted((PACKAGE / "_torch").glob("*.py"))
+PRIVATE = ("torch._", "torch.testing._internal")
+
+
+def test_trace_log_is_the_logger_that_structured_records_go_to():
+    assert isinstance(dynamo.trace_log, logging.Logger)
+
+
+def test_reset_dynamo_forgets_compiled_code():
+    made = []
+    fn = torch.compile(lambda x: x + 1, backend=lambda module, _: made.append(1) or module.forward)
+    for _ in range(2):
+        fn(torch.ones(2))
+        dynamo.reset_dynamo()
+    assert len(made) == 2
+
+
+def test_the_bytecode_hook_sees_old_and_new_code():
+    seen = []
+    handle = dynamo.register_bytecode_hook(lambda old, new: seen.append((old.co_name, new)))
+    with contextlib.closing(contextlib.ExitStack()) as stack:
+        stack.callback(handle.remove)
+        torch.compile(lambda x: x * 3, backend="eager")(torch.ones(2))
+    assert [name for name, _ in seen] == ["<lambda>"]
+
+
+def test_the_bytecode_calls_the_region_counter_each_time(monkeypatch):
+    entered = getattr(dynamo.dynamo_utils, dynamo.REGION_ENTERED)
+    calls = []
+    monkeypatch.setattr(dynamo.dynamo_utils, dynamo.REGION_ENTERED, lambda: calls.append(1) or entered())
+    fn = torch.compile(lambda x: x * 5, backend="eager")
+    fn(torch.ones(2)), fn(torch.ones(2))
+    assert len(calls) == 2
+
+
+def test_a_backend_knows_the_frame_it_compiles():
+    frames = []
+
+    def backend(module, _):
+        frames.append(str(dynamo.CompileContext.current_compile_id()))
+        return module.forward
+
+    dynamo.reset_dynamo()
+    torch.compile(lambda x: x * 7, backend=backend)(torch.ones(2))
+    assert frames == ["0/0"]
+
+
+def test_an_active_dispatch_mode_is_seen():
+    class Mode(TorchDispatchMode):
+        pass
+
+    assert not dispatcher.dispatch_mode_is_active()
+    with Mode():
+        assert dispatcher.dispatch_mode_is_active()
+
+
+def test_cache_entries_hold_guards_that_can_be_asked():
+    def scaled(x, n):
+        return x * n
+
+    dynamo.reset_dynamo()
+    torch.compile(scaled, backend="eager")(torch.ones(2), 3)
+    (entry,) = dynamo.cache_entries(scaled.__code__)
+    assert str(entry.compile_id) == "0/0"
+    fits, fails = {"x": torch.ones(2), "n": 3}, {"x": torch.ones(2), "n": 4}
+    assert entry.guard_manager.check(fits) and not entry.guard_manager.check(fails)
+    asked = entry.guard_manager, scaled.__code__, fails, entry.compile_id, entry.backend
+    assert dynamo.get_guard_fail_reason(*asked, skip_logging=True).startswith("0/0: n == 3 ")
+
+
+def test_the_generated_source_of_each_graph_is_given_cached_or_not():
+    x = torch.ones(8, requires_grad=True)
+    for _ in range(2):
+        dynamo.reset_dynamo()
+        compiled = torch.compile(lambda x: x.sin().sum())
+        forward, backward = inductor.generated_sources(lambda compiled=compiled: compiled(x).backward())
+        assert "sin" in forward and "cos" in backward and "def call(" in forward
+
+
+def test_dynamos_limit_can_be_read_and_patched():
+    limit = dynamo.dynamo_config.recompile_limit
+    with dynamo.dynamo_config.patch(recompile_limit=limit + 1, fail_on_recompile_limit_hit=True):
+        assert dynamo.dynamo_config.recompile_limit == limit + 1
+
+
+def test_torch_functions_can_be_kept_from_a_mode():
+    class Mode(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            raise AssertionError("the mode was asked")
+
+    with Mode(), dispatcher.DisableTorchFunction():
+        assert torch.ones(2).sin().grad_fn is None
+
+
+def test_the_running_autograd_node_is_known():
+    nodes = []
+    x = torch.ones(2, requires_grad=True)
+    y = x.sin()
+    y.register_hook(lambda _: nodes.append(dispatcher.current_autograd_node()))
+    y.sum().backward()
+    assert [node.name() for node in nodes] == ["SinBackward0"] and dispatcher.current_autograd_node() is None
+
+
+def test_the_dispatcher_lists_its_operators_and_their_tables():
+    names = dispatcher.operator_names("aten")
+    assert "aten::add.Tensor" in names and len(names) > 2000
+    assert dispatcher.operator_table("aten::linear")["AutogradCPU"].endswith("[math kernel]")
+    assert dispatcher.operator_table("aten::addmm")["ADInplaceOrView"].startswith("fallthrough")
+
+
+def test_the_product_of_fp8_matrices_is_that_of_their_values():
+    if torch.cuda.is_available() and torch.cuda.get_device_capability() < (8, 9):
+        pytest.skip("fp8 products need compute capability 8.9")
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    a, b = (torch.randn(32, 32, device=device).to(torch.float8_e4m3fn) for _ in range(2))
+    one = torch.ones((), device=device)
+    found = dispatcher.scaled_mm(a, b.t(), scale_a=one, scale_b=2 * one, out_dtype=torch.bfloat16)
+    torch.testing.assert_close(found.float(), 2 * a.float() @ b.float().t(), rtol=1e-2, atol=1e-1)
+
+
+def test_graph_break_breaks():
+    made = []
+
+    def broken(x):
+        x = x + 1
+        dynamo.graph_break()
+        return x + 2
+
+    torch.compile(broken, backend=lambda module, _: made.append(1) or module.forward)(torch.ones(2))
+    assert len(made) == 2
+
+
+def test_inductors_config_can_be_patched():
+    before = inductor.inductor_config.force_disable_caches
+    with inductor.inductor_config.patch(force_disable_caches=not before):
+        assert inductor.inductor_config.force_disable_caches is not before
+    assert inductor.inductor_config.force_disable_caches is before
+
+
+def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_launch():
+    parts = inductor.inductor_lowering()
+    assert callable(parts.GraphLowering.codegen)
+    assert issubclass(parts.NopKernelSchedulerNode, object)
+    assert list(inspect.signature(parts.WhyNoFuse.__call__).parameters)[:2] == ["self", "reason"]
+    assert callable(parts.Pointwise.make_loader) and callable(parts.Reduction.store_reduction)
+    assert callable(parts.LoopTracer.create_node) and callable(parts.CSE.newvar)
+    assert hasattr(parts.V, "interpreter") and hasattr(parts.V, "kernel")
+    mixed = inspect.signature(parts.TritonScheduling.codegen_mix_order_reduction).parameters
+    assert list(mixed) == ["self", "node"] and callable(parts.TritonScheduling.define_kernel)
+    for module in parts.provenance_callers:
+        parameters = inspect.signature(module.set_kernel_post_grad_provenance_tracing).parameters
+        assert list(parameters) == ["node_schedule", "kernel_name", "is_extern"]
+
+
+def test_a_compiled_backward_is_captured_with_its_accumulation():
+    captured = []
+    x = torch.ones(3, requires_grad=True)
+    x.grad = torch.ones(3)
+    with dynamo.compiled_backward(lambda graph: captured.append(graph.code) or graph):
+        (x * 2).sum().backward()
+    assert x.grad.tolist() == [3, 3, 3] and "accumulate" in captured[0].lower()
+
+
+def test_inductor_asks_a_partitioner_of_ours_and_can_name_it_in_its_caches():
+    import pickle
+
+    partitioner = inductor.inductor_partitioner(lambda joint, inputs, **options: (joint, options))
+    assert partitioner("joint", (), num_fwd_outputs=1) == ("joint", {"num_fwd_outputs": 1})
+    assert pickle.dumps(partitioner)
+    assert inductor.inductor_config.custom_partitioner_fn is None
+    assert partitioner.uuid()
+    with aot.functorch_config.patch(enable_autograd_cache=False):
+        assert not aot.functorch_config.enable_autograd_cache
+
+
+def test_launched_kernels_are_those_that_inductor_loaded_and_tuned():
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner
+
+    chosen = types.SimpleNamespace(kwargs={"XBLOCK": 1}, num_warps=4, num_stages=2)
+    kernel = CachingAutotuner.__new__(CachingAutotuner)  # loading one takes a GPU
+    kernel.inductor_meta = {"kernel_name": "triton_red_0"}
+    kernel.triton_meta = {"signature": {"in_ptr0": "*bf16"}}
+    kernel.launchers = [types.SimpleNamespace(config=chosen, n_regs=32, n_spills=0, shared=64)]
+    (found,) = (each for each in inductor.launched_kernels() if each["name"] == "triton_red_0")
+    assert found["signature"] == "{'in_ptr0': '*bf16'}"
+    assert found["configuration"] == {"XBLOCK": 1, "num_warps": 4, "num_stages": 2}
+    assert (found["registers"], found["spills"], found["shared_nbytes"]) == (32, 0, 64)
+
+
+def test_aot_pieces_make_a_backend_that_splits_the_joint_graph():
+    pieces, split = aot.aot_pieces(), []
+
+    def partition(joint, inputs, **options):
+        pieces.joint_graph_passes(joint)
+        split.append(options["num_fwd_outputs"])
+        choose = pieces.default_partition if len(split) == 1 else pieces.min_cut_partition
+        return choose(joint, inputs, **options)
+
+    for _ in range(2):
+        dynamo.reset_dynamo()
+        nop = pieces.boxed_nop
+        backend = pieces.aot_autograd(
+            fw_compiler=nop, bw_compiler=nop, partition_fn=partition, decompositions=pieces.decompositions()
+        )
+        x = torch.ones(3, requires_grad=True)
+        torch.compile(lambda x: x.sin().sum(), backend=backend)(x).backward()
+        torch.testing.assert_close(x.grad, torch.ones(3).cos())
+    assert split == [1, 1] and isinstance(pieces.partitioner_log, logging.Logger)
+    assert torch.ops.aten.mm in pieces.op_types().compute_intensive_ops
+
+
+def test_the_memory_budget_can_be_patched():
+    with aot.functorch_config.patch(activation_memory_budget=0.5):
+        assert aot.functorch_config.activation_memory_budget == 0.5
+    assert aot.functorch_config.activation_memory_budget == 1.0
+
+
+def test_inductors_modes_caches_and_cuda_graph_log(monkeypatch):
+    found = inductor.inductor_modes()
+    assert found.list_mode_options("reduce-overhead") == {"triton.cudagraphs": True}
+    assert isinstance(found.cudagraphs_log, logging.Logger)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", "kept")
+    with found.fresh_cache():
+        assert os.environ["TORCHINDUCTOR_CACHE_DIR"] != "kept"
+    assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "kept"
+    found.clear_caches()
+
+
+def test_triton_helpers_look_for_a_driver_in_one_function_that_can_be_replaced():
+    assert callable(virtual_gpu.triton_helpers().set_driver_to_gpu)
+
+
+def test_every_name_has_its_test():
+    source = Path(__file__).read_text()
+    missing = [name for file in PRIVATE_NAMES for name in offered(file) if name not in source]
+    assert not missing, f"no test asks for {missing}"
+
+
+def offered(file: Path) -> list[str]:
+    """The public names that a file of _torch defines or, where it only passes them on, lists."""
+    names = []
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.FunctionDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            names += ast.literal_eval(node.value)
+        elif isinstance(node, ast.Assign):
+            names.append(ast.unparse(node.targets[0]))
+    return [name for name in names if not name.startswith("_")]
+
+
+@pytest.mark.parametrize("file", sorted(PACKAGE.rglob("*.py")), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_private_torch_is_imported_in_one_module_only(file):
+    if file in PRIVATE_NAMES:
+        return
+    for node in ast.walk(ast.parse(file.read_text())):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        names += [ast.unparse(node)] if isinstance(node, ast.Attribute) else []
+        private = [name for name in names if name.startswith(PRIVATE) and not name.startswith("torch.__version__")]
+        assert not private, f"{file.name} uses {private}: private names of torch belong in _torch/"
+
+
+def test_virtual_gpu_pieces_are_where_a_gpu_is_asked_for_and_code_is_loaded():
+    pieces = virtual_gpu.virtual_gpu_pieces()
+    with pieces.FakeTensorMode(shape_env=pieces.ShapeEnv()):
+        assert torch.empty(2, device="cpu").size() == (2,)
+    assert callable(pieces.GraphLowering._compile_to_module_lines) and callable(pieces.AsyncCompile.triton)
+    for name in ("device_count", "current_device", "get_device_properties", "is_bf16_supported", "is_available"):
+        assert callable(getattr(pieces.CudaInterface, name)), name
+    for name in ("_deduce_value", "_add_peephole_patterns"):
+        assert callable(getattr(pieces.UniformValueConstantFolder, name)), name
+    for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile"):
+        assert callable(getattr(pieces.output_code, name)), name
+    assert all(module.__name__.startswith("torch.") for module in pieces.modules_that_remember)
+    assert callable(pieces.DeviceProperties.create.cache_clear) and callable(pieces.trace_structured)
+    assert callable(pieces.compile_fx.compile_fx) and callable(pieces.triton_driver.set_active)
+    assert pieces.GPUTarget("cuda", 90, 32).arch == 90
+
+
+def test_interpreter_pieces_are_what_a_generated_wrapper_and_its_kernels_call():
+    pieces = virtual_gpu.interpreter_pieces()
+    assert callable(pieces.guards.assert_alignment) and callable(pieces.guards._empty_strided_cpu)
+    assert pieces.torch_c is torch._C
+    for name in ("pointwise", "reduction", "persistent_reduction", "template", "foreach"):
+        assert callable(getattr(pieces.triton_heuristics, name)), name
+    assert callable(pieces.triton_heuristics.GridExpr.from_meta) and pieces.triton_helpers.libdevice
+    with pieces.tracing(pieces.TracingContext(None)), pieces.unset_fake_temporarily():
+        assert pieces.tree_leaves({"a": [1, 2]}) == [1, 2]
+    assert pieces.tree_map_only(int, str, [1, "x"]) == ["1", "x"]
+
+
+def test_the_next_autograd_nodes_number_is_told():
+    expected = dispatcher.autograd_sequence_nr()
+    node = torch.ones(2, requires_grad=True).sin().grad_fn
+    assert node._sequence_nr() == expected and dispatcher.autograd_sequence_nr() == expected + 1
+
+
+def test_a_composite_operator_is_told_from_one_with_a_kernel():
+    aten = torch.ops.aten
+    assert dispatcher.is_composite(aten.reshape.default) and dispatcher.is_composite(aten.contiguous.default)
+    assert not dispatcher.is_composite(aten.view.default) and not dispatcher.is_composite(aten.mm.default)
+
+
+def test_fake_tensors_have_a_size_and_no_memory():
+    with dispatcher.fake_tensors():
+        x = torch.empty(10**12)
+        assert (x + x).untyped_storage().nbytes() == 4 * 10**12
+
+
+def test_fake_tensors_may_meet_real_ones():
+    with dispatcher.fake_tensors(allow_real=True) as mode:
+        assert (torch.empty(10**12, 2) @ torch.ones(2)).shape == (10**12,)
+    assert mode is not None
+
+
+def test_a_fake_group_is_as_large_as_one_likes_and_its_groups_have_names():
+    import torch.distributed as dist
+
+    distributed.fake_group(16_384, rank=5)
+    try:
+        assert dist.get_rank() == 5 and dist.get_world_size() == 16_384
+        group = dist.new_group([4, 5, 6])
+        assert distributed.process_group(group.group_name) is group
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert x.tolist() == [1, 1, 1]
+    finally:
+        dist.destroy_process_group()
+
+
+def test_the_profilers_tree_holds_allocations_with_address_and_size():
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
+        torch.empty(1000)
+    waiting, found = list(dispatcher.profiler_events(profiler)), []
+    while waiting:
+        event = waiting.pop()
+        waiting += event.children
+        if str(event.tag).endswith("Allocation"):
+            assert event.start_time_ns and event.extra_fields.device.type == "cpu"
+            found.append((event.extra_fields.ptr, event.extra_fields.alloc_size))
+    (address, size), (freed, given_back) = sorted(found, key=lambda each: -each[1])
+    assert address == freed and size == -given_back == 4000
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="the history is a GPU's")
+def test_the_caching_allocators_history_has_requests_in_bytes():
+    with dispatcher.cuda_history() as history:
+        x = torch.empty(1000, device="cuda")
+        address = x.data_ptr()
+        del x
+        entries = [each for each in history() if each["addr"] == address]
+    assert [each["action"] for each in entries] == ["alloc", "free_requested", "free_completed"]
+    assert entries[0]["size"] == 4000 and entries[0]["frames"]
+
+
+def test_torchs_schedules_are_told_as_kind_stage_and_micro_batch():
+    assert distributed.pipeline_orders("GPipe", 2, 1) == [[("F", 0, 0), ("B", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]
+    kinds = {kind for order in distributed.pipeline_orders("ZBVZeroBubble", 2, 4) for kind, _, _ in order}
+    assert kinds == {"F", "I", "W"} or kinds == {"F", "B", "I", "W"}
+
+
+def test_actions_that_torch_makes_one_of_are_told_by_the_first():
+    pairs = distributed.pipeline_pairs("DualPipeV", 2, 4)
+    assert pairs and {kind for kind, _, _ in pairs} == {"F"}
+    for order in distributed.pipeline_orders("DualPipeV", 2, 4):
+        after = [other[0] for one, other in itertools.pairwise(order) if one in pairs]
+        assert set(after) == {"B"}
+    assert not distributed.pipeline_pairs("ZBVZeroBubble", 2, 4)
+
+
+def test_receives_stand_where_torch_posts_them():
+    first, second = distributed.pipeline_receives("LoopedBFS", 2, 1)
+    assert first[:3] == [(False, "F", 0, 0), (True, "F", 1, 0), (False, "F", 2, 0)]
+    assert second[0] == (True, "F", 0, 0) and (True, "B", 2, 0) in second
+
+
+def test_a_rank_with_neighbouring_stages_sends_to_itself_on_torch_2_11_and_not_on_2_13():
+    version = tuple(map(int, torch.__version__.split(".")[:2]))
+    if version in ((2, 11), (2, 13)):
+        assert distributed.pipeline_sends_to_itself() == (version == (2, 11))

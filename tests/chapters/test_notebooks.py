@@ -1,0 +1,119 @@
+"""What every chapter keeps to: small and clean outputs, short cells, parts in their order, runs twice in one kernel."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from compile_lab.page.explore import PUBLISH
+
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+MACHINE = re.compile(r"(?<![\w.])/(home|root|Users|tmp|work|opt|usr|mnt|content)/\w|[A-Z]:\\\\Users")
+LONGEST_CELL = 25
+LARGEST_OUTPUT = 200_000
+SLOWEST_S = 90
+
+pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+def read(path):
+    return nbformat.read(path, as_version=4)
+
+
+def code(path):
+    return [cell for cell in read(path).cells if cell.cell_type == "code"]
+
+
+def tags(cell):
+    return cell.metadata.get("tags", [])
+
+
+def prose(path):
+    return "\n".join(cell.source for cell in read(path).cells if cell.cell_type == "markdown")
+
+
+def test_it_was_executed_from_top_to_bottom_on_a_known_environment(path):
+    assert [cell.execution_count for cell in code(path)] == list(range(1, len(code(path)) + 1))
+    stored = read(path).metadata["compile_lab"]
+    assert set(stored) == {"executed", "seconds", "python", "torch", "triton", "numpy", "device"}
+    assert stored["seconds"] < SLOWEST_S
+
+
+def test_preflight_follows_the_setup_cell(path):
+    assert "preflight()" in code(path)[1].source and "nbval-ignore-output" in tags(code(path)[1])
+
+
+def test_outputs_are_small_and_clean(path):
+    for cell in code(path):
+        place = f"cell {cell.execution_count}"
+        for output in cell.outputs:
+            text = json.dumps(output, ensure_ascii=False)
+            assert output.output_type != "error", f"{place} stored an error"
+            assert output.get("name") != "stderr", f"{place} wrote to stderr: {output.get('text', '')[:80]!r}"
+            assert len(text) <= LARGEST_OUTPUT, f"{place}: an output of {len(text):,} characters"
+            assert not (found := MACHINE.search(text)), f"{place}: a path of some machine, {text[found.start() :][:60]}"
+            assert "application/vnd.jupyter.widget-view+json" not in output.get("data", {}), f"{place}: a widget"
+            assert "Plotly.newPlot" not in text and "Warning" not in text, f"{place}: plotly.js or a warning inside"
+
+
+def test_cells_are_short(path):
+    long = {cell.execution_count: n for cell in code(path) if (n := len(cell.source.splitlines())) > LONGEST_CELL}
+    assert not long, f"cells of more than {LONGEST_CELL} lines: {long}"
+
+
+def test_a_chapter_has_its_parts_in_their_order(path):
+    text = prose(path)
+    parts = ["# ", "🇪🇸", "**What you will be able to do**", "## Exercises", "## Key takeaways", "**Further reading.**"]
+    assert [text.find(part) for part in parts] == sorted(text.find(part) for part in parts)
+    assert all(part in text for part in parts), [part for part in parts if part not in text]
+    assert "does not cover" in text and "**Next:**" in text and "*Prediction" in text
+    assert any("lab-explorer" in str(cell.outputs) for cell in code(path)), "no explorer"
+
+
+def test_each_claim_has_one_verdict_printed_by_its_cell(path):
+    for cell in code(path):
+        for tag in tags(cell):
+            if claim := re.fullmatch(r"claim-(C\d\d)", tag):
+                shown = "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+                assert re.match(rf"{claim[1]} (confirmed|refined|refuted): ", shown), f"{tag} printed no verdict"
+
+
+def test_starters_do_not_pass_and_solutions_do(path):
+    marks = {"exercise": "✗", "solution": "✓"}
+    seen = {kind: [] for kind in marks}
+    for cell in code(path):
+        for tag in tags(cell):
+            kind, _, name = tag.partition("-")
+            if kind in marks:
+                seen[kind].append(name)
+                shown = cell.outputs[-1].data["text/plain"]
+                assert shown.startswith(f"{marks[kind]} {name}"), f"{tag}: {shown}"
+                assert kind == "exercise" or "hide-cell" in tags(cell), f"{tag} is not folded"
+    assert len(seen["exercise"]) >= 3 and seen["exercise"] == seen["solution"]
+
+
+def test_an_output_altered_by_hand_is_found(path, tmp_path):
+    notebook = read(path)
+    at = next(i for i, cell in enumerate(notebook.cells) if "def " in cell.source and cell.get("outputs"))
+    notebook.cells = notebook.cells[: at + 1]
+    output = notebook.cells[at].outputs[-1]
+    output["data"]["text/plain"] += " altered"
+    nbformat.write(notebook, tmp_path / path.name)
+    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "-p", "no:cacheprovider", path.name]
+    ran = subprocess.run(command, cwd=tmp_path, env={**os.environ, PUBLISH: "1"}, capture_output=True, text=True)
+    assert ran.returncode == 1 and "1 failed" in ran.stdout, ran.stdout[-2000:]
+
+
+@pytest.mark.slow
+def test_it_runs_twice_in_a_row_in_one_kernel(path):
+    notebook = read(path)
+    cells = notebook.cells
+    notebook.cells = cells + [nbformat.from_dict({**cell, "id": f"again-{i}"}) for i, cell in enumerate(cells)]
+    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
+    assert notebook.cells[-1].cell_type == "markdown" or notebook.cells[-1].execution_count > len(code(path))

@@ -1,0 +1,108 @@
+"""What the outside relies on: the workflows, the citation, the licences."""
+
+import json
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
+
+
+def valid(schema, *paths):
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def load(path):
+    """A workflow; YAML reads its key ``on`` as the truth value."""
+    workflow = yaml.safe_load(path.read_text("utf-8"))
+    workflow["on"] = workflow.pop(True, None) or workflow["on"]
+    return workflow
+
+
+def steps(workflow):
+    return [step for job in workflow["jobs"].values() for step in job["steps"]]
+
+
+def test_the_workflows_follow_the_public_schema():
+    result = valid("vendor.github-workflows", *WORKFLOWS)
+    assert result.returncode == 0, result.stdout
+
+
+def test_the_schema_would_catch_a_mistake(tmp_path):
+    broken = tmp_path / "broken.yml"
+    broken.write_text(WORKFLOWS[0].read_text("utf-8").replace("runs-on:", "run-on:"))
+    assert valid("vendor.github-workflows", broken).returncode != 0
+
+
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_a_workflow_pins_its_actions_and_limits_its_time_and_rights(path):
+    workflow = load(path)
+    for step in steps(workflow):
+        if "uses" in step:
+            assert re.fullmatch(r"[\w-]+/[\w./-]+@(v\d+|[0-9a-f]{40})", step["uses"])
+    assert all("timeout-minutes" in job for job in workflow["jobs"].values())
+    assert workflow["permissions"] == {"contents": "read"}
+
+
+def test_each_push_and_pull_request_is_tested_on_every_python_that_is_promised():
+    workflow = load(ROOT / ".github/workflows/test.yml")
+    assert {"push", "pull_request"} <= set(workflow["on"])
+    job = workflow["jobs"]["test"]
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
+    assert job["env"]["REQUIRE_BROWSER"] == "1"
+    assert {"make lint", "make test"} <= {step.get("run") for step in job["steps"]}
+
+
+def test_the_weekly_run_reports_and_does_not_block():
+    workflow = load(ROOT / ".github/workflows/weekly.yml")
+    assert "schedule" in workflow["on"]
+    assert workflow["jobs"]["newest"]["continue-on-error"] is True
+    assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps(workflow))
+
+
+def test_the_book_is_published_on_github_pages():
+    used = [
+        step["uses"].split("@")[0] for step in steps(load(ROOT / ".github/workflows/publish.yml")) if "uses" in step
+    ]
+    assert {"actions/upload-pages-artifact", "actions/deploy-pages"} <= set(used)
+
+
+def test_the_citation_follows_its_schema():
+    result = valid("vendor.citation-file-format", ROOT / "CITATION.cff")
+    assert result.returncode == 0, result.stdout
+
+
+def test_citation_and_packaging_agree():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    title = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["title"]
+    assert citation["version"] == project["version"]
+    assert citation["title"] == title
+    assert set(citation["license"]) == set(project["license"].split(" AND "))
+
+
+def test_both_licences_are_named():
+    text = (ROOT / "LICENSE").read_text("utf-8")
+    assert "MIT License" in text and "WITHOUT WARRANTY OF ANY KIND" in text
+    assert "https://creativecommons.org/licenses/by/4.0/" in text
+
+
+def test_what_the_site_ships_is_pinned():
+    packages = json.loads((ROOT / "book/package.json").read_text("utf-8"))
+    pins = {**packages["dependencies"], **packages["devDependencies"]}
+    locked = json.loads((ROOT / "book/package-lock.json").read_text("utf-8"))["packages"]
+    assert {name: locked[f"node_modules/{name}"]["version"] for name in pins} == pins
+
+
+def test_readme_shows_every_command():
+    readme = (ROOT / "README.md").read_text("utf-8")
+    targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
+    assert len(targets) > 8
+    assert [target for target in targets if f"`make {target}`" not in readme] == []

@@ -1,0 +1,167 @@
+"""Strategies leave loss and gradients alone; plans predict what the allocator gives out; limits are real."""
+
+import functools
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from compile_lab import recordings
+from compile_lab.aot.training import training_graphs
+from compile_lab.checkpointing import view as checkpointing_view
+from compile_lab.checkpointing.cost import Cost, Subject, measured, measured_plan, reference
+from compile_lab.checkpointing.plan import plans
+from compile_lab.checkpointing.strategies import (
+    EVERY_LAYER,
+    MATMULS_KEPT,
+    NONE,
+    Strategy,
+    budgets,
+    checkpointed,
+    keeping,
+    segments_of,
+)
+from compile_lab.eager.flops import work_of
+from compile_lab.experiments import memory_limit, subjects
+from compile_lab.memory.measured import measure_step
+from compile_lab.memory.predict import lifetimes
+
+LAYERS, DIM, ROWS = 4, 16, 64
+
+
+@pytest.fixture(scope="module")
+def subject():
+    torch.set_num_threads(1)
+    return Subject(subjects.deep_mlp(LAYERS, DIM), (subjects.rows(ROWS, DIM),), "cpu")
+
+
+@pytest.fixture(scope="module")
+def planned(subject):
+    return {plan.budget: plan for plan in plans(subject.model, *subject.args, budgets=(1.0, 0.1, 0.0))}
+
+
+def grads(model, fn, x, seed=0):
+    model.zero_grad(set_to_none=True)
+    torch.manual_seed(seed)
+    fn(x).backward()
+    return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
+
+
+def test_a_twin_shares_the_parameters_and_leaves_the_model_alone(subject):
+    twin = checkpointed(subject.model, every=3)
+    assert {id(p) for p in twin.parameters()} == {id(p) for p in subject.model.parameters()}
+    assert len(twin.blocks) == 2 and len(subject.model.blocks) == LAYERS
+
+
+@pytest.mark.parametrize("strategy", [*segments_of(LAYERS), MATMULS_KEPT], ids=lambda each: each.name)
+def test_manual_strategies_give_the_same_gradients_with_dropout_too(strategy):
+    model, x = subjects.deep_mlp(LAYERS, DIM, dropout=0.3), subjects.rows(ROWS, DIM)
+    assert torch.equal(grads(model, strategy.applied(model), x), grads(model, model, x))
+
+
+def test_without_the_random_state_the_mask_is_another():
+    model, x = subjects.deep_mlp(LAYERS, DIM, dropout=0.5), subjects.rows(ROWS, DIM)
+    careless = checkpointed(model, preserve_rng=False)
+    assert not torch.allclose(grads(model, careless, x), grads(model, model, x))
+
+
+def test_a_checkpointed_layer_repeats_all_products_but_its_last(subject):
+    product = 2 * ROWS * DIM * 4 * DIM
+    plain = work_of(lambda: subject.step(subject.model)).flops
+    assert plain == 3 * 2 * LAYERS * product
+    for strategy in segments_of(LAYERS):
+        twin = strategy.applied(subject.model)
+        found = work_of(functools.partial(subject.step, twin)).flops
+        assert found - plain == (2 * LAYERS - LAYERS // strategy.every) * product
+    kept = work_of(lambda: subject.step(MATMULS_KEPT.applied(subject.model))).flops
+    assert kept == plain
+
+
+def test_an_eager_strategy_is_measured_as_it_is_predicted(subject):
+    expected, noise = reference(subject)
+    costs = [measured(subject, each, expected) for each in (NONE, EVERY_LAYER)]
+    for cost, segments in zip(costs, (0, LAYERS), strict=True):
+        # The generator's state, which no operation makes, is kept for each segment.
+        assert cost.held_nbytes == cost.saved_nbytes + segments * torch.get_rng_state().nbytes
+        assert cost.gradient_error == noise == 0
+    assert costs[1].held_nbytes < costs[0].held_nbytes and costs[1].peak_nbytes < costs[0].peak_nbytes
+    assert costs[1].recomputed > 0 == costs[0].recomputed
+
+
+def test_plans_are_the_compilers_own(subject, planned):
+    own = training_graphs(subject.model, *subject.args, memory_budget=0.1)
+    assert planned[0.1].saved_nbytes == own.saved_nbytes
+    assert {each.name for each in planned[0.1].graphs.recomputed} == {each.name for each in own.recomputed}
+
+
+def test_a_plan_holds_what_it_says_and_peaks_where_it_is_predicted(subject, planned):
+    expected, _ = reference(subject)
+    for plan in planned.values():
+        cost = measured_plan(subject, plan, expected)
+        assert cost.held_nbytes == plan.saved_nbytes + 4  # the loss
+        assert 0 <= cost.peak_nbytes - cost.predicted_peak_nbytes <= 64
+        assert cost.gradient_error < 1e-5
+
+
+def test_the_least_budget_has_not_the_least_peak(planned):
+    peaks = {budget: lifetimes(plan.graphs).peak_bytes for budget, plan in planned.items()}
+    assert planned[0.0].saved_nbytes < planned[0.1].saved_nbytes < planned[1.0].saved_nbytes
+    assert peaks[0.1] < peaks[0.0]
+
+
+def test_decisions_count_every_operation_and_add_up(planned):
+    for plan in planned.values():
+        found = plan.decisions()
+        assert sum(each.flops * each.count for each in found) == 2 * LAYERS * 2 * ROWS * DIM * 4 * DIM
+        again = sum(each.flops * each.recomputed for each in found)
+        assert again == plan.recomputed.flops
+    assert all(not each.recomputed for each in planned[1.0].decisions() if each.flops)
+    assert all(not each.saved for each in planned[0.0].decisions())
+
+
+def test_held_bytes_of_a_plan_are_those_of_the_same_graphs_under_autograd(subject, planned):
+    from compile_lab.aot.training import as_graphs
+
+    fn = as_graphs(subject.model, memory_budget=0.1)
+    peak = measure_step(lambda: fn(*subject.args), reset=subject.forget)
+    assert peak.held_bytes == planned[0.1].saved_nbytes + 4
+    torch._dynamo.reset()
+
+
+@pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")
+def test_a_step_that_does_not_fit_fits_under_a_budget():
+    without, budgeted = memory_limit.steps_under_limit(layers=4, rows=8192)
+    assert without.loss_under_limit is None and "can't allocate memory" in without.error
+    assert budgeted.loss_under_limit == budgeted.loss == pytest.approx(without.loss, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Strategy("odd", every=0), "at least one block"),
+        (lambda: Strategy("odd", keep=("mm",)), "set every"),
+        (lambda: Strategy("odd", budget=0.5), "compiled=True"),
+        (lambda: budgets([1.5]), "from 0 to 1"),
+        (lambda: keeping(["linear"]), "below autograd"),
+        (lambda: keeping(["no_such_operation"]), "below autograd"),
+        (lambda: checkpointed(nn.Linear(2, 2)), "no ModuleList 'blocks'"),
+        (lambda: plans(nn.Linear(2, 2), torch.ones(2), budgets=[2]), "from 0 to 1"),
+        (lambda: checkpointing_view.curves([]), "none of these strategies has a memory budget"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(make, said):
+    with pytest.raises(ValueError, match=said):
+        make()
+
+
+def test_the_recording_can_be_read_and_agrees_with_itself():
+    found = recordings.load("checkpointing").result
+    costs = {cost.strategy.name: cost for cost in map(Cost.from_json, found["costs"])}
+    plain = costs["none"]
+    for cost in costs.values():
+        assert cost.peak_nbytes >= cost.held_nbytes and math.isfinite(cost.loss)
+        assert cost.gradient_error < 0.05 and cost.loss == pytest.approx(plain.loss, rel=1e-3)
+        if cost.saved_nbytes:
+            assert cost.held_nbytes == pytest.approx(cost.saved_nbytes, rel=0.01)
+    assert costs["every layer"].flops > plain.flops and costs["every layer"].peak_nbytes < plain.peak_nbytes / 3

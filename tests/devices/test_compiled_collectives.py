@@ -1,0 +1,131 @@
+"""The order of collectives in generated code: how it is read, what Inductor moves and joins; graphs on real ranks."""
+
+import pytest
+import torch
+import torch.distributed as dist
+import torch.nn.utils.parametrize as parametrize
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+from compile_lab._torch.distributed import fake_group
+from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
+from compile_lab.devices import ranks
+from compile_lab.devices.compiled_collectives import BUCKETED, REORDERED, compiled, order, orders
+from compile_lab.devices.view import order_table
+from compile_lab.simulator import wire as overlap_model
+
+SOURCE = """
+# buf9 = torch.ops._c10d_functional.all_reduce.default(buf8, 'sum', '0')
+def call(args):
+    buf1 = torch.ops._c10d_functional.all_gather_into_tensor.default(arg0_1, 8, '0')
+    assert_size_stride(buf1, (8, ), (1, ), 'torch.ops._c10d_functional.all_gather_into_tensor.default')
+    torch.ops._c10d_functional.all_gather_into_tensor_out.default(reinterpret_tensor(buf0, (2, )), 8, '0', out=buf0)
+    extern_kernels.mm(buf3, buf4, out=buf5)
+    torch.ops._c10d_functional.wait_tensor.default(buf0)
+    cpp_fused_relu_0(buf5)
+    triton_poi_fused_relu_0.run(buf5)
+    torch.ops._c10d_functional.all_reduce_.default(buf5, 'sum', '0')
+    buf6 = torch.ops._c10d_functional.all_to_all_single.default(buf5, [], [], '0')
+    torch.ops._c10d_functional.wait_tensor.default(buf5)
+    torch.ops._c10d_functional.wait_tensor.default(buf1)
+"""
+
+
+def test_generated_code_is_read_as_tokens_and_each_wait_knows_its_collective():
+    assert order(SOURCE) == ("AG0", "AG1", "MM", "w1", "k", "k", "AR2", "C3", "w2", "w0")
+
+
+class Gather(nn.Module):
+    def forward(self, part):
+        return part.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial("avg")])
+
+
+def sharded(model, mesh):
+    for module in list(model.modules()):
+        for name, each in list(module.named_parameters(recurse=False)):
+            part = DTensor.from_local(each.detach().chunk(mesh.size())[0].clone(), mesh, [Shard(0)])
+            setattr(module, name, nn.Parameter(part))
+            parametrize.register_parametrization(module, name, Gather(), unsafe=True)
+    return model
+
+
+@pytest.fixture
+def mesh():
+    fake_group(8, 0)
+    try:
+        yield init_device_mesh("cpu", (8,))
+    finally:
+        dist.destroy_process_group()
+
+
+def step_orders(mesh, options):
+    reset_dynamo()
+    model = sharded(nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(3))), mesh)
+    run, x = torch.compile(model, fullgraph=True, options=options), torch.randn(16, 64)
+    return orders(lambda: run(x).square().mean().backward())
+
+
+def test_inductor_moves_and_joins_the_collectives_of_a_sharded_step(mesh):
+    plain, moved, joined = (step_orders(mesh, options) for options in ({}, REORDERED, BUCKETED))
+    starts = [[[token for token in graph if token[:2] in ("AG", "RS")] for graph in each] for each in (plain, joined)]
+    assert [len(graph) for graph in starts[0]] == [3, 3] and [len(graph) for graph in starts[1]] == [1, 1]
+    assert " ".join(token for token in plain[0] if token != "k") == "AG0 w0 MM AG1 w1 MM AG2 w2 MM"
+    assert " ".join(token for token in moved[0] if token != "k") == "AG0 AG1 AG2 w0 MM w1 MM w2 MM"
+    for each in (plain, moved, joined):
+        assert [graph.count("MM") for graph in each] == [3, 5]
+    times = [overlap_model.carried_out(each[0], 1.0, 1.0).span_ms for each in (plain, moved)]
+    assert times == [6, 4]
+    shown = repr(order_table({"plain": plain}, "caption"))
+    assert "caption" in shown and " ".join(plain[1]) in shown
+
+
+def test_a_step_that_compiles_nothing_is_refused():
+    with pytest.raises(ValueError, match="nothing was compiled"):
+        orders(lambda: torch.ones(2) + 1)
+
+
+def reduced(x):
+    y = x * 2
+    dist.all_reduce(y)
+    return y.relu()
+
+
+def behind(x):
+    y = x * 2
+    work = dist.all_reduce(y, async_op=True)
+    z = x.sin()
+    work.wait()
+    return y + z
+
+
+def ring(x):
+    rank, size = dist.get_rank(), dist.get_world_size()
+    y, z = torch.empty_like(x), x * 2
+    both = [dist.P2POp(dist.isend, z, (rank + 1) % size), dist.P2POp(dist.irecv, y, (rank - 1) % size)]
+    for work in dist.batch_isend_irecv(both):
+        work.wait()
+    return y + 1
+
+
+def three_functions():
+    x = torch.arange(4.0) + dist.get_rank()
+    found = [compiled(fn, x) for fn in (reduced, behind, ring)]
+    if hasattr(dynamo_config, "enable_p2p_compilation"):
+        with dynamo_config.patch(enable_p2p_compilation=True):
+            found.append(compiled(ring, x))
+    return found
+
+
+def test_collectives_become_nodes_of_one_graph_or_the_reason_is_told():
+    for summed, asynchronous, closed, *opened in ranks.run(three_functions, 2, timeout=120):
+        assert summed.collectives == ("all_reduce", "wait_tensor") and summed.equal
+        assert not asynchronous.nodes and "async_op" in asynchronous.error
+        assert not closed.nodes and closed.error and closed.equal is None
+        for each in opened:
+            assert each.equal and each.collectives[0] == "batch_p2p_ops" and "wait_tensor" in each.collectives
+
+
+def test_the_options_are_inductors():
+    known = torch._inductor.list_options()
+    assert set(REORDERED) | set(BUCKETED) <= set(known)

@@ -1,0 +1,257 @@
+"""Ranks: values come back, failures are named, and nothing is left running."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+from jupyter_client.manager import start_new_kernel
+
+from compile_lab.devices import ranks
+from compile_lab.devices.ranks import RankFailed
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")
+
+
+def rank_sum(scale, *, more=0):
+    total = torch.ones(3) * dist.get_rank() * scale
+    dist.all_reduce(total)
+    return dist.get_rank(), dist.get_world_size(), total + more
+
+
+def speak():
+    print(f"out of {dist.get_rank()}")
+    print(f"err of {dist.get_rank()}", file=sys.stderr)
+
+
+def fail(how, folder=None):
+    """The last rank does what `how` says; all others wait for it in a collective."""
+    if folder is not None:
+        started = subprocess.Popen(["sleep", "1000"])
+        Path(folder, f"{os.getpid()} {started.pid}").touch()
+    dist.barrier()
+    tensor = torch.ones(3)
+    if dist.get_rank() == dist.get_world_size() - 1:
+        if how == "raise":
+            raise ValueError("boom")
+        if how == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if how == "hang":
+            time.sleep(1000)
+        if how == "return":
+            return
+        if how == "shape":
+            tensor = torch.ones(4)
+        if how == "operation":
+            dist.broadcast(tensor, 0)
+    dist.all_reduce(tensor)
+
+
+def left(folder):
+    """Processes of ranks, and what they started, that still run."""
+    numbers = [int(number) for file in Path(folder).iterdir() for number in file.name.split()]
+    assert numbers, "no rank came to write its number"
+    end = time.monotonic() + 5  # what was killed is gone when its parent, the server, has seen it
+    while time.monotonic() < end:
+        running = [n for n in numbers if psutil.pid_exists(n) and psutil.Process(n).status() != psutil.STATUS_ZOMBIE]
+        if not running:
+            return []
+        time.sleep(0.05)
+    return running
+
+
+def test_values_come_back_by_rank():
+    results = ranks.run(rank_sum, 4, 2.0, more=1)
+    assert [result[:2] for result in results] == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert all(torch.equal(result[2], torch.full((3,), 13.0)) for result in results)
+
+
+def test_functions_travel_with_what_they_use():
+    scale, settings = 3.0, torch._dynamo.config
+
+    assert ranks.run(lambda: scale * dist.get_rank() + settings.verbose, 2) == [0.0, 3.0]
+    assert ranks.run(torch.get_num_threads, 2) == [1, 1]
+    assert ranks.run(lambda: os.environ["MARK"], 1, env={"MARK": "here"}) == ["here"]
+
+
+def test_what_ranks_print_comes_rank_after_rank(capsys):
+    ranks.run(speak, 3)
+    said = capsys.readouterr()
+    assert said.out == "".join(f"[rank {rank}] out of {rank}\n" for rank in range(3))
+    assert said.err == "".join(f"[rank {rank}] err of {rank}\n" for rank in range(3))
+    ranks.run(speak, 2, echo=False)
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_warm_start_takes_less_than_a_second():
+    ranks.run(dist.get_rank, 2)
+    taken = []
+    for _ in range(3):
+        start = time.perf_counter()
+        ranks.run(dist.get_rank, 2)
+        taken.append(time.perf_counter() - start)
+    assert min(taken) < 1
+
+
+def test_a_rank_that_raises_is_named_with_its_traceback(tmp_path):
+    with pytest.raises(RankFailed, match="rank 2 of 3 failed") as caught:
+        ranks.run(fail, 3, "raise", tmp_path, timeout=60)
+    assert caught.value.rank == 2
+    message = str(caught.value).splitlines()
+    assert message[-1] == "ValueError: boom"
+    assert message[1].startswith("  test_ranks.py, line ")
+    assert message[1].endswith('in fail: raise ValueError("boom")')
+    assert left(tmp_path) == []
+
+
+def test_a_rank_that_is_killed_is_named(tmp_path):
+    with pytest.raises(RankFailed, match="rank 1 of 2 was killed by SIGKILL") as caught:
+        ranks.run(fail, 2, "kill", tmp_path)
+    assert caught.value.rank == 1
+    assert left(tmp_path) == []
+
+
+def test_a_deadlock_ends_in_time_and_says_where_each_rank_is(tmp_path):
+    start = time.monotonic()
+    with pytest.raises(RankFailed, match=r"no end after 2 s") as caught:
+        ranks.run(fail, 2, "hang", tmp_path, timeout=2)
+    assert time.monotonic() - start < 10
+    assert caught.value.rank is None
+    first, second = str(caught.value).splitlines()[1:3]
+    assert first.startswith("  rank 0 was in fail, test_ranks.py, line ") and first.endswith("inside all_reduce")
+    assert second.startswith("  rank 1 was in fail, test_ranks.py, line ") and "inside" not in second
+    assert left(tmp_path) == []
+
+
+def test_a_rank_that_leaves_early_is_named():
+    with pytest.raises(RankFailed, match=r"rank 0 of 2 failed(.|\n)*no error of their own: rank 1"):
+        ranks.run(fail, 2, "return")
+
+
+@pytest.mark.parametrize("how", ["shape", "operation"])
+def test_ranks_that_disagree(how):
+    with pytest.raises(RankFailed):
+        ranks.run(fail, 2, how, timeout=4)
+    with pytest.raises(RankFailed, match="Detected mismatch between collectives on ranks") as caught:
+        ranks.run(fail, 2, how, env={"TORCH_DISTRIBUTED_DEBUG": "DETAIL"})
+    assert {"shape": "shapes: ", "operation": "BROADCAST"}[how] in str(caught.value)
+
+
+def test_what_cpp_says_before_it_aborts_is_in_the_message():
+    def abort():
+        if dist.get_rank() == 0:
+            os.write(2, b"[W1121 10:00:00 noise\nterminate called\n")
+            os.abort()
+        dist.barrier()
+
+    with pytest.raises(RankFailed, match=r"rank 0 of 2 was killed by SIGABRT(.|\n)*terminate called") as caught:
+        ranks.run(abort, 2)
+    assert "noise" not in str(caught.value)
+
+
+def test_two_runs_at_once_do_not_meet():
+    with ThreadPoolExecutor(2) as pool:
+        runs = [pool.submit(ranks.run, rank_sum, 2, float(scale)) for scale in (1, 10)]
+    assert [run.result()[0][2][0].item() for run in runs] == [1.0, 10.0]
+
+
+def test_bad_input_is_refused_before_anything_starts():
+    lock = threading.Lock()
+    for bad, message in (
+        ({"fn": 3, "n": 2}, "fn is 3; ranks.run takes a function"),
+        ({"fn": speak, "n": 0}, "n=0: the number of ranks"),
+        ({"fn": speak, "n": True}, "n=True"),
+        ({"fn": speak, "n": 2, "timeout": 0}, "timeout=0"),
+        ({"fn": speak, "n": 2, "backend": "mpi"}, "backend='mpi'"),
+        ({"fn": speak, "n": 1000, "backend": "nccl"}, "n=1000 ranks need 1000 GPUs"),
+        ({"fn": lambda: lock, "n": 2}, "cannot be sent to another process"),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message):
+            ranks.run(**bad)
+
+
+def test_what_cannot_be_sent_back_is_said():
+    with pytest.raises(RankFailed, match="generator, cannot be sent to the caller"):
+        ranks.run(lambda: (i for i in range(3)), 1)
+
+
+CELL = """
+import os, time
+from pathlib import Path
+from compile_lab.devices import ranks
+
+def wait():
+    Path({folder!r}, str(os.getpid())).touch()
+    time.sleep(1000)
+
+print("ready", flush=True)
+ranks.run(wait, 2)
+"""
+
+
+# Dynamo guards on a notebook's global, which is __main__'s.
+COMPILES = """
+import torch
+
+class Scale(torch.nn.Module):
+    def forward(self, x):
+        return x * torch.tensor(factors)
+
+def compiled():
+    model = torch.nn.Sequential(Scale())
+    return torch.compile(model, backend="eager", fullgraph=True)(torch.ones(2)).tolist()
+
+factors = [2.0, 3.0]
+assert ranks.run(compiled, 2) == [[2.0, 3.0], [2.0, 3.0]]
+"""
+
+
+def ranks_are_up(folder):
+    end = time.monotonic() + 60
+    while len(list(folder.iterdir())) < 2:
+        assert time.monotonic() < end, "the ranks did not start"
+        time.sleep(0.05)
+
+
+def reply_to(client, request):
+    while (reply := client.get_shell_msg(timeout=60))["parent_header"]["msg_id"] != request:
+        pass
+    return reply["content"]
+
+
+def test_an_interrupted_cell_leaves_no_rank_and_the_next_one_runs(tmp_path):
+    manager, client = start_new_kernel()
+    try:
+        request = client.execute(CELL.format(folder=str(tmp_path)))
+        ranks_are_up(tmp_path)
+        manager.interrupt_kernel()
+        assert reply_to(client, request)["ename"] == "KeyboardInterrupt"
+        assert left(tmp_path) == []
+        request = client.execute(COMPILES)
+        assert reply_to(client, request)["status"] == "ok"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+def test_a_caller_that_is_killed_leaves_no_rank(tmp_path):
+    program = "if __name__ == '__main__':\n" + "".join(
+        f"    {line}\n" for line in CELL.format(folder=str(tmp_path)).splitlines()
+    )
+    script = tmp_path.parent / "caller.py"
+    script.write_text(program)
+    caller = subprocess.Popen([sys.executable, script], stdout=subprocess.DEVNULL)
+    try:
+        ranks_are_up(tmp_path)
+    finally:
+        caller.kill()
+        caller.wait()
+    assert left(tmp_path) == []

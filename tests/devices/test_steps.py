@@ -1,0 +1,100 @@
+"""Overlap on real ranks: a throttled wire keeps its bandwidth, buckets hide what one bucket cannot."""
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from compile_lab.devices import ranks, throttle
+from compile_lab.devices import steps as overlap_runs
+from compile_lab.simulator.overlap import Collective, Span, overlap_of
+
+WIDTH, LAYERS = 256, 6
+
+
+class Stack(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
+
+    def forward(self, x):
+        return self.layers(x).square().mean()
+
+
+def ddp_steps(bytes_per_s=None):
+    group = throttle.throttled(bytes_per_s) if bytes_per_s else None
+    x, steps = torch.randn(512, WIDTH), {}
+    for name, mb in (("one bucket", 100), ("small buckets", 0.2)):
+        model = nn.parallel.DistributedDataParallel(Stack(), bucket_cap_mb=mb, process_group=group)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        steps[name] = overlap_runs.training_step(model, optimizer, x)
+    steps["nothing sent"] = overlap_runs.training_step(model, optimizer, x, send=False)
+    return overlap_runs.measured(steps, group)
+
+
+def test_gloos_collectives_are_found_in_the_trace_of_every_rank():
+    for run in ranks.run(ddp_steps, 2):
+        assert len(run["one bucket"].overlap.intervals) == 1
+        nbytes = LAYERS * (WIDTH + 1) * WIDTH * 4
+        buckets = run["small buckets"].overlap.intervals
+        assert len(buckets) > 3 and sum(each.nbytes for each in buckets) == nbytes
+        alone = run["nothing sent"].overlap
+        assert alone.intervals == () and alone.exposed_ms == 0 and alone.compute_ms > 0
+        assert 0 < run["nothing sent"].low_ms <= run["nothing sent"].step_ms <= run["nothing sent"].high_ms
+        assert 0 < run["nothing sent"].host_ms <= run["nothing sent"].high_ms
+
+
+def typical():
+    """Three steps; to one rank alone the first would be the typical one, to the other the last."""
+    exposed = ([5, 2, 9], [1, 8, 3])[dist.get_rank()]
+    seen = [overlap_of([Span(0, 1)], [Collective("all_reduce", 2, 2 + ms, 1, 0.0)]) for ms in exposed]
+    return overlap_runs._typical(seen, "cpu").exposed_ms
+
+
+def test_the_profiled_step_is_the_same_one_on_every_rank():
+    assert ranks.run(typical, 2) == [2, 8]
+
+
+def test_on_a_throttled_wire_small_buckets_hide_what_one_bucket_cannot():
+    nbytes = LAYERS * (WIDTH + 1) * WIDTH * 4
+    for run in ranks.run(ddp_steps, 2, nbytes / 0.1):  # 100 ms for all of them
+        one, small = run["one bucket"].overlap, run["small buckets"].overlap
+        assert one.communication_ms >= 99 and small.communication_ms >= 99
+        assert one.fraction < 0.1 and small.exposed_ms < one.exposed_ms
+        assert small.intervals[0].start_ms < small.phases["gradients"].end_ms <= one.intervals[0].end_ms
+        for each in (one, small):
+            assert each.intervals[-1].end_ms <= each.phases["optimizer"].start_ms
+        assert run["one bucket"].step_ms > run["nothing sent"].step_ms + 80
+
+
+def collectives_on_a_wire():
+    group = throttle.throttled(1e7)
+    rank = dist.get_rank()
+    x = torch.arange(4.0) + rank
+    dist.all_reduce(x, group=group)
+    gathered = torch.zeros(8)
+    dist.all_gather_into_tensor(gathered, x + rank, group=group)
+    part = torch.zeros(4)
+    dist.reduce_scatter_tensor(part, gathered, group=group)
+    dist.all_reduce(torch.zeros(125_000), group=group)
+    return x, gathered, part, group.sent
+
+
+def test_a_throttled_group_computes_what_gloo_does_and_takes_bytes_over_bandwidth():
+    for rank, (x, gathered, part, sent) in enumerate(ranks.run(collectives_on_a_wire, 2)):
+        assert x.tolist() == [1, 3, 5, 7] and gathered.tolist() == [1, 3, 5, 7, 2, 4, 6, 8]
+        assert part.tolist() == [2 * value for value in gathered[4 * rank : 4 * rank + 4].tolist()]
+        assert [(name, nbytes) for name, _, _, nbytes in sent] == [
+            ("all_reduce", 16),
+            ("all_gather", 32),
+            ("reduce_scatter", 32),
+            ("all_reduce", 500_000),
+        ]
+        start, end = sent[-1][1:3]
+        assert 0.05 <= (end - start) / 1e9 < 0.5, "500 kB at 10 MB/s"
+
+
+def test_a_wire_without_speed_is_refused():
+    with pytest.raises(ValueError, match="bytes_per_s=0: a wire carries more"):
+        throttle.throttled(0)

@@ -1,0 +1,160 @@
+"""Forecasts of recompiles agree with what torch then does."""
+
+import pytest
+import torch
+from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
+from compile_lab.dynamo.recompiles import described, replay, watch, would_recompile
+
+
+def scaled(x, n):
+    return x * n + x.shape[0]
+
+
+@pytest.mark.parametrize(
+    ("args", "failed"),
+    [
+        ((torch.ones(4), 2), ()),
+        ((torch.ones(4), 3), ("n == 2",)),
+        ((torch.ones(5), 2), ("tensor 'x' size mismatch at index 0. expected 4, actual 5",)),
+        ((torch.ones(4).double(), 2), ("tensor 'x' dtype mismatch. expected Float, actual Double",)),
+        ((torch.ones(4, requires_grad=True), 2), ("tensor 'x' requires_grad mismatch. expected requires_grad=0",)),
+        ((torch.ones(4, 4)[:, 0], 2), ("tensor 'x' stride mismatch at index 0. expected 1, actual 4",)),
+    ],
+    ids=["the same", "value", "size", "dtype", "requires_grad", "stride"],
+)
+def test_the_forecast_is_what_torch_then_says(args, failed):
+    watched = watch(scaled)
+    watched(torch.ones(4), 2)
+    forecast = would_recompile(watched, *args)
+    assert tuple(each.guard for each in forecast.failed) == failed and forecast.recompiles is bool(failed)
+    watched(*args)
+    last = watched.calls[-1]
+    assert (last.outcome, last.failed) == ("compiled" if failed else "reused", failed)
+
+
+def test_asking_compiles_nothing_and_runs_nothing():
+    watched = watch(scaled)
+    assert str(would_recompile(watched, torch.ones(4), 2)) == "yes: nothing is compiled yet"
+    watched(torch.ones(4), 2)
+    assert str(would_recompile(watched, torch.ones(4), 2)) == "no: 0/0 fits"
+    assert would_recompile(watched, torch.ones(4), 9).recompiles
+    assert len(watched.calls) == watched.compilations == 1
+
+
+def test_every_compilation_is_asked_and_of_a_chain_of_bounds_the_one_that_fails_is_named():
+    watched = watch(lambda x: x.sin() if x.shape[0] <= 64 else x.cos())
+    for length in (5, 6):
+        watched(torch.ones(length))
+    assert [str(failed) for failed in would_recompile(watched, torch.ones(1)).failed] == [
+        "0/1 fails 2 <= x.size()[0] <= 64",
+        "0/0 fails tensor 'x' size mismatch at index 0. expected 5, actual 1",
+    ]
+
+
+def test_compiled_functions_of_any_backend_modules_closures_and_library_modules_can_be_asked():
+    reset_dynamo()
+    gain = 3
+    closed = torch.compile(lambda x, *more, scale=1: x * gain * scale + len(more), backend="aot_eager")
+    closed(torch.ones(2), 1, scale=2)
+    assert would_recompile(closed, torch.ones(2), 1, scale=2).fits
+    assert would_recompile(closed, torch.ones(2), 1, scale=5).failed[0].guard == "scale == 2"
+    gain = 4
+    assert would_recompile(closed, torch.ones(2), 1, scale=2).failed[0].guard == "gain == 3"
+
+    for model in (nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU())):
+        compiled = torch.compile(model, backend="eager")
+        compiled(torch.ones(1, 2))
+        assert would_recompile(compiled, torch.ones(1, 2)).fits
+        assert "expected 1, actual 3" in str(would_recompile(compiled, torch.ones(3, 2)))
+    reset_dynamo()
+
+
+def test_grad_mode_is_part_of_the_question():
+    watched = watch(scaled)
+    watched(torch.ones(4), 2)
+    with torch.no_grad():
+        assert would_recompile(watched, torch.ones(4), 2).failed[0].guard == "a global switch changed: grad_mode"
+
+
+def test_it_refuses_what_is_not_compiled_and_arguments_that_do_not_fit():
+    with pytest.raises(TypeError, match=r"needs what torch\.compile or watch returned, not function"):
+        would_recompile(scaled, torch.ones(2), 1)
+    with pytest.raises(TypeError, match="missing a required argument: 'n'"):
+        would_recompile(watch(scaled), torch.ones(2))
+    with pytest.raises(TypeError, match="watch needs a function or a module to call, not int"):
+        watch(3)
+
+
+def lengths(*sizes):
+    return [(torch.ones(size), 2) for size in sizes]
+
+
+def test_static_stops_at_the_limit_and_is_eager_from_there():
+    calls = replay(scaled, lengths(*range(2, 8), 3), dynamic=False, stance="default")
+    assert [call.outcome for call in calls] == ["compiled"] * 6 + ["reused"]
+    with dynamo_config.patch(recompile_limit=3):
+        calls = replay(scaled, lengths(*range(2, 8), 3), dynamic=False)
+    assert [call.outcome for call in calls] == ["compiled"] * 3 + ["eager"] * 3 + ["reused"]
+    assert calls[4].forecast.recompiles and torch.equal(calls[4].result, torch.full((6,), 8.0))
+
+
+def test_sizes_turn_into_symbols_at_the_second_one():
+    calls = replay(scaled, lengths(5, 6, 7, 64, 1))
+    assert [call.outcome for call in calls] == ["compiled", "compiled", "reused", "reused", "compiled"]
+    assert calls[0].inputs == ("x [5]",) and calls[1].inputs[0].startswith("x [s") and calls[4].inputs == ("x [1]",)
+
+
+@pytest.mark.parametrize(
+    ("stance", "outcomes"),
+    [
+        ("default", ["compiled", "reused", "compiled"]),
+        ("force_eager", ["eager"] * 3),
+        ("eager_on_recompile", ["eager"] * 3),
+        ("fail_on_recompile", ["raised RuntimeError"] * 3),
+        ("eager_then_compile", ["eager", "compiled", "compiled"]),
+    ],
+)
+def test_a_stance_decides_what_becomes_of_a_call_that_nothing_fits(stance, outcomes):
+    assert [call.outcome for call in replay(scaled, lengths(4, 4, 5), stance=stance)] == outcomes
+
+
+def test_an_error_of_the_function_is_an_outcome_and_comes_through():
+    def short(x):
+        if x.shape[0] > 4:
+            raise ValueError("too long")
+        return x.sin()
+
+    calls = replay(short, [(torch.ones(size),) for size in (3, 5, 3)])
+    # After an input that raises, torch leaves the function to Python for good, though its compiled code still fits.
+    assert [call.outcome for call in calls] == ["compiled", "raised ValueError", "eager"]
+    assert calls[2].forecast.fits == "0/0"
+    strict = replay(short, [(torch.ones(size),) for size in (3, 5, 3)], fullgraph=True)
+    assert [call.outcome for call in strict] == ["compiled", "raised Unsupported", "reused"]
+    watched = watch(short)
+    with pytest.raises(ValueError, match="too long"):
+        watched(torch.ones(5))
+    assert watched.calls[0].outcome == "raised ValueError"
+
+
+def test_arguments_are_described_with_marks_strides_and_gradients():
+    x = torch.ones(2, 3)
+    torch._dynamo.mark_dynamic(x, 1)
+    assert described(x, 3, scale=0.5) == "float32 [2, 3 dynamic], 3, scale=0.5"
+    assert described(torch.ones(2, 3).t()) == "float32 [3, 2], stride [1, 3]"
+    assert described(torch.ones(2, requires_grad=True), list(range(99))) == "float32 [2], requires_grad, list"
+
+
+class Watching(TorchDispatchMode):
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        return func(*args, **(kwargs or {}))
+
+
+def test_a_call_under_a_dispatch_mode_is_called_eager():
+    watched = watch(scaled)
+    watched(torch.ones(4), 2)
+    with Watching():
+        watched(torch.ones(4), 2)
+    assert watched.calls[-1].outcome == "eager" and "dispatch key set" in str(watched.calls[-1].forecast)

@@ -1,0 +1,69 @@
+"""The recorded costs of patterns: how ranks are joined, what the plan says beside them, and how that is shown."""
+
+import pytest
+
+from compile_lab import recordings
+from compile_lab.experiments import patterns as pattern_cost
+from compile_lab.experiments import patterns_view as view
+from compile_lab.experiments.patterns import Case
+from compile_lab.simulator.recommendation import Network
+
+
+def row(**changed):
+    alone = {"model": "small", "sequences": 2, "ranks": 1, "pattern": "one device", "mode": None, "stopped": ""}
+    alone |= {"mesh": {}, "median_us": 1000.0, "issued_us": 950.0, "first_peak_nbytes": [9], "peak_nbytes": [7]}
+    return alone | changed
+
+
+def test_a_step_takes_as_long_as_its_slowest_rank():
+    ranks = [
+        {"taken_us": [1.0, 5.0, 3.0], "issued_us": [1.0, 1.0, 1.0], "first_peak_nbytes": 8, "peak_nbytes": 7},
+        {"taken_us": [2.0, 4.0, 3.0], "issued_us": [2.0, 2.0, 0.5], "first_peak_nbytes": 9, "peak_nbytes": 9},
+    ]
+    joined = pattern_cost._joined(ranks)
+    assert (joined["median_us"], joined["issued_us"], joined["peak_nbytes"]) == (3.0, 2.0, [7, 9])
+
+
+def test_what_does_not_divide_is_a_row_that_says_so():
+    refused = pattern_cost._row("cpu", Case("small", 2, 4, "tp", None))
+    assert refused["stopped"].startswith("heads=2 cannot be shared by tp=4 ranks") and "median_us" not in refused
+
+
+def test_a_plan_takes_the_rate_of_one_device_and_leaves_out_what_stopped():
+    two = {"ranks": 2, "pattern": "tp", "mesh": {"tp": 2}, "peak_nbytes": [7, 5]}
+    alone, tp = pattern_cost.planned([row(), row(**two), row(ranks=4, pattern="tp", stopped="it does not divide")])
+    assert alone["planned_us"] == pytest.approx(1000)
+    assert tp["planned_us"] > 1000, "it computes as much on each device, and waits for its messages"
+    assert tp["turn_nbytes"] < tp["planned_nbytes"] < alone["planned_nbytes"] * 2
+
+
+@pytest.mark.parametrize("pattern", ["one device", "ddp", "fsdp", "tp", "tp+sp"])
+def test_the_plan_holds_what_the_allocator_of_a_gpu_counted(pattern):
+    rows = pattern_cost.planned(recordings.load("patterns").result["rows"])
+    large = [each for each in rows if each["pattern"] == pattern and each["model"] == "1.3 B"]
+    assert large and all(abs(view.memory_error(each)) < 0.01 for each in large)
+
+
+def test_pairs_that_the_plan_tells_apart_are_compared():
+    times = [(100, 110), (102, 90), (200, 100)]
+    rows = [{"planned_us": planned, "median_us": measured} for planned, measured in times]
+    assert view.in_order(rows) == [False, True], "the first two are too near; 110 is more than 100, 90 is less"
+
+
+def test_tables_set_the_plan_beside_the_measurement():
+    (alone,) = pattern_cost.planned([row()])
+    assert list(view.steps([alone], "x").rows[0]) == ["one device", "1", "1", "+0%", "0.95"]
+    assert view.peaks([alone], "x").rows[0][0] == "one device"
+    assert view.by_its_program(alone) and not view.by_its_program(row(issued_us=100.0))
+    assert view.second_set(alone) == 2
+
+
+def test_bandwidths_are_shown_by_size_and_held_against_the_assumed_rate():
+    rows = [
+        {"kind": kind, "nbytes": nbytes, "median_us": 40.0, "bus_gb_s": rate}
+        for kind in ("all_reduce", "all_gather", "reduce_scatter", "send")
+        for nbytes, rate in ((2**10, 0.1), (2**18, 10.0), (2**26, 200.0))
+    ]
+    table = view.rates(rows, "two")
+    assert [line[0] for line in table.rows] == ["1 KiB", "64 MiB", "1 KiB, in µs"]
+    assert view.late(rows, Network(), 2**26)["send"] == pytest.approx(0.5)

@@ -1,0 +1,238 @@
+"""Kernels, groups and lines: what Inductor wrote, and for what. The CPU's code is run, a chip's is only written."""
+
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from compile_lab.inductor import view as inductor_view
+from compile_lab.inductor.generated import generated_code
+from compile_lab.inductor.lowering import collecting
+from compile_lab.inductor.records import EXTERN
+from compile_lab.inductor.wrapper import definitions, numbered_calls
+
+
+def linear_softmax(x, weight, bias):
+    y = F.linear(x, weight, bias)
+    return torch.softmax(y, dim=-1)
+
+
+def inputs(requires_grad):
+    torch.manual_seed(0)
+    return torch.randn(8, 16), torch.randn(24, 16, requires_grad=requires_grad), torch.randn(24)
+
+
+@pytest.fixture(scope="module")
+def training():
+    return generated_code(linear_softmax, *inputs(True), chip="H200")
+
+
+@pytest.fixture(scope="module")
+def on_cpu():
+    return generated_code(linear_softmax, *inputs(True))
+
+
+def line_of(kernel):
+    return [line.text for line in kernel.lines]
+
+
+def test_forward_and_backward_are_generated_for_a_chip_that_is_not_here(training):
+    assert [graph.direction for graph in training.graphs] == ["forward", "backward"]
+    product, softmax = training.graphs[0].kernels
+    assert product.language == EXTERN and "extern_kernels.addmm(" in product.source
+    assert softmax.language == "triton" and f"def {softmax.name}(" in softmax.body
+    assert "computed, not measured, for NVIDIA H200" in str(training.provenance)
+
+
+def test_each_kernel_knows_the_lines_it_computes(training):
+    product, softmax = training.graphs[0].kernels
+    assert line_of(product) == ["y = F.linear(x, weight, bias)"]
+    assert "return torch.softmax(y, dim=-1)" in line_of(softmax)
+    backward = training.graphs[1].kernels
+    assert any(k.language == EXTERN and line_of(k) == ["y = F.linear(x, weight, bias)"] for k in backward)
+
+
+def test_a_line_of_a_kernel_knows_the_line_of_python_that_asked_for_it():
+    def two_lines(x):
+        y = x.sin()
+        return y * 3.5
+
+    (kernel,) = generated_code(two_lines, torch.randn(64), chip="H200").kernels
+    first, second = kernel.lines
+    body = kernel.body.split("\n")
+    assert any("sin(" in body[at - 1] for at in kernel.computing(first))
+    assert any("3.5" in body[at - 1] for at in kernel.computing(second))
+    assert not set(kernel.computing(first)) & set(kernel.computing(second))
+
+
+def test_what_a_launch_moves_is_counted_in_bytes(training):
+    softmax = training.graphs[0].kernels[1]
+    assert softmax.nbytes == 2 * 8 * 24 * 4  # read the product, write the result
+    for graph in training.graphs:
+        assert sum(kernel.nbytes for kernel in graph.kernels) == graph.fused_bytes < graph.unfused_bytes
+
+
+def test_every_entry_of_the_schedule_goes_into_one_group(training):
+    for graph in training.graphs:
+        before = sorted(part for group in graph.before for part in group.parts)
+        assert sorted(part for group in graph.after for part in group.parts) == before
+        assert len(graph.after) < len(graph.before)
+
+
+def test_a_boundary_says_why_two_kernels_are_not_one(training):
+    (boundary,) = training.graphs[0].boundaries
+    assert boundary.first.kind == EXTERN and "a library's code" in boundary.reason
+
+    def global_maximum(x):
+        return x / x.abs().max()
+
+    code = generated_code(global_maximum, torch.randn(4096, 1024), chip="H200")
+    reasons = [boundary.reason for boundary in code.graphs[0].boundaries]
+    assert len(code.kernels) == 3 and any("numel" in reason for reason in reasons)
+
+
+def test_without_a_chip_the_code_is_the_cpus_and_has_run(on_cpu):
+    assert {kernel.language for kernel in on_cpu.kernels} == {EXTERN, "cpp"}
+    assert any("at::vec::Vectorized" in kernel.body for kernel in on_cpu.written)
+    assert on_cpu.provenance.kind == "live" and not on_cpu.breaks and not on_cpu.trouble
+
+
+def test_no_gradient_is_left_behind():
+    x, weight, bias = inputs(True)
+    generated_code(linear_softmax, x, weight, bias)
+    assert weight.grad is None
+
+
+def test_without_gradients_there_is_inference_code_only():
+    with torch.no_grad():
+        code = generated_code(linear_softmax, *inputs(True), chip="H200")
+    assert [graph.direction for graph in code.graphs] == ["inference"]
+
+
+def test_listening_changes_no_kernel():
+    def plainly():
+        from torch._inductor.utils import run_and_get_code
+
+        with torch._inductor.config.patch({"fx_graph_cache": False, "trace.provenance_tracking_level": 1}):
+            return run_and_get_code(torch.compile(linear_softmax), *inputs(False))[1]
+
+    torch._dynamo.reset()
+    (wrapper,) = plainly()
+    torch._dynamo.reset()
+    with collecting() as graphs:
+        plainly()
+    assert definitions(graphs[0].wrapper) == definitions(wrapper)
+
+
+def test_the_records_travel_between_processes(training):
+    assert pickle.loads(pickle.dumps(training.graphs)) == training.graphs
+
+
+def test_a_break_is_reported_with_the_kernels_of_all_parts():
+    def broken(x):
+        x = x.sin()
+        torch._dynamo.graph_break()
+        return x.cos()
+
+    code = generated_code(broken, torch.randn(4, 4))
+    assert len(code.graphs) == 2 and len(code.breaks) == 1
+
+
+def test_what_fails_after_a_first_graph_is_trouble_and_no_exception():
+    def fails(x):
+        x = x.sin()
+        print(x.sum())
+        raise ValueError("on purpose")
+
+    code = generated_code(fails, torch.randn(4, 4))
+    assert code.graphs and code.trouble == ("ValueError: on purpose",)
+
+
+def test_wrong_use_is_refused_before_anything_is_compiled():
+    with pytest.raises(TypeError, match="needs a function or a module to call, not int"):
+        generated_code(3)
+    with pytest.raises(TypeError, match="'no_such_option' is no option of Inductor"):
+        generated_code(linear_softmax, options={"no_such_option": 1})
+    with pytest.raises(ValueError, match="not defined on purpose"):
+
+        def refuses(x):
+            raise ValueError("not defined on purpose")
+
+        generated_code(refuses, torch.randn(2))
+
+
+def test_under_a_dispatch_mode_the_cpus_code_is_refused():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False), pytest.raises(RuntimeError, match="No compiled graph ran"):
+        generated_code(linear_softmax, *inputs(False))
+
+
+def test_a_wrapper_is_read_for_definitions_and_numbered_calls():
+    wrapper = (
+        "cpp_a = async_compile.cpp_pybinding(['float*'], r'''\nint kernel() {}\n''')\n"
+        "def call():\n"
+        "    # [Provenance debug handles] triton_b:7\n    # more\n"
+        "    raw_stream0 = get_raw_stream(0)\n    triton_b.run(x)\n"
+    )
+    assert definitions(wrapper) == {"cpp_a": ("cpp", "\nint kernel() {}\n")}
+    assert numbered_calls(wrapper) == {"triton_b:7": "triton_b.run(x)"}
+
+
+def test_tables_show_what_was_recorded(training):
+    graph = training.graphs[0]
+    assert [row[0] for row in inductor_view.schedule(graph).rows] == [
+        group.name for group in graph.before if group.kind != "nop"
+    ]
+    assert [row[-1] for row in inductor_view.launches(training).rows] == [k.nbytes for k in training.kernels]
+    assert inductor_view.fusion(training).rows[0][-2:] == (graph.unfused_bytes, graph.fused_bytes)
+    assert "a library's" in inductor_view.boundaries(graph).rows[0][2]
+    assert "F.linear" in inductor_view.post_grad(graph).source
+    assert inductor_view.operations(["aten.mul.Tensor", "aten.mul.Tensor", "prims.fma.default"]) == "mul ×2, fma"
+
+
+def test_tilings_tell_a_row_that_fits_from_a_transposed_tile():
+    def both(a, b, rows):
+        turned = a + b.t()
+        return turned, rows.sum(1)
+
+    code = generated_code(both, torch.randn(512, 1024), torch.randn(1024, 512), torch.randn(4096, 600), chip="H200")
+    tilings = {row[1]: row[3] for row in inductor_view.tilings(code).rows}
+    assert "YBLOCK" in tilings["pointwise"] and "R0_BLOCK = 1024" in tilings["reduction in one block"]
+
+
+def test_differences_between_chips_are_found():
+    def total(x):
+        return x.abs().sum()
+
+    codes = [generated_code(total, torch.randn(4096, 600), chip=chip) for chip in ("H200", "T4")]
+    rows = [tuple(map(str, row)) for row in inductor_view.differences(*codes).rows]
+    assert ("the device", "multi_processor_count=132", "multi_processor_count=40") in rows
+    assert inductor_view.changed(codes[1].written[0], codes[0]).mark
+    assert inductor_view.changed(codes[0].written[0], codes[0]) is None
+
+
+@pytest.mark.parametrize("name", ["gpt2", "resnet"])
+def test_models_that_nobody_here_wrote(name):
+    transformers = pytest.importorskip("transformers")
+    if name == "gpt2":
+        sizes = {"vocab_size": 50, "n_embd": 16, "n_head": 2, "n_layer": 1, "n_positions": 16, "use_cache": False}
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=1))
+        data = torch.randint(0, 50, (2, 8))
+    else:
+        sizes = {
+            "embedding_size": 4,
+            "hidden_sizes": [4, 8],
+            "depths": [1, 1],
+            "layer_type": "basic",
+            "num_channels": 3,
+        }
+        model = transformers.ResNetModel(transformers.ResNetConfig(**sizes))
+        data = torch.randn(2, 3, 16, 16)
+    code = generated_code(model.eval(), data, chip="H200")
+    assert not code.breaks and not code.trouble
+    assert {graph.direction for graph in code.graphs} == {"forward", "backward"}
+    files = {line.file.rpartition("/")[2] for kernel in code.written for line in kernel.lines}
+    assert f"modeling_{name}.py" in files
+    assert all(kernel.origins and kernel.call for kernel in code.kernels)

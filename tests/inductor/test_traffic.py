@@ -1,0 +1,84 @@
+"""What a step launches, moves and keeps: eager by its operators, generated code by its wrapper."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from compile_lab.inductor.generated import generated_code
+from compile_lab.inductor.traffic import computing, eager_traffic, generated_traffic
+
+ROWS, D = 4096, 512
+ONE = ROWS * D * 4
+
+
+def shapes(*sizes):
+    return [torch.empty(size, device="meta", requires_grad=True) for size in sizes]
+
+
+def norm_of_gelu(h):
+    return F.layer_norm(F.gelu(h), h.shape[-1:])
+
+
+def names(launches):
+    return [launch.name for launch in launches]
+
+
+def test_eager_launches_one_operator_a_line_in_both_directions():
+    found = eager_traffic(norm_of_gelu, *shapes((ROWS, D)))
+    assert names(found.of("forward")) == ["gelu", "native_layer_norm"]
+    assert names(found.of("backward")) == ["native_layer_norm_backward", "gelu_backward"]
+    per_row = 2 * ROWS * 4
+    assert found.nbytes("forward") == 4 * ONE + per_row, "read and write twice, and two numbers a row"
+    assert found.nbytes("backward") == 6 * ONE + per_row
+
+
+def test_eager_writes_the_norms_gradient_to_read_it_again_and_keeps_what_gelu_made():
+    found = eager_traffic(norm_of_gelu, *shapes((ROWS, D)))
+    assert [(one.name, one.nbytes) for one in found.in_role("intermediate")] == [("native_layer_norm_backward", ONE)]
+    saved = {one.name: one.nbytes for one in found.in_role("saved") if one.nbytes > ROWS * 4}
+    assert saved == {"gelu": ONE}, "its input is an input of the function, there already"
+    assert [one.name for one in found.in_role("result", "backward")] == ["gelu_backward"]
+
+
+def test_views_and_allocations_launch_nothing_and_products_are_told_apart():
+    found = eager_traffic(nn.Linear(D, D), *shapes((ROWS, D)))
+    assert [launch.kind for launch in found.launches] == ["matmul", "matmul", "matmul", "aten"]
+    assert found.nbytes("backward", matmuls=False) == ONE + 4 * D, "the bias's gradient: a sum over all rows"
+
+
+def test_a_module_is_left_on_its_device():
+    layer = nn.Linear(4, 4)
+    eager_traffic(layer, torch.ones(2, 4))
+    assert layer.weight.device.type == "cpu" and layer.weight.grad is None
+
+
+def test_a_function_without_gradients_is_refused():
+    with pytest.raises(ValueError, match="requires a gradient"):
+        eager_traffic(torch.relu, torch.empty(3, device="meta"))
+    with pytest.raises(TypeError, match="to call, not Tensor"):
+        eager_traffic(torch.ones(2), torch.ones(2))
+
+
+def test_generated_code_moves_each_tensor_once():
+    found = generated_traffic(generated_code(norm_of_gelu, *shapes((ROWS, D)), chip="H200"))
+    (backward,) = found.of("backward")
+    assert backward.kind == "generated" and 3 * ONE <= backward.nbytes < 3.1 * ONE
+    assert not found.in_role("intermediate", "backward")
+    assert [one.nbytes for one in found.in_role("result", "backward")] == [ONE]
+    assert sum(one.nbytes for one in found.in_role("saved")) == 2 * ROWS * 4, "mean and deviation of each row"
+    with pytest.raises(ValueError, match="not known; it is one of"):
+        found.in_role("temporary")
+
+
+def test_on_a_gpu_dropout_is_one_operator():
+    def dropped(x):
+        return F.dropout(x, 0.5)
+
+    there = eager_traffic(dropped, *shapes((ROWS, D)), chip="H200")
+    assert names(there.launches) == ["native_dropout", "native_dropout_backward"]
+
+
+def test_operators_that_compute_are_named_in_order():
+    x = torch.ones(3, 3)
+    assert computing(lambda: (x @ x).T.add_(1).view_as(x)) == ("mm", "add_")

@@ -1,0 +1,31 @@
+"""Times of a call: what a sample is, and what is told of many."""
+
+import time
+
+import pytest
+
+from compile_lab.measure.timing import WARM_UP_CALLS, samples_us, spread_us
+
+
+def test_a_sleep_is_measured_sample_by_sample():
+    taken = samples_us(lambda: time.sleep(0.002), "cpu", samples=4)
+    assert len(taken) == 4 and all(2_000 <= one < 50_000 for one in taken)
+
+
+def test_from_idle_leaves_nothing_of_a_call_out_on_a_cpu():
+    assert min(samples_us(lambda: time.sleep(0.002), "cpu", samples=3, from_idle=True)) >= 2_000
+
+
+def test_a_long_call_is_made_once_a_sample():
+    calls = []
+    samples_us(lambda: calls.append(time.sleep(0.02)), "cpu", samples=3)
+    assert len(calls) == WARM_UP_CALLS + 1 + 1 + 3  # to warm up, to estimate, one sample thrown away, three kept
+
+
+def test_an_error_of_the_call_is_the_callers():
+    with pytest.raises(ZeroDivisionError):
+        samples_us(lambda: 1 / 0, "cpu")
+
+
+def test_the_spread_is_median_and_quartiles():
+    assert spread_us([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median_us": 3.0, "low_us": 1.5, "high_us": 4.5}

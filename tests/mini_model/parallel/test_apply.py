@@ -1,0 +1,275 @@
+"""Every pattern on real processes trains the model that one process trains, and what does not divide is refused."""
+
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from torch import Tensor
+
+from compile_lab._torch import dynamo
+from compile_lab.devices import ranks
+from mini_model import parallel
+from mini_model.model import GPTConfig, MiniGPT
+from mini_model.parallel import patterns as layouts
+
+STEPS = 3
+TINY = GPTConfig(vocabulary=60, context=16, dim=32, layers=4, heads=4)
+DEEP = GPTConfig(vocabulary=60, context=16, dim=32, layers=8, heads=4)
+TIED = GPTConfig(vocabulary=60, context=16, dim=32, layers=4, heads=4, tied_head=True)
+V_SHAPED_FAILS = "torch before 2.12: V-shaped schedules end in an error on gloo"
+
+
+@dataclass(frozen=True)
+class Case:
+    pattern: str
+    config: GPTConfig = TINY
+    options: dict = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        tied = ["tied"] if self.config.tied_head else []
+        return " ".join([self.pattern, *tied, *map(str, self.options.values())])
+
+
+def schedule(name: str, config: GPTConfig = DEEP) -> Case:
+    return Case("pp", config, {"schedule": name, "microbatches": 8})
+
+
+V_SHAPED = [schedule("ZBVZeroBubble"), schedule("DualPipeV")]
+LOOPED = [schedule(name) for name in ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble")]
+SPLIT = [Case(name) for name in ("ddp", "fsdp", "hsdp", "tp", "tp+sp", "fsdp+tp")]
+STAGED = [Case(name, options={"microbatches": 2}) for name in ("pp+fsdp", "pp+tp")]
+ENDS_TIED = [Case("fsdp", TIED), Case("tp+sp", TIED), Case("pp+tp", TIED, {"microbatches": 2}), schedule("1F1B", TIED)]
+
+
+@dataclass(frozen=True)
+class Trained:
+    losses: list[float]
+    gradients: dict[str, Tensor]  # of the last step
+    weights: dict[str, Tensor]
+
+
+def batch(config: GPTConfig, step: int) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(step)
+    tokens = torch.randint(config.vocabulary, (8, config.context + 1), generator=generator)
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def optimizer(parameters) -> torch.optim.Optimizer:
+    # AdamW would make steps of full size out of the key bias' gradient, which is nothing but rounding.
+    return torch.optim.SGD(parameters, lr=0.1, momentum=0.9)
+
+
+def model(config: GPTConfig) -> MiniGPT:
+    torch.manual_seed(0)
+    return MiniGPT(config)
+
+
+def on_one_process(config: GPTConfig) -> Trained:
+    plain, losses = model(config), []
+    sgd = optimizer(plain.parameters())
+    for step in range(STEPS):
+        sgd.zero_grad()
+        loss = plain(*batch(config, step))
+        loss.backward()
+        losses.append(loss.item())
+        sgd.step()
+    gradients = {name: parameter.grad for name, parameter in plain.named_parameters()}
+    return Trained(losses, gradients, plain.state_dict())
+
+
+def on_this_rank(cases: list[Case]) -> list[Trained]:
+    trained = []
+    for case in cases:
+        spread = parallel.parallelize(model(case.config), case.pattern, **case.options)
+        sgd, losses = optimizer(spread.parameter_groups()), []
+        for step in range(STEPS):
+            losses.append(spread.step(*batch(case.config, step)).item())
+            sgd.step()
+        trained.append(Trained(losses, spread.full_gradients(), spread.full_weights()))
+    return trained
+
+
+def distance(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
+    assert ours.keys() == theirs.keys()
+    return max(((ours[name] - theirs[name]).norm() / theirs[name].norm()).item() for name in theirs)
+
+
+def agree(cases: list[Case], n: int) -> None:
+    alone = {config: on_one_process(config) for config in {case.config for case in cases}}
+    for rank, results in enumerate(ranks.run(on_this_rank, n, cases, timeout=200)):
+        for case, ours in zip(cases, results, strict=True):
+            theirs, where = alone[case.config], f"{case} on rank {rank}"
+            assert ours.losses == pytest.approx(theirs.losses, abs=1e-6), where
+            assert distance(ours.gradients, theirs.gradients) < 1e-5, where
+            assert distance(ours.weights, theirs.weights) < 1e-5, where
+
+
+def test_patterns_train_what_one_process_trains(capfd):
+    agree(SPLIT + STAGED, 4)
+    assert capfd.readouterr() == ("", "")  # a notebook's cell shows what a rank says
+
+
+def test_every_schedule_trains_what_one_process_trains():
+    agree(LOOPED, 4)
+
+
+@pytest.mark.skipif(torch.__version__ < "2.12", reason=V_SHAPED_FAILS)
+def test_v_shaped_schedules_train_what_one_process_trains():
+    agree([*V_SHAPED, schedule("DualPipeV", GPTConfig(60, 16, 32, 8, 4, tied_head=True))], 4)
+
+
+def test_a_tied_head_stays_tied():
+    agree(ENDS_TIED, 4)
+
+
+def in_bfloat16() -> list[tuple[float, set[torch.dtype]]]:
+    """The first loss of each pattern, and the types of its gradients."""
+    found = []
+    for pattern in ("ddp", "fsdp", "tp", "pp"):
+        spread = parallel.parallelize(model(TINY), pattern, dtype=torch.bfloat16, microbatches=2)
+        loss = spread.step(*batch(TINY, 0)).item()
+        found.append((loss, {parameter.grad.dtype for parameter in spread.parameters()}))
+    return found
+
+
+def test_bfloat16_computes_another_loss_and_reduces_in_float32():
+    exact = on_one_process(TINY).losses[0]
+    for loss, types in ranks.run(in_bfloat16, 2)[0]:
+        assert loss == pytest.approx(exact, abs=0.02) and loss != pytest.approx(exact, abs=1e-6)
+        assert types == {torch.float32}
+
+
+def compiled() -> tuple[Trained, int]:
+    """With a backend that generates no code: Inductor would take most of a minute here, and has tests of its own."""
+    compile = torch.nn.Module.compile
+    torch.nn.Module.compile = lambda block, mode, **options: compile(block, backend="aot_eager", **options)
+    (trained,) = on_this_rank([Case("fsdp", options={"mode": "default"})])
+    return trained, dynamo.dynamo_utils.counters["stats"]["unique_graphs"]
+
+
+def test_compiled_blocks_share_one_graph_and_train_the_same():
+    alone = on_one_process(TINY)
+    for trained, graphs in ranks.run(compiled, 2, timeout=200):
+        assert graphs == 1
+        assert trained.losses == pytest.approx(alone.losses, abs=1e-6)
+        assert distance(trained.gradients, alone.gradients) < 1e-5
+
+
+def test_three_axes_train_what_one_process_trains():
+    agree([Case("3d", GPTConfig(60, 16, 32, 2, 4), {"microbatches": 2})], 8)
+
+
+def test_a_step_in_two_halves_and_what_a_rank_holds():
+    whole = sum(parameter.numel() for parameter in model(TINY).parameters())
+    for loss, own, held in ranks.run(halves, 2):
+        assert own == pytest.approx(loss, abs=0.2) and own != loss
+        assert held == whole / 2, "every matrix and vector of this size divides by two"
+    assert len({own for _, own, _ in ranks.run(halves, 2)}) == 2
+
+
+def halves() -> tuple[float, float, int]:
+    spread = parallel.parallelize(model(TINY), "fsdp")
+    loss, own = spread.step(*batch(TINY, 0)).item(), spread.step(*batch(TINY, 0), average=False).item()
+    return loss, own, sum(parameter.to_local().numel() for parameter in spread.parameters())
+
+
+@pytest.mark.parametrize(
+    "pattern, devices, given, sizes",
+    [
+        ("fsdp", 6, {}, {"shard": 6}),
+        ("hsdp", 8, {}, {"replicate": 2, "shard": 4}),
+        ("hsdp", 8, {"replicate": 4}, {"replicate": 4, "shard": 2}),
+        ("fsdp+tp", 16_384, {"tp": 8}, {"shard": 2048, "tp": 8}),
+        ("pp+tp", 8, {}, {"pp": 4, "tp": 2}),
+        ("3d", 8, {}, {"pp": 2, "shard": 2, "tp": 2}),
+    ],
+)
+def test_a_number_of_devices_becomes_a_mesh(pattern, devices, given, sizes):
+    made = parallel.mesh_sizes(pattern, devices, **given)
+    assert made == sizes and list(made) == list(parallel.PATTERNS[pattern].axes)
+
+
+@pytest.mark.parametrize(
+    "pattern, devices, given, says",
+    [
+        ("ring", 4, {}, "unknown pattern 'ring'; the patterns are ddp, fsdp"),
+        ("fsdp", 0, {}, "devices=0: a number of devices is a whole number from 1"),
+        ("fsdp", 4, {"tp": 2}, "'fsdp' has no axis 'tp'; its axes are shard"),
+        ("hsdp", 7, {}, "7 devices do not make a mesh of replicate 2 × shard"),
+        ("3d", 6, {}, "6 devices do not make a mesh of pp 2 × shard × tp 2"),
+        ("fsdp+tp", 8, {"tp": 2, "shard": 3}, "the product of the axes must be the number of devices"),
+    ],
+)
+def test_devices_that_make_no_mesh(pattern, devices, given, says):
+    with pytest.raises(ValueError, match=says):
+        parallel.mesh_sizes(pattern, devices, **given)
+
+
+@pytest.mark.parametrize(
+    "sizes, options, says",
+    [
+        ({"tp": 3}, {}, "4 heads do not divide by tp=3"),
+        ({"pp": 3}, {}, "4 layers do not divide by 3 stages"),
+        ({"pp": 4}, {"schedule": "LoopedBFS"}, r"4 layers do not divide by 8 stages \(4 ranks × 2"),
+        ({"pp": 2}, {"schedule": "2F2B"}, "unknown schedule '2F2B'; the schedules are GPipe, 1F1B"),
+        ({"pp": 4}, {"microbatches": 2}, "2 micro-batches are too few for '1F1B': it needs at least 4"),
+        ({"pp": 2}, {"microbatches": 3, "schedule": "DualPipeV"}, "too few for 'DualPipeV': it needs at least 4"),
+        (
+            {"pp": 2},
+            {"microbatches": 5, "schedule": "Interleaved1F1B"},
+            "5 micro-batches do not divide by the 2 rounds",
+        ),
+        ({"pp": 2}, {"microbatches": 0}, "microbatches=0"),
+        ({"pp": 2}, {"mode": "default", "schedule": "ZBVZeroBubble"}, "runs a block's backward in two parts"),
+        ({"tp": 2}, {"mode": "reduce-overhead"}, "without CUDA graphs"),
+    ],
+)
+def test_what_does_not_divide_is_refused(sizes, options, says):
+    with pytest.raises(ValueError, match=says):
+        layouts.check(TINY, next(iter(sizes)), sizes, **options)
+
+
+def test_a_sequence_that_does_not_divide_is_refused_only_where_it_is_split():
+    odd = GPTConfig(vocabulary=60, context=15, dim=32, layers=4, heads=4)
+    layouts.check(odd, "tp", {"tp": 2})
+    with pytest.raises(ValueError, match="a context of 15 tokens does not divide by tp=2"):
+        layouts.check(odd, "tp+sp", {"tp": 2})
+
+
+@pytest.mark.parametrize(
+    "rows, sizes, says",
+    [
+        (6, {"shard": 4}, "6 rows does not divide by 4 data-parallel ranks"),
+        (6, {"replicate": 2, "shard": 2}, "a multiple of 4"),
+        (6, {"pp": 2}, "6 rows a pipeline do not divide into 4 micro-batches"),
+        (8, {"pp": 2, "shard": 4}, "2 rows a pipeline"),
+    ],
+)
+def test_a_batch_that_does_not_divide_is_refused(rows, sizes, says):
+    with pytest.raises(ValueError, match=says):
+        layouts.check_batch(rows, sizes)
+
+
+def refusals() -> list[str]:
+    said, mesh = [], parallel.make_mesh("tp")
+    for attempt in (
+        lambda: parallel.make_mesh("fsdp", 4),
+        lambda: parallel.parallelize(model(TINY), "fsdp", mesh),
+        lambda: parallel.parallelize(model(TINY), "ddp").step(*(part[:3] for part in batch(TINY, 0))),
+    ):
+        with pytest.raises(ValueError) as caught:
+            attempt()
+        said.append(str(caught.value))
+    return said
+
+
+def test_ranks_and_axes_that_do_not_fit_are_refused():
+    devices, axes, rows = ranks.run(refusals, 2)[1]
+    assert "a mesh of 4 devices on 2 ranks" in devices
+    assert "('tp',)" in axes and "needs ('shard',)" in axes
+    assert "3 rows does not divide by 2" in rows
+
+
+def test_any_vocabulary_goes():
+    """GPT-2's 50257 words divide by nothing, and the embedding and the head are sliced by them."""
+    agree([Case("tp", GPTConfig(61, 16, 32, 2, 4, tied_head=True))], 2)

@@ -1,0 +1,229 @@
+"""Training on many ranks: as one process trains, continued on other ranks, and every fault ends in a word."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from compile_lab.devices import ranks
+from mini_model import loop, train
+from mini_model.checkpoint import CheckpointError
+from mini_model.model import CONFIGS, GPTConfig
+from mini_model.parallel import checkpoint as sharded_checkpoint
+from mini_model.parallel import train as scale_out
+from mini_model.parallel.apply import Parallel
+
+SHAPE = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=4)
+TINY = loop.Settings(config="tiny", steps=12, batch=8, lr=1e-2, seed=5)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setitem(CONFIGS, "tiny", SHAPE)
+
+
+def losses_of(arguments: str, settings: loop.Settings = TINY, stop: int | None = None) -> list[float] | str:
+    """On a rank: the losses of a run of scale_out.train, or its CheckpointError; `stop` interrupts it after a step."""
+    CONFIGS["tiny"] = SHAPE
+    options, losses, step = train._parser().parse_args(arguments.split()), [], Parallel.step
+    sizes = scale_out.patterns.mesh_sizes(options.parallel, torch.distributed.get_world_size(), **options.mesh)
+
+    def recorded(*args):
+        if len(losses) == stop:
+            raise KeyboardInterrupt
+        losses.append(step(*args))
+        return losses[-1]
+
+    Parallel.step = recorded
+    try:
+        scale_out.train(settings, options, sizes, torch.device("cpu"))
+    except KeyboardInterrupt:
+        pass
+    except CheckpointError as error:
+        return str(error)
+    finally:
+        Parallel.step = step
+    return [loss.item() for loss in losses]
+
+
+def runs(*calls: tuple) -> list:
+    return [losses_of(*call) for call in calls]
+
+
+def test_it_trains_as_one_process_and_continues_on_fewer_ranks_and_under_another_pattern(tmp_path, monkeypatch):
+    losses, step = [], loop.run_steps
+
+    def recorded(bar, settings, optimizer, step_of, save, every):
+        step(bar, settings, optimizer, lambda *batch: losses.append(step_of(*batch)) or losses[-1], save, every)
+
+    monkeypatch.setattr(train, "run_steps", recorded)
+    train.train(TINY)
+    one = [loss.item() for loss in losses]
+    assert one[-1] < one[0]
+
+    to = f"--every 3 --checkpoint {tmp_path}"
+    interrupted = [(f"--parallel fsdp {to}/f", TINY, 7), (f"--parallel tp {to}/t", TINY, 7)]
+    for losses in ranks.run(runs, 4, *interrupted, timeout=200)[0]:
+        assert losses == pytest.approx(one[:7], abs=1e-5)
+    shutil.copytree(tmp_path / "f", tmp_path / "g")
+
+    fewer, stages, slices, other = ranks.run(
+        runs,
+        2,
+        (f"--parallel fsdp {to}/f",),
+        (f"--parallel pp {to}/g",),
+        (f"--parallel tp+sp {to}/t",),
+        (f"--parallel tp {to}/f",),
+        timeout=200,
+    )[1]
+    for continued in fewer, stages, slices:
+        assert continued == pytest.approx(one[6:], abs=1e-5)
+    assert "other settings (tensor_parallel False, not True)" in other and "name another" in other
+    assert sorted(path.name for path in (tmp_path / "f").iterdir()) == ["latest.json", "step-00000012"]
+
+
+def killed_in_its_save() -> None:
+    """Rank 0 dies when its slices are written and the second checkpoint is about to take the first one's place."""
+    checksum, folders = sharded_checkpoint._checksum, set()
+
+    def counted(path):
+        folders.add(path.parent)
+        if len(folders) == 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return checksum(path)
+
+    sharded_checkpoint._checksum = counted
+    losses_of("--parallel fsdp --every 3 --checkpoint run")
+
+
+def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ranks.RankFailed, match="SIGKILL"):
+        ranks.run(killed_in_its_save, 2)
+    assert {path.name for path in Path("run").iterdir()} == {"latest.json", "step-00000000", "step-00000003"}
+
+    flipped = Path(shutil.copytree("run", "flipped"))
+    file = max((flipped / "step-00000000").glob("*.distcp"), key=lambda path: path.stat().st_size)
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+    lost = Path(shutil.copytree("run", "lost"))
+    (lost / "step-00000000/.metadata").unlink()
+    Path("foreign").mkdir()
+    Path("foreign/photo.jpg").touch()
+    Path("torn").mkdir()
+    Path("torn/latest.json").write_text("{")
+    Path("run.pt").touch()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "run/" not in str(path)}
+
+    names = ["flipped", "lost", "foreign", "torn", "run.pt", "no/such/place", "run"]
+    calls = [
+        (f"--parallel fsdp --checkpoint {name}", replace(TINY, lr=0.1 if name == "run" else TINY.lr)) for name in names
+    ]
+    first, second = ranks.run(runs, 2, *calls, ("--parallel fsdp --checkpoint run",))
+    assert first == second, "every rank knows"
+    said = dict(zip(names, first, strict=False))
+    assert "checksum of step-00000000/__" in said["flipped"]
+    assert "damaged" in said["lost"] and "damaged" in said["torn"]
+    assert "no checkpoint" in said["foreign"] and "a file" in said["run.pt"]
+    assert "No such file" in said["no/such/place"] and "no checkpoint was there before" in said["no/such/place"]
+    assert "other settings (lr 0.01, not 0.1)" in said["run"]
+    assert len(first[-1]) == TINY.steps, "the checkpoint before the killed one goes on, from its step 0"
+    assert before == {path: path.read_bytes() for path in before}
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ("--parallel fsdp --batch 7", "a batch of 7 rows does not divide by 2"),
+        ("--parallel tp --mesh tp=3", "2 devices do not make a mesh of tp 3"),
+        ("--parallel pp --schedule LoopedBFS --config deep", "6 layers do not divide by 4 stages"),
+        ("--parallel star", "the patterns are ddp, fsdp"),
+        ("--parallel fsdp --mode reduce-overhead", "does not go with pattern 'fsdp'"),
+        ("", "without --parallel each would train"),
+        ("--parallel fsdp --device cuda:0", "2 ranks on a machine with 0 GPUs"),
+    ],
+)
+def test_what_does_not_go_is_told_once_and_before_anything_is_built(arguments, says, monkeypatch, capsys):
+    monkeypatch.setitem(CONFIGS, "deep", replace(SHAPE, layers=6))
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(train, "_device", str)
+    waited = []
+    monkeypatch.setattr(time, "sleep", waited.append)
+    for rank in "01":
+        for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
+            monkeypatch.setenv(name, value)
+        assert train.main(arguments.split()) == 1
+    assert capsys.readouterr().err.count(says) == 1
+    assert waited == [30] and not torch.distributed.is_initialized()
+
+
+def test_without_torchrun_the_command_is_named(monkeypatch, capsys):
+    monkeypatch.delenv("RANK", raising=False)
+    assert train.main(["--parallel", "fsdp"]) == 1
+    assert "torchrun --nproc-per-node 2 -m mini_model.train" in capsys.readouterr().err
+
+
+def torchrun(*arguments: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *arguments]
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def is_alive(pid: int) -> bool:
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
+    return bool(listed.strip()) and "Z" not in listed
+
+
+def test_torchrun_trains_and_reports_like_one_process(monkeypatch):
+    options = ["--parallel", "fsdp", "--steps", "10", "--batch", "8", "--device", "cpu"]
+    run = torchrun("--standalone", "-m", "mini_model.train", *options)
+    losses, finite = [], loop._finite
+    monkeypatch.setattr(loop, "_finite", lambda loss, step: losses.append(finite(loss, step)) or losses[-1])
+    train.train(loop.Settings(steps=10, batch=8))
+    out, err = run.communicate(timeout=200)
+    assert run.returncode == 0, err
+    report = out.splitlines()
+    assert len(report) == 4 and report[0].startswith("validation loss")
+    assert float(report[0].split()[2]) == pytest.approx(losses[-1], rel=0.1)
+    assert "2 ranks (fsdp: shard 2) on cpu" in report[-1]
+    assert err.count(" 0/10 ") == 1, "one progress bar"
+    assert float(re.findall(r"loss=([0-9.]+)", err)[-1]) == pytest.approx(losses[-1], abs=1e-4)
+
+
+def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        refused = torchrun("--master-addr", "127.0.0.1", "--master-port", port, "-m", "mini_model.hello")
+        hello = torchrun("--standalone", "-m", "mini_model.hello")
+        endless = ["--parallel", "ddp", "--batch", "2", "--every", "1", "--checkpoint", str(tmp_path / "run")]
+        killed = torchrun("--standalone", "-m", "mini_model.train", "--device", "cpu", *endless)
+        out, err = hello.communicate(timeout=100)
+        assert sorted(out.splitlines()) == [f"hello from rank {rank} of 2: our ranks add up to 1" for rank in "01"], err
+        _, err = refused.communicate(timeout=100)
+    assert refused.returncode != 0 and "EADDRINUSE" in err
+    while not (tmp_path / "run/latest.json").exists():
+        assert killed.poll() is None, killed.stderr.read()
+        time.sleep(0.1)
+    pids = [int(pid) for pid in subprocess.run(["pgrep", "-P", str(killed.pid)], capture_output=True).stdout.split()]
+    assert len(pids) >= 2 and all(map(is_alive, pids))
+    os.kill(pids[-1], signal.SIGKILL)
+    _, err = killed.communicate(timeout=100)
+    assert killed.returncode != 0 and "SIGKILL" in err
+    assert not any(map(is_alive, pids))

@@ -1,0 +1,328 @@
+"""Training: exact continuation, kills, damage, full disks, bad options, and the promise about loss and grammar."""
+
+import io
+import os
+import pickle
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from mini_model import checkpoint
+from mini_model.checkpoint import CheckpointError
+from mini_model.grammar import GRAMMAR
+from mini_model.loop import Settings, judge, learning_rate, windows
+from mini_model.model import CONFIGS, GPTConfig, MiniGPT
+from mini_model.train import MODES, main, train
+
+TINY = Settings(config="tiny", steps=12, batch=2, lr=1e-2, seed=5)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setitem(CONFIGS, "tiny", GPTConfig(vocabulary=600, context=16, dim=16, layers=1, heads=2))
+
+
+def run(*arguments: str, before: str = "") -> subprocess.CompletedProcess:
+    program = f"import sys; {before}; from mini_model.train import main; sys.exit(main(sys.argv[1:]))"
+    return subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+
+
+def same(a: torch.nn.Module, b: torch.nn.Module) -> bool:
+    return all(torch.equal(x, y) for x, y in zip(a.parameters(), b.parameters(), strict=True))
+
+
+def test_batches_depend_on_seed_and_step_only_and_validation_is_apart():
+    inputs, targets = windows(TINY, 3, stream=0, step=4)
+    assert inputs.shape == targets.shape == (3, 16)
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    assert torch.equal(inputs, windows(TINY, 3, stream=0, step=4)[0])
+    others = [(TINY, 0, 5), (TINY, 1, 4), (replace(TINY, seed=6), 0, 4)]
+    assert not any(torch.equal(inputs, windows(s, 3, stream, step)[0]) for s, stream, step in others)
+
+
+def test_learning_rate_warms_up_holds_and_comes_down_to_zero():
+    rates = [learning_rate(Settings(), step) for step in range(2400)]
+    assert rates[:100] == sorted(rates[:100]) and rates[0] == pytest.approx(8e-3 / 100)
+    assert set(rates[99:1440]) == {8e-3}
+    assert rates[1440:] == sorted(rates[1440:], reverse=True) and rates[-1] == pytest.approx(8e-3 / 960)
+    assert all(0 < learning_rate(Settings(steps=n), step) <= 8e-3 for n in (1, 2, 30) for step in range(n))
+
+
+@pytest.mark.parametrize("stop", [1, 4, 11])
+def test_a_continued_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop, monkeypatch, capsys):
+    file = tmp_path / "run.pt"
+    uninterrupted = train(TINY)
+
+    save = checkpoint.save
+
+    def killed(path, settings, step, *rest):
+        save(path, settings, step, *rest)
+        if step == stop:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(checkpoint, "save", killed)
+    with pytest.raises(KeyboardInterrupt):
+        train(TINY, file=file, every=1)
+    monkeypatch.undo()
+    monkeypatch.setitem(CONFIGS, "tiny", GPTConfig(vocabulary=600, context=16, dim=16, layers=1, heads=2))
+    continued = train(TINY, file=file, every=5)
+    assert f"at step {stop} of 12" in capsys.readouterr().err
+    assert same(continued, uninterrupted)
+    assert checkpoint.load(file, asdict(TINY))["step"] == 12
+    assert same(train(TINY, file=file), uninterrupted)  # complete: nothing left to do
+
+
+KILLABLE = """
+import sys
+from mini_model import train
+rate = train.learning_rate
+def announced(settings, step):
+    print(step, flush=True)
+    return rate(settings, step)
+train.learning_rate = announced
+sys.exit(train.main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.slow
+def test_killed_at_any_moment_it_loses_at_most_one_interval(tmp_path):
+    file, every = tmp_path / "run.pt", 3
+    settings = Settings(steps=60, batch=1)
+    options = f"--steps 60 --batch 1 --every {every} --device cpu --checkpoint {file}".split()
+    chance = random.Random(0)
+    for reach in (2, 15, 30, 44):
+        child = subprocess.Popen(
+            [sys.executable, "-c", KILLABLE, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        )
+        started = -1
+        while started < reach:
+            line = child.stdout.readline()
+            assert line, "the run ended by itself"
+            started = int(line)
+        time.sleep(chance.uniform(0, 0.06))  # a few steps, or the middle of a save
+        child.send_signal(signal.SIGKILL)
+        started = max([started, *map(int, child.stdout.read().split())])
+        assert child.wait() == -signal.SIGKILL
+        # `started` steps were complete when step number `started` began.
+        assert checkpoint.load(file, asdict(settings))["step"] >= started - every
+    assert same(train(settings, file=file, every=every), train(settings))
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
+
+
+def heeds_control_c():
+    """A shell starts a job in the background deaf to SIGINT, and its children inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def test_control_c_ends_with_a_message_and_leaves_the_checkpoint(tmp_path):
+    file = tmp_path / "run.pt"
+    options = ["--batch", "1", "--every", "3", "--checkpoint", str(file)]
+    child = subprocess.Popen(
+        [sys.executable, "-c", KILLABLE, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heeds_control_c,
+    )
+    while int(child.stdout.readline()) < 7:
+        pass
+    child.send_signal(signal.SIGINT)
+    _, errors = child.communicate(timeout=120)
+    assert child.returncode == 130
+    assert f"stopped; the same command continues from {file}" in errors and "Traceback" not in errors
+    assert checkpoint.load(file, asdict(Settings(batch=1)))["step"] >= 6
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
+
+
+class Executes:
+    def __reduce__(self):
+        return os.mkdir, ("executed",)
+
+
+def damaged(kind: str, good: bytes) -> bytes:
+    if kind == "empty":
+        return b""
+    if kind == "truncated":
+        return good[: len(good) // 2]
+    if kind == "one bit flipped":
+        weights = len(good) // 2
+        return good[:weights] + bytes([good[weights] ^ 1]) + good[weights + 1 :]
+    if kind == "text":
+        return b"step,loss\n1,6.4\n"
+    if kind == "pickle that executes":
+        return pickle.dumps(Executes())
+    archive = io.BytesIO()
+    if kind == "foreign zip":
+        with zipfile.ZipFile(archive, "w") as file:
+            file.writestr("letter.txt", "hello")
+    else:
+        content = {"weights of another model": {"weight": torch.zeros(3)}, "archive that executes": Executes()}
+        torch.save(content[kind], archive)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "empty",
+        "truncated",
+        "one bit flipped",
+        "text",
+        "foreign zip",
+        "weights of another model",
+        "pickle that executes",
+        "archive that executes",
+    ],
+)
+def test_a_damaged_or_foreign_file_is_refused_and_left_alone(tmp_path, kind, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "run.pt"
+    train(TINY, file=file)
+    file.write_bytes(damaged(kind, file.read_bytes()))
+    before = file.read_bytes()
+    with pytest.raises(CheckpointError, match=r"run\.pt: (damaged, or )?not a checkpoint.*It is left as it is"):
+        train(TINY, file=file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]  # nothing was executed, nothing left over
+
+
+@pytest.mark.parametrize(
+    "other", [{"lr": 1e-3}, {"seed": 6}, {"steps": 13}, {"batch": 3}, {"config": "other"}], ids=lambda o: next(iter(o))
+)
+def test_a_checkpoint_of_another_run_is_not_continued_and_not_overwritten(tmp_path, other, monkeypatch):
+    monkeypatch.setitem(CONFIGS, "other", CONFIGS["tiny"])
+    file = tmp_path / "run.pt"
+    train(TINY, file=file)
+    before = file.read_bytes()
+    name = next(iter(other))
+    with pytest.raises(CheckpointError, match=rf"run\.pt: from a run with other settings.*{name} .*name another file"):
+        train(replace(TINY, **other), file=file)
+    assert file.read_bytes() == before
+
+
+def test_a_folder_is_not_a_checkpoint(tmp_path):
+    with pytest.raises(CheckpointError, match="not a regular file"):
+        train(TINY, file=tmp_path)
+
+
+def test_a_missing_folder_is_found_before_the_first_step(tmp_path, capfd):
+    with pytest.raises(CheckpointError, match=r"step 0 could not be written .No such file.*a folder that exists"):
+        train(TINY, file=tmp_path / "nowhere" / "run.pt")
+    assert "step/s" not in capfd.readouterr().err
+
+
+def test_a_file_that_may_not_grow_keeps_the_previous_checkpoint(tmp_path):
+    file = tmp_path / "run.pt"
+    options = ["--steps", "8", "--batch", "1", "--every", "4", "--checkpoint", str(file)]
+    shape = CONFIGS["mini"]
+    model = MiniGPT(shape)
+    optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0, fused=True)
+    checkpoint.save(file, asdict(Settings(steps=8, batch=1)), 0, model.state_dict(), optimizer.state_dict())
+    before = file.read_bytes()
+    ended = run(*options, before="import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))")
+    assert ended.returncode == 1
+    assert "run.pt: the checkpoint of step 4 could not be written (File too large)" in ended.stderr
+    assert "the previous checkpoint is intact" in ended.stderr and "Traceback" not in ended.stderr
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="the always full device is Linux's")
+def test_a_full_disk_keeps_the_previous_checkpoint(tmp_path):
+    file = tmp_path / "run.pt"
+    train(TINY, file=file)
+    before = file.read_bytes()
+    (tmp_path / ".run.pt.partial").symlink_to("/dev/full")
+    with pytest.raises(
+        CheckpointError, match=r"step 3 could not be written .No space left.*previous checkpoint is intact"
+    ):
+        checkpoint.save(file, asdict(TINY), 3, {}, {})
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
+
+
+def test_a_loss_that_is_not_finite_ends_the_run_unsaved(tmp_path, monkeypatch):
+    file = tmp_path / "run.pt"
+    wild = replace(TINY, lr=1e38)
+    with pytest.raises(FloatingPointError, match="lower the learning rate"):
+        train(wild, file=file, every=5)
+    assert checkpoint.load(file, asdict(wild))["step"] == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--mode", "fastest"], r"--mode: invalid choice: 'fastest'.*reduce-overhead"),
+        (["--config", "gpt3"], r"--config: invalid choice: 'gpt3'.*gpt2-124m"),
+        (["--steps", "0"], "--steps: '0' is not a whole number from 1"),
+        (["--batch", "many"], "--batch: 'many' is not a whole number"),
+        (["--lr", "-1"], "--lr: '-1' is not a positive number"),
+        (["--lr", "nan"], "--lr: 'nan' is not a positive number"),
+        (["--seed", "-3"], "--seed: '-3' is not a whole number from 0"),
+        (["--device", "abacus"], "--device: 'abacus' cannot be used here.*try cpu"),
+        (["--device", "meta"], "--device: 'meta' cannot be used here.*cpu and cuda"),
+    ],
+)
+def test_bad_options_end_with_two_and_touch_nothing(tmp_path, options, message, capsys):
+    file = tmp_path / "run.pt"
+    file.write_text("precious")
+    with pytest.raises(SystemExit) as ended:
+        main([*options, "--checkpoint", str(file)])
+    assert ended.value.code == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert file.read_text() == "precious"
+
+
+def test_bad_arguments_of_train_are_named():
+    with pytest.raises(ValueError, match=r"unknown mode 'fastest'; the modes are eager, default"):
+        train(TINY, mode="fastest")
+    with pytest.raises(ValueError, match="unknown config 'gpt3'; the configs are mini"):
+        train(replace(TINY, config="gpt3"))
+
+
+def test_the_program_ends_with_one_and_no_traceback_on_a_bad_checkpoint(tmp_path, capsys):
+    file = tmp_path / "run.pt"
+    file.write_text("precious")
+    assert main(["--checkpoint", str(file)]) == 1
+    assert re.match(r"error: .*run\.pt: damaged, or not a checkpoint", capsys.readouterr().err)
+
+
+def test_an_untrained_model_is_judged_far_from_the_grammar():
+    report = judge(MiniGPT(CONFIGS["tiny"]), TINY)
+    assert report.floor == pytest.approx(GRAMMAR.window_entropy(16))
+    assert report.ratio > 1.5 and report.parsed < 0.05
+    assert "nats per token" in str(report)
+
+
+@pytest.mark.slow
+def test_compiled_training_agrees_with_eager():
+    torch._dynamo.reset()
+    eager, compiled = train(TINY), train(TINY, mode="default")
+    assert MODES[1] == "default" and torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
+    for (name, x), y in zip(eager.named_parameters(), compiled.parameters(), strict=True):
+        torch.testing.assert_close(x, y, rtol=1e-3, atol=1e-4, msg=name)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(2400)  # 94 s on two idle cores
+def test_mini_reaches_the_grammars_entropy_and_its_sentences_parse():
+    # Passive: waiting threads sleep, so that other tests on the same cores do not slow this one out of proportion.
+    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}
+    command = [sys.executable, "-m", "mini_model.train", "--device", "cpu"]
+    output = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    print(output)
+    loss, floor = (float(figure) for figure in re.findall(r"([\d.]+) nats per token", output))
+    parsed = float(re.search(r"([\d.]+) % of 1000 parse", output)[1])
+    assert floor == pytest.approx(GRAMMAR.window_entropy(64), abs=1e-4)
+    assert floor - 0.03 < loss <= 1.05 * floor  # 65 536 tokens: the estimate's standard error is about 0.005
+    assert parsed >= 95
+    assert re.search(r"training time +\d+ s on cpu, \d+ threads, mode eager, torch \d", output)

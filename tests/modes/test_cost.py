@@ -1,0 +1,298 @@
+"""The modes' costs: what is measured, what is refused, how torch's own figures and reasons are read."""
+
+import os
+import signal
+import time
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from compile_lab.capture import NotCompiledError
+from compile_lab.dynamo.tracing import trace
+from compile_lab.experiments import modes as mode_cases
+from compile_lab.experiments.compile_gains import Gated, many_breaks, many_pointwise
+from compile_lab.inductor.wrapper import generated_kernels
+from compile_lab.modes import cost as modes
+from compile_lab.modes import view as modes_view
+from compile_lab.modes.cost import (
+    Comparison,
+    CompileTime,
+    ModeCost,
+    Spread,
+    break_even_calls,
+    measure,
+    measure_each,
+    mode_options,
+    phases,
+)
+from compile_lab.modes.cuda_graphs import Launches, launches, readable_reason, skip_reasons, status
+
+
+def scaled_softmax(x):
+    return torch.softmax(x * 2, -1)
+
+
+def cost(mode, median_ms, cold_s=None, warm_s=None):
+    compiled = [s if s is None else CompileTime(s, {"Dynamo": s}) for s in (cold_s, warm_s)]
+    return ModeCost(mode, Spread(median_ms, median_ms * 0.9, median_ms * 1.1), *compiled)
+
+
+def test_a_compiled_function_is_measured():
+    x = torch.rand(64, 64)
+    eager, found = (measure(scaled_softmax, x, mode=mode, cold=False) for mode in ("eager", "default"))
+    assert eager.call.low_ms <= eager.call.median_ms <= eager.call.high_ms
+    assert eager.warm is None and eager.kernels is None
+    assert found.cold is None and found.kernels == 1 and found.launches is None
+    assert tuple(found.warm.phases_s) == modes.PHASES
+    assert found.warm.phases_s["Dynamo"] > 0 and found.warm.phases_s["kernels"] > 0
+    assert sum(found.warm.phases_s.values()) == pytest.approx(found.warm.seconds, rel=0.1, abs=0.01)
+    assert found.speedup(eager) == eager.call.median_ms / found.call.median_ms
+
+
+def test_cuda_graphs_are_told_to_be_impossible_on_a_cpu():
+    found = measure(scaled_softmax, torch.rand(64, 64), mode="reduce-overhead", cold=False)
+    assert found.cuda_graphs.startswith("none: the mode asks for CUDA graphs, and a CPU has none")
+    assert found.peak_nbytes is None
+
+
+@pytest.mark.slow
+def test_cold_is_slower_than_warm_and_leaves_the_standing_cache_alone():
+    folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    found = measure(lambda x: torch.cos(x * 3).sum(), torch.rand(64), mode="default")
+    assert found.cold.seconds > 3 * found.warm.seconds
+    assert found.cold.phases_s["kernels"] > 10 * found.warm.phases_s["kernels"]
+    assert os.environ.get("TORCHINDUCTOR_CACHE_DIR") == folder
+
+
+def test_a_step_of_which_a_part_is_compiled():
+    model = torch.nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    before = model.weight.clone()
+
+    def step(compiled):
+        compiled(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    found = measure(model, mode="default", step=step, cold=False)
+    assert found.warm.phases_s["AOTAutograd"] > 0 and not torch.equal(before, model.weight)
+
+
+def test_under_a_dispatch_mode_it_refuses():
+    with FlopCounterMode(display=False), pytest.raises(NotCompiledError, match="No compiled graph ran"):
+        measure(scaled_softmax, torch.rand(64, 64), mode="default", cold=False)
+
+
+def test_a_function_without_a_graph_is_refused():
+    with pytest.raises(NotCompiledError):
+        measure(lambda x: x.shape[0] + 1, torch.rand(4), mode="default", cold=False)
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match=r"unknown mode 'fast'; the modes are eager, default, reduce-overhead"):
+        measure(scaled_softmax, torch.rand(4), mode="fast")
+    with pytest.raises(TypeError, match="not Tensor"):
+        measure(torch.rand(4), mode="eager")
+    with pytest.raises(ValueError, match="unknown mode 'eager'"):
+        mode_options("eager")
+
+
+def test_a_case_out_of_memory_leaves_the_others():
+    def greedy(x):
+        if torch.compiler.is_compiling():
+            return x + 1
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB. GPU 0 has …")
+
+    eager, compiled = measure_each(greedy, torch.rand(4), modes=("eager", "default"), cold=False)
+    assert eager.stopped == "out of memory: CUDA out of memory" and eager.call is None
+    assert compiled.stopped == "" and compiled.call is not None
+    assert compiled.speedup(eager) is None and compiled.break_even(eager, "warm") is None
+
+
+@pytest.mark.parametrize(
+    ("compile_s", "eager_ms", "compiled_ms", "calls"),
+    [(10, 2, 1, 10_000), (10, 1, 2, None), (10, 1, 1, None), (0, 2, 1, 0), (0.0101, 2, 1, 11)],
+)
+def test_break_even(compile_s, eager_ms, compiled_ms, calls):
+    assert break_even_calls(compile_s, eager_ms, compiled_ms) == calls
+    if calls:
+        spent, saved = (compile_s * 1e3 + calls * compiled_ms, calls * eager_ms)
+        assert spent <= saved and compile_s * 1e3 + (calls - 1) * compiled_ms > (calls - 1) * eager_ms
+
+
+def test_break_even_needs_times():
+    with pytest.raises(ValueError, match="eager_ms is 0"):
+        break_even_calls(1, 0, 1)
+    with pytest.raises(ValueError, match="compile_s is nan"):
+        break_even_calls(float("nan"), 1, 1)
+
+
+def test_break_even_of_a_mode_starts_cold_or_warm():
+    eager, compiled = cost("eager", 3.0), cost("default", 1.0, cold_s=20, warm_s=2)
+    assert (compiled.break_even(eager), compiled.break_even(eager, "warm")) == (10_000, 1_000)
+
+
+def comparison(**costs):
+    return Comparison("toy", "a toy", {"eager": cost("eager", 10.0), **costs}, "nowhere")
+
+
+def test_the_best_mode_depends_on_the_number_of_calls():
+    slow = ModeCost("max-autotune-no-cudagraphs", stopped="stopped after 60 s, its time limit")
+    found = comparison(
+        **{
+            "default": cost("default", 5.0, cold_s=10, warm_s=1),
+            "max-autotune": cost("max-autotune", 4.0, cold_s=100, warm_s=2),
+            "max-autotune-no-cudagraphs": slow,
+        }
+    )
+    assert [found.best_after(calls) for calls in (10, 10_000, 1_000_000)] == ["eager", "default", "max-autotune"]
+    assert found.best_after(1_500, "warm") == "max-autotune"
+    assert (
+        found.fastest == "max-autotune" and found.speedup("default") == 2 and found.speedup("reduce-overhead") is None
+    )
+    assert list(found.done) == ["eager", "default", "max-autotune"]
+
+
+def test_of_modes_that_hardly_differ_the_plainest_is_best():
+    near = {"default": cost("default", 5.0, cold_s=10), "reduce-overhead": cost("reduce-overhead", 4.95, cold_s=10)}
+    assert comparison(**near).best_after(10**7) == "default"
+
+
+def test_the_views_show_what_was_stopped_and_what_was_not_measured():
+    slow = ModeCost("max-autotune", stopped="stopped after 60 s, its time limit")
+    found = comparison(default=cost("default", 5.0, cold_s=10, warm_s=1), **{"max-autotune": slow})
+    shown = repr(modes_view.table(found))
+    assert "stopped after 60 s" in shown and "2.00×" in shown and "2,000" in shown
+    assert modes_view.panel(found, "max-autotune")[0].startswith("**max-autotune**: stopped after 60 s")
+    assert "was not measured here" in modes_view.panel(found, "reduce-overhead")[0]
+    sentence, figures = modes_view.panel(found, "default")
+    assert "2.00× as fast as eager" in sentence and "pays" not in sentence and len(figures.rows) == 3
+    assert repr(modes_view.choices([found], (10, 10**6))).splitlines()[-1].split()[-2:] == ["eager", "default"]
+
+
+def metrics(forward, duration, aot=None, inductor=None, kernels=None, runtime=False):
+    return SimpleNamespace(
+        is_forward=forward,
+        is_runtime=runtime,
+        duration_us=duration,
+        aot_autograd_cumulative_compile_time_us=aot,
+        inductor_cumulative_compile_time_us=inductor,
+        triton_compile_time_us=kernels,
+    )
+
+
+def test_phases_are_each_stage_without_the_one_inside_it():
+    # As torch 2.13 reported MiniGPT's inference, compiled cold.
+    found = phases([metrics(True, 12_279_720, 11_701_917, 10_981_639, 7_667_662)])
+    expected = {"Dynamo": 0.577803, "AOTAutograd": 0.720278, "Inductor": 3.313977, "kernels": 7.667662}
+    assert found == pytest.approx(expected)
+
+
+def test_phases_of_a_cache_hit_and_of_a_backward():
+    warm = phases([metrics(True, 625_902, 85_052, None, 3_228)])
+    assert warm == pytest.approx({"Dynamo": 0.54085, "AOTAutograd": 0.081824, "Inductor": 0, "kernels": 0.003228})
+    backward = phases([metrics(False, 5_000_000, None, 4_000_000, 3_000_000), metrics(None, 9, None, 9, 9, True)])
+    assert backward == pytest.approx({"Dynamo": 0, "AOTAutograd": 1, "Inductor": 1, "kernels": 3})
+
+
+def test_calls_of_generated_kernels_are_counted():
+    cpp = "cpp_fused_a_0 = async_compile.cpp_pybinding(\ndef call(args):\n    cpp_fused_a_0(x)\n    cpp_fused_a_0(y)\n"
+    triton = "triton_poi_0 = async_compile.triton(\n        triton_poi_0.run(x, 4)\n        extern_kernels.mm(a)"
+    assert generated_kernels([cpp, triton]) == 3
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("skipping cudagraphs due to mutated inputs (1 instances)", "mutated inputs (1 instances)"),
+        (
+            'skipping cudagraphs due to skipping cudagraphs due to cpu device (arg2_1). Found from : \n   File "/a"',
+            "cpu device (arg2_1)",
+        ),
+        (
+            "skipping cudagraphs due to ['complex memory overlap', 'non-Tensor inputs']",
+            "complex memory overlap; non-Tensor inputs",
+        ),
+        (
+            "skipping cudagraphs due to multiple devices: device(type='cuda', index=0), device(type='cpu')",
+            "multiple devices: device(type='cuda', index=0), device(type='cpu')",
+        ),
+        ("", "torch gives no reason"),
+    ],
+)
+def test_reasons_are_read_without_preamble_and_places(message, reason):
+    assert readable_reason(message) == reason
+
+
+def test_reasons_are_kept_once_and_from_stderr(capfd):
+    from compile_lab._torch.inductor import inductor_modes
+
+    log = inductor_modes().cudagraphs_log
+    with skip_reasons() as reasons:
+        for _ in range(2):
+            log.warning("skipping cudagraphs due to mutated inputs (1 instances)")
+    assert reasons == ["mutated inputs (1 instances)"] and not log.filters
+    assert "mutated" not in capfd.readouterr().err
+
+
+def test_launches_are_read_from_a_trace():
+    def event(cat, name, dur):
+        return {"ph": "X", "cat": cat, "name": name, "dur": dur}
+
+    events = [event("kernel", "triton_poi_0", 100.0)] * 6 + [event("gpu_memcpy", "Memcpy DtoD", 5.0)]
+    events += [event("cuda_runtime", "cudaLaunchKernel", 4.0)] * 2 + [event("cuda_driver", "cuLaunchKernelEx", 4.0)] * 2
+    events += [event("cuda_runtime", "cudaGraphLaunch", 10.0)] * 2 + [event("cpu_op", "aten::mm", 9.0)]
+    events += [{"ph": "s", "cat": "ac2g", "name": "cudaLaunchKernel"}]
+    found = launches({"traceEvents": events}, calls=2)
+    assert found == Launches(kernels=3, gpu_ms=0.3, launches=2, graphs=1, launch_ms=0.018)
+
+
+def test_the_status_says_what_ran_and_why_not():
+    none, some = Launches(10, 1, 10, 0, 0.1), Launches(10, 1, 0, 2, 0.1)
+    assert status(False, "cuda", none, ()) == "not asked for"
+    assert status(True, "cuda", some, ()) == "used"
+    assert status(True, "cuda", none, ("mutated inputs",)) == "skipped: mutated inputs"
+    assert status(True, "cuda", none, ()) == "skipped: torch gives no reason"
+    assert status(True, "cuda", some, ("cpu device (a)",)) == "used in part, the rest skipped: cpu device (a)"
+    assert status(True, "cuda", None, ()).startswith("unknown")
+
+
+def test_a_cost_comes_back_from_json():
+    whole = ModeCost(
+        "default", Spread(1, 0.9, 1.1), CompileTime(2, {"Dynamo": 2}), None, 3, Launches(1, 2, 3, 4, 5), 6, 7
+    )
+    assert ModeCost.from_json(asdict(whole)) == whole
+
+
+def test_without_time_left_no_case_is_begun():
+    found = mode_cases.record_modes("cpu", budget_s=0)
+    names = [one["name"] for one in found["workloads"]]
+    assert names == list(mode_cases.WORKLOADS)
+    stopped = {case["stopped"] for one in found["workloads"] for case in one["cases"]}
+    assert stopped == {"not begun: the recording's time was used up"}
+    assert [case["mode"] for case in found["workloads"][0]["cases"]] == list(modes.MODES)
+
+
+@pytest.mark.slow
+def test_a_case_that_is_too_slow_or_dies_is_told_and_the_next_one_measured():
+    worker = mode_cases.Worker("MiniGPT inference", "cpu")
+    try:
+        assert worker.ask("default", 0.1).stopped == "stopped after 0 s, its time limit"
+        assert worker.ask("eager", 60).call.median_ms > 0
+        os.kill(worker._process.pid, signal.SIGKILL)
+        time.sleep(0.2)
+        assert worker.ask("eager", 60).stopped == "its process came to an end (exit code -9)"
+    finally:
+        worker.stop()
+
+
+def test_the_cases_of_the_claims_are_what_they_say():
+    x, w, b = torch.rand(4, 8), torch.rand(8, 8), torch.rand(8)
+    whole, cut = (trace(fn, x, w, b) for fn in (many_pointwise, many_breaks))
+    torch.testing.assert_close(whole.result, cut.result)
+    assert len(whole.graphs) == 1 and len(cut.graphs) == 8
+    module = Gated(8)
+    torch.testing.assert_close(torch.jit.script(module)(x), module(x))

@@ -1,0 +1,328 @@
+"""The Explorer: its rules, its published face, its live face, and what is left without widgets."""
+
+import ast
+import asyncio
+import html
+import inspect
+import json
+import re
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from html.parser import HTMLParser
+
+import plotly.graph_objects as go
+import pytest
+
+from compile_lab.page import explore
+from compile_lab.page.explore import WIDGET, Explorer
+from compile_lab.page.figures import Figure
+from compile_lab.page.tables import Code, Table
+
+AXES = {"cause": ["print", ".item()", "x < y"], "version": ["broken", "mended"]}
+
+
+def panel(cause: str, version: str) -> str:
+    return f"`{cause}` is {version}"
+
+
+@pytest.fixture
+def publishing(monkeypatch):
+    monkeypatch.setenv(explore.PUBLISH, "1")
+
+
+@pytest.fixture
+def at_home(monkeypatch):
+    """A kernel, as far as the Explorer can tell."""
+    monkeypatch.delenv(explore.PUBLISH, raising=False)
+    monkeypatch.setattr(explore, "_in_kernel", lambda: True)
+
+
+def choices(page: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" class="lab-choices">(.*?)</script>', page, re.S)[1])
+
+
+class Readable(HTMLParser):
+    """What is left on a viewer that drops scripts, styles and every attribute."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.skipping, self.text = False, ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.skipping = self.skipping or tag == "script"
+
+    def handle_endtag(self, tag):
+        self.skipping = self.skipping and tag != "script"
+
+    def handle_data(self, data):
+        self.text += "" if self.skipping else data
+
+
+# Rules
+
+
+@pytest.mark.parametrize(
+    ("axes", "error", "told"),
+    [
+        ({}, ValueError, "has no axes"),
+        ({"cause": []}, ValueError, "'cause' has no options"),
+        ({"cause": ["a", "b", "a"]}, ValueError, "offers 'a' more than once"),
+        ({"cause": ["a", 2]}, TypeError, "options are text, and 2 is of type int; write '2'"),
+        ({"cause": "ab"}, TypeError, "a list of texts, not one text 'ab'"),
+        ({"the cause": ["a"]}, ValueError, "Python identifier"),
+    ],
+)
+def test_axes_without_a_clear_choice_are_refused(axes, error, told):
+    with pytest.raises(error, match=re.escape(told)):
+        Explorer("T", axes, panel)
+
+
+def test_show_answers_in_code_and_starts_each_axis_at_its_first_option():
+    explorer = Explorer("T", AXES, panel)
+    assert repr(explorer.show(cause=".item()")) == "`.item()` is broken"
+    assert explorer.show(cause=".item()")._repr_html_() == "<p><code>.item()</code> is broken</p>"
+    assert len(explorer) == 6
+
+
+def test_show_names_what_there_is():
+    explorer = Explorer("T", AXES, panel)
+    with pytest.raises(ValueError, match=re.escape("axis 'version' has no option 'new'; it has 'broken', 'mended'")):
+        explorer.show(version="new")
+    with pytest.raises(ValueError, match=re.escape("no axis 'kind'; the axes are 'cause', 'version'")):
+        explorer.show(kind="broken")
+
+
+def test_a_panel_is_computed_once():
+    calls = []
+    explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: calls.append(a) or a)
+    for option in ("1", "2", "1", "2"):
+        explorer.show(a=option)
+    assert calls == ["1", "2"]
+
+
+def test_a_panel_of_something_else_is_refused_with_the_choice():
+    with pytest.raises(TypeError, match=r"for a = 1 it has a int"):
+        Explorer("T", {"a": ["1"]}, lambda a: ["text", 3]).show()
+
+
+# The published face
+
+
+def test_every_combination_is_published_in_row_major_order(publishing):
+    bundle = Explorer("Why?", AXES, panel)._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "text/plain"}
+    stored = choices(bundle["text/html"])
+    assert stored["axes"] == [{"name": name, "options": options} for name, options in AXES.items()]
+    expected = [panel(cause, version) for cause in AXES["cause"] for version in AXES["version"]]
+    assert [Readable(text).text.replace("`", "") for text in stored["panels"]] == [e.replace("`", "") for e in expected]
+
+
+def test_the_published_page_has_the_parts_that_the_sites_script_looks_for(publishing):
+    page = Explorer('A "title"', AXES, panel)._repr_mimebundle_()["text/html"]
+    assert page.startswith('<section class="lab-explorer" aria-label="A &quot;title&quot;">')
+    for part in (
+        '<p class="lab-explorer-title">',
+        '<div class="lab-controls">',
+        '<div class="lab-panel" aria-live="polite">',
+    ):
+        assert page.count(part) == 1
+    first = re.search(r'aria-live="polite">(.*?)</div>\n<script', page, re.S)[1]
+    assert first == choices(page)["panels"][0]
+
+
+def test_publishing_twice_gives_the_same_bytes(publishing):
+    one, other = (Explorer("T", AXES, panel)._repr_mimebundle_() for _ in range(2))
+    assert one == other
+
+
+def test_without_scripts_the_first_panel_is_read_and_the_others_are_named(publishing):
+    text = Readable(Explorer("T", AXES, panel)._repr_mimebundle_()["text/html"]).text
+    assert "print is broken" in text
+    assert "cause = print, version = broken, one of 6 choices" in text
+    assert "cause: .item(), x < y; version: mended" in text
+
+
+def test_a_panel_of_every_kind_survives_its_way_through_two_scripts(publishing):
+    figure = Figure(go.Figure(go.Bar(y=[1], name="</script><!--")), "One </script> bar.")
+    pieces = ["<script>alert(1)</script>", Code("print('</script>')"), Table(["a"], [["</section>"]]), figure]
+    page = Explorer("T", {"a": ["1", "2"]}, lambda a: pieces)._repr_mimebundle_()["text/html"]
+    stored = choices(page)["panels"]
+    assert "<script>alert" not in stored[0] and "&lt;script&gt;alert" in stored[0]
+    plot = re.search(r"plotly\.v1\+json\">(.*?)</script>", stored[1], re.S)[1]
+    assert json.loads(plot)["data"][0]["name"] == "</script><!--"
+    opened = re.findall(r"<script\b", page.split('class="lab-choices">')[0])
+    assert len(opened) == 2, "the first panel's figure, and the choices"
+
+
+def test_an_exception_is_not_published(publishing):
+    def broken(a: str) -> str:
+        return str(1 / (a == "1"))
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        Explorer("T", {"a": ["1", "2"]}, broken)
+    assert raised.value.__notes__ == ["in Explorer 'T', choice a = 2"]
+
+
+def test_too_many_choices_and_too_much_html_are_refused_before_they_are_published(publishing):
+    many = [str(number) for number in range(21)]
+    with pytest.raises(ValueError, match="441 choices, and at most 400"):
+        Explorer("T", {"a": many, "b": many}, lambda a, b: "")
+    with pytest.raises(ValueError, match=r"is \d+ kB of HTML, above the 200 kB .* largest of 3 panels has 100 kB"):
+        Explorer("T", {"a": ["1", "2", "3"]}, lambda a: "x" * 100_000)
+
+
+# The live face
+
+
+def test_a_kernel_gets_controls_and_no_precomputed_panels(at_home):
+    calls = []
+    explorer = Explorer("T", AXES, lambda cause, version: calls.append((cause, version)) or "text")
+    bundle = explorer._repr_mimebundle_()
+    assert set(bundle) == {WIDGET, "text/plain"}
+    assert calls == [("print", "broken")]
+    live = explorer._live
+    assert [control.description for control in live._controls.values()] == ["cause:", "version:"]
+    live._controls["version"].value = "mended"
+    live._controls["version"].value = "broken"
+    assert calls == [("print", "broken"), ("print", "mended")]
+
+
+def test_showing_it_again_shows_the_same_controls(at_home):
+    explorer = Explorer("T", AXES, panel)
+    assert explorer._repr_mimebundle_() == explorer._repr_mimebundle_()
+
+
+def test_many_options_go_into_a_list_and_few_side_by_side(at_home):
+    explorer = Explorer("T", {"few": ["a", "b"], "many_more": [str(n) for n in range(9)]}, lambda few, many_more: "")
+    explorer._repr_mimebundle_()
+    kinds = {control.description: type(control).__name__ for control in explorer._live._controls.values()}
+    assert kinds == {"few:": "ToggleButtons", "many more:": "Dropdown"}
+
+
+def test_the_reader_sees_that_a_panel_is_being_computed(at_home):
+    said = []
+    explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._live._status.value) or a)
+    explorer._live = explore._Live(explorer)
+    explorer._repr_mimebundle_()
+    assert said == ["<i>computing a = 1 …</i>"]
+    assert explorer._live._status.value == ""
+
+
+def test_an_exception_is_a_panel_and_the_controls_stay_usable(at_home, capsys):
+    def sometimes(a: str) -> str:
+        if a == "2":
+            raise RuntimeError("boom <b>")
+        return f"fine {a}"
+
+    explorer = Explorer("T", {"a": ["1", "2", "3"]}, sometimes)
+    explorer._repr_mimebundle_()
+    control = explorer._live._controls["a"]
+    control.value = "2"
+    assert "RuntimeError: boom <b> (while computing a = 2)" in capsys.readouterr().out
+    page = explorer._live._shown({"a": "2"})._repr_html_()
+    assert "<strong>RuntimeError</strong>: boom &lt;b&gt; (while computing a = 2)" in page
+    assert "<details><summary>Traceback</summary>" in page and "in sometimes" in page
+    assert html.escape(explore.__file__) not in page, "the reader's own lines, not the Explorer's"
+    control.value = "3"
+    assert "fine 3" in repr(explorer._live._shown({"a": "3"}))
+
+
+def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home, capsys):
+    stopped = []
+
+    def slow(a: str) -> str:
+        if a == "2" and not stopped:
+            stopped.append(True)
+            raise KeyboardInterrupt
+        return f"fine {a}"
+
+    explorer = Explorer("T", {"a": ["1", "2"]}, slow)
+    explorer._repr_mimebundle_()
+    control = explorer._live._controls["a"]
+    control.value = "2"
+    assert "interrupted: a = 2" in capsys.readouterr().out
+    assert explorer._live._status.value == ""
+    control.value = "1"
+    control.value = "2"
+    assert repr(explorer.show(a="2")) == "fine 2"
+
+
+@pytest.fixture
+def no_running_loop():
+    """The tests of the site leave Playwright's loop running in this thread, if they came before."""
+    running = asyncio._get_running_loop()
+    asyncio._set_running_loop(None)
+    yield
+    asyncio._set_running_loop(running)
+
+
+def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_home, no_running_loop):
+    """As in JupyterLab with ipykernel 7: otherwise it would run beside the cells, and no interrupt would reach it."""
+    ran = []
+
+    def panel(a: str) -> str:
+        ran.append((threading.current_thread(), signal.getsignal(signal.SIGINT)))
+        if a == "2":
+            raise KeyboardInterrupt
+        return a
+
+    explorer = Explorer("T", {"a": ["1", "2", "3"]}, panel)
+
+    async def kernel() -> list[object]:
+        explorer._repr_mimebundle_()
+        live = explorer._live
+        choices = ({"a": "3"}, {"a": "2"})
+        return [await asyncio.to_thread(live._on_main_thread, lambda c=choice: live._shown(c)) for choice in choices]
+
+    before = signal.getsignal(signal.SIGINT)
+    three, interrupted = asyncio.run(kernel())
+    assert repr(three) == "3" and interrupted.kind == "interrupted"
+    assert [thread for thread, _ in ran] == [threading.main_thread()] * 3
+    assert ran[1][1] is signal.default_int_handler, "an interrupt raises while a panel is computed"
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_only_widgets_that_colab_has_too():
+    """Colab has ipywidgets 7.7: these names, and these arguments, are in it as they are in 8."""
+    tree = ast.parse(inspect.getsource(explore))
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ipywidgets"
+    }
+    assert used == {"HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout"}
+
+
+# What is left without widgets
+
+
+def test_without_ipywidgets_the_first_panel_and_how_to_choose(at_home, monkeypatch):
+    monkeypatch.setattr(explore.importlib.util, "find_spec", lambda name: None)
+    bundle = Explorer("T", AXES, panel)._repr_mimebundle_()
+    assert set(bundle) == {"text/html", "text/plain"}
+    assert "print is broken" in Readable(bundle["text/html"]).text
+    assert "explorer.show(cause='print', version='broken')" in bundle["text/plain"]
+
+
+def test_an_explorer_prints_its_axes():
+    assert "cause: print, .item(), x < y; version: broken, mended" in repr(Explorer("T", AXES, panel))
+
+
+@pytest.mark.slow
+def test_in_a_real_kernel_a_failing_panel_stops_the_published_notebook(publishing):
+    """IPython swallows what a display method raises; the published face must not fail so quietly."""
+    code = """
+        from jupyter_client.manager import start_new_kernel
+        manager, client = start_new_kernel()
+        try:
+            cell = "from compile_lab.page import Explorer; Explorer('T', {'a': ['1', '2']}, lambda a: 1 // 0)"
+            print(client.execute_interactive(cell, timeout=60, output_hook=lambda message: None)["content"]["status"])
+        finally:
+            client.stop_channels(), manager.shutdown_kernel(now=True)
+    """
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    assert run.stdout.strip() == "error", run.stderr

@@ -1,0 +1,112 @@
+"""Which operation ran in which precision: traces of small models, casts in graphs, kernels that only cast."""
+
+import types
+
+import pytest
+import torch
+from torch import nn
+
+from compile_lab.aot.training import training_graphs
+from compile_lab.inductor.records import EXTERN, Kernel, Origin
+from compile_lab.precision import casts
+
+
+class Two(nn.Module):
+    """Two layers whose second reads the first's result, and a norm that is given bf16."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second, self.norm = nn.Linear(4, 8), nn.Linear(8, 4, bias=False), nn.LayerNorm(4)
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return self.norm(self.second(self.first(x))).float().sum()
+
+
+@pytest.fixture
+def two():
+    torch.manual_seed(0)
+    return Two()
+
+
+@pytest.fixture
+def x():
+    return torch.randn(3, 4)
+
+
+def of(trace, op, direction="forward"):
+    return [one for one in trace.ops if one.op == op and one.direction == direction]
+
+
+def test_products_read_bf16_and_a_norm_on_a_cpu_computes_in_what_it_is_given(two, x):
+    trace = casts.dtypes(two, x)
+    assert [(one.inputs, one.outputs) for one in of(trace, "aten.addmm")] == [(("bf16",), ("bf16",))]
+    assert of(trace, "aten.native_layer_norm")[0].inputs == ("bf16", "fp32")  # its weight is fp32
+    assert {one.inputs for one in of(trace, "aten.mm", "backward")} == {("bf16",)}
+    assert sum(row["count"] for row in trace.table()) == sum(one.computes for one in trace.ops)
+
+
+def test_a_cast_is_told_by_what_it_casts_and_for_whom(two, x):
+    trace = casts.dtypes(two, x)
+    told = {(cast.name, cast.reader) for cast in trace.casts if cast.what == "parameter"}
+    assert told == {("first.weight", "aten.addmm"), ("first.bias", "aten.addmm"), ("second.weight", "aten.mm")}
+    returned = {cast.name for cast in trace.casts if cast.what == "parameter's gradient"}
+    assert returned == {"first.weight", "first.bias", "second.weight"}
+    (given,) = (cast for cast in trace.casts if cast.what == "activation" and cast.reader == "aten.addmm")
+    assert (given.inputs, given.outputs, given.nbytes) == (("fp32",), ("bf16",), 3 * 4 * 2)
+    assert trace.cast_counts()["parameter"] == 3 and set(trace.parameter_casts().values()) == {1}
+
+
+def test_autocast_keeps_the_copies_of_parameters_in_one_region(two, x):
+    def twice(cached):
+        with torch.autocast("cpu", torch.bfloat16, cache_enabled=cached):
+            return two.first(x).float().sum() + two.first(x).float().sum()
+
+    assert casts.dtypes(lambda: twice(True), model=two).parameter_casts() == {"first.weight": 1, "first.bias": 1}
+    assert casts.dtypes(lambda: twice(False), model=two).parameter_casts() == {"first.weight": 2, "first.bias": 2}
+
+
+def test_gradients_are_as_they_were_and_without_autocast_nothing_is_cast(two, x):
+    two.first.weight.grad = before = torch.ones(8, 4)
+    leaf = x.clone().requires_grad_()
+    casts.dtypes(two, leaf)
+    assert two.first.weight.grad is before and torch.equal(before, torch.ones(8, 4)) and leaf.grad is None
+    assert not casts.dtypes(lambda x: (two.first(x), two.norm(x)), x, model=two).casts
+    assert not [one for one in casts.dtypes(two, x, backward=False).ops if one.direction == "backward"]
+
+
+def test_what_cannot_be_called_is_refused():
+    with pytest.raises(TypeError, match="needs a function or a module to call, not int"):
+        casts.dtypes(3)
+
+
+def test_probes_say_what_a_cpu_computes_in():
+    found = {(row["call"], row["given"]): row for row in casts.probed("cpu")}
+    assert set(found) == {(call, given) for call in casts.PROBES for given in ("fp32", "bf16")}
+    assert found["linear", "fp32"]["ops"] == [["aten.mm", ["bf16"], ["bf16"]]] and found["linear", "fp32"]["casts"] == 2
+    assert found["softmax", "bf16"]["ops"] == [["aten._softmax", ["bf16"], ["bf16"]]]
+    loss = found["cross_entropy", "bf16"]["ops"]
+    assert [op[0] for op in loss] == ["aten._log_softmax", "aten.nll_loss_forward"]
+
+
+def test_the_joint_graph_has_the_casts_of_the_eager_step(two, x):
+    graphs = training_graphs(two, x, decompositions="none")
+    assert casts.graph_casts(graphs.joint) == len(casts.dtypes(two, x).casts)
+    assert casts.graph_casts(training_graphs(nn.Linear(4, 2), x).joint) == 0
+
+
+CAST, ADD = Origin("c", "prims.convert_element_type.default"), Origin("a", "aten.add.Tensor")
+VIEW = Origin("v", "aten.view.default", is_view=True)
+
+
+def kernel(*origins, language="triton"):
+    return Kernel("k", "", language, "forward", origins, 100)
+
+
+def test_kernels_that_only_cast_are_counted_with_their_bytes():
+    kernels = (kernel(CAST, VIEW), kernel(CAST, ADD), kernel(CAST, language=EXTERN), kernel())
+    graph = types.SimpleNamespace(nodes=(CAST, CAST, ADD), kernels=kernels)
+    assert [casts.casts_only(one) for one in kernels] == [True, False, False, False]
+    found = casts.cast_kernels([graph])
+    assert (found.launches, found.written, found.only_casts, found.only_casts_nbytes) == (4, 3, 1, 100)
+    assert (found.casts, found.fused) == (2, 1)

@@ -1,0 +1,114 @@
+"""Overlap on paper: buckets against torch's own, timelines whose answer is plain, and what holds for any of them."""
+
+import random
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from compile_lab.simulator.overlap import Span
+from compile_lab.simulator.wire import Gradient, buckets, carried_out, ddp_overlap, fsdp_order, measured_wire
+
+TWO = [Gradient(2, 100), Gradient(4, 100)]
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_buckets_are_those_of_ddp(seed):
+    drawn = random.Random(seed)
+    tensors = [torch.empty(drawn.randrange(1, 400)) for _ in range(drawn.randrange(1, 30))]
+    first, cap = drawn.choice([(800, 2000), (2000, 2000), (1, 1)])
+    assigned, _ = dist._compute_bucket_assignment_by_size(tensors, [first, cap])
+    assert buckets([tensor.nbytes for tensor in tensors], cap, first) == assigned
+
+
+def test_a_bucket_starts_when_it_is_full_and_the_wire_is_free():
+    found = ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=100 / 3, forward_ms=1, optimizer_ms=1)
+    assert [(each.start_ms, each.end_ms) for each in found.intervals] == [(3, 6), (6, 9)]
+    assert found.compute == (Span(0, 5), Span(9, 10)) and found.exposed == (Span(5, 9),)
+    assert found.fraction == pytest.approx(2 / 6)
+    assert found.phases["optimizer"] == Span(9, 10) and found.phases["backward"] == Span(1, 9)
+
+
+def test_one_bucket_hides_nothing_and_a_fast_wire_leaves_the_last_bucket():
+    one = ddp_overlap(TWO, 4, cap_nbytes=1000, bytes_per_ms=100)
+    assert one.fraction == 0 and one.exposed_ms == 2 and one.span_ms == 6
+    fast = ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=1000)
+    assert fast.exposed_ms == pytest.approx(0.1) and fast.fraction == pytest.approx(0.5)
+
+
+def test_every_bucket_pays_the_latency():
+    cheap, dear = (ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=100, latency_ms=each) for each in (0, 0.5))
+    assert dear.communication_ms == pytest.approx(cheap.communication_ms + 2 * 0.5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_is_exposed_lies_between_its_bounds(seed):
+    drawn = random.Random(seed)
+    gradients = [Gradient(float(at + 1), drawn.randrange(1, 500)) for at in range(12)]
+    total, speed = sum(each.nbytes for each in gradients), drawn.uniform(20, 500)
+    cap = drawn.randrange(1, 3000)
+    found = ddp_overlap(gradients, 12, cap_nbytes=cap, bytes_per_ms=speed)
+    last = sum(gradients[at].nbytes for at in buckets([each.nbytes for each in gradients], cap)[-1])
+    assert found.communication_ms == pytest.approx(total / speed)
+    assert last / speed - 1e-9 <= found.exposed_ms <= total / speed + 1e-9
+
+
+def test_an_order_is_carried_out_with_one_wire():
+    plain = carried_out(["AG0", "w0", "MM", "AG1", "w1", "MM"], 2, 3)
+    assert plain.span_ms == 10 and plain.exposed_ms == 6
+    ahead = carried_out(["AG0", "AG1", "w0", "MM", "w1", "MM"], 2, 3)
+    assert ahead.span_ms == 8 and ahead.exposed_ms == 4 and ahead.fraction == pytest.approx(1 / 3)
+    assert [each.name for each in ahead.intervals] == ["all_gather"] * 2
+    bucketed = carried_out(["AG0", "k", "w0", "MM", "MM", "RS1", "w1"], 2, [3, 1])
+    assert bucketed.span_ms == 8 and bucketed.communication_ms == 4
+
+
+def rate(kind, nbytes, median_us):
+    return {"kind": kind, "nbytes": nbytes, "median_us": median_us}
+
+
+def test_a_measured_wire_is_read_between_its_sizes_and_used_by_the_buckets():
+    rates = [rate("all_reduce", 300, 3000), rate("all_reduce", 100, 2000), rate("send", 100, 9000)]
+    wire = measured_wire(rates, "all_reduce")
+    assert [wire(size) for size in (10, 100, 200, 300, 600)] == pytest.approx([2, 2, 2.5, 3, 6])
+    one = ddp_overlap(TWO, 4, cap_nbytes=1000, collective_ms=wire)
+    assert one.communication_ms == pytest.approx(2.5)
+    with pytest.raises(ValueError, match="no broadcast was measured"):
+        measured_wire(rates, "broadcast")
+
+
+def fsdp(**options):
+    """Three blocks and a head of two products, 10 ms each; collectives of 1 ms."""
+    order = fsdp_order(3, 2, **options)
+    return order, carried_out(order, 10, 1)
+
+
+def test_fsdp_gathers_before_each_use_and_hides_all_but_the_first_and_the_last():
+    order, found = fsdp()
+    assert order[:8] == ["AG0", "w0", "AG1", "w1", "AG2", "MM", "w2", "AG3"]
+    assert [token[:2] for token in order].count("AG") == 8 and [token[:2] for token in order].count("RS") == 4
+    assert found.compute_ms == 10 * 3 * (3 + 2)
+    assert found.exposed_ms == 2 + 2, "root and first block; the last block's gradients and the root's"
+
+
+def test_without_resharding_fsdp_gathers_once_and_without_prefetch_it_waits_for_the_wire():
+    order, kept = fsdp(reshard=False)
+    assert [token[:2] for token in order].count("AG") == 4 and kept.exposed_ms == 4
+    _, late = fsdp(prefetch=False)
+    assert late.exposed_ms == 4 + 2 * 2, "two blocks wait for a reduce-scatter and a gather each"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: buckets([1], 0), "more than 0 bytes"),
+        (lambda: ddp_overlap([], 4, cap_nbytes=1, bytes_per_ms=1), "at least one gradient"),
+        (lambda: ddp_overlap(TWO, 3, cap_nbytes=1, bytes_per_ms=1), "within the backward's 3 ms"),
+        (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=0), "bytes_per_ms=0"),
+        (lambda: carried_out(["w0", "MM"], 1, 1), "w0 waits for a collective that has not been started"),
+        (lambda: carried_out(["AG0", "MM"], 1, 1), "nobody waits for 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()

@@ -1,0 +1,51 @@
+"""Lines of code are named without a folder of any machine."""
+
+import json
+
+import pytest
+import torch
+from IPython.core.interactiveshell import InteractiveShell
+
+from compile_lab.source import Line, place
+
+
+def test_a_library_is_named_by_its_path_inside_the_library():
+    assert place(torch.nn.functional.__file__, 7) == "torch/nn/functional.py, line 7"
+    assert place(json.__file__, 3) == "json/__init__.py, line 3"
+
+
+def test_any_other_file_is_named_bare(tmp_path):
+    assert place(str(tmp_path / "model.py"), 12) == "model.py, line 12"
+
+
+@pytest.fixture
+def shell():
+    yield InteractiveShell.instance()
+    InteractiveShell.clear_instance()
+
+
+def test_a_cell_is_named_by_its_execution_count(shell):
+    shell.execution_count = 7
+    for name in "fg":
+        shell.run_cell(f"def {name}():\n    return 1", store_history=True)
+    assert [place(shell.user_ns[name].__code__.co_filename, 2) for name in "fg"] == ["cell 7, line 2", "cell 8, line 2"]
+
+
+def test_without_history_a_cell_is_named_by_the_order_it_came_in(shell):
+    for name in "fgh":
+        shell.run_cell(f"def {name}():\n    return 1", store_history=False)
+    assert place(shell.user_ns["h"].__code__.co_filename, 1) == "cell 3, line 1"
+
+
+@pytest.mark.parametrize(
+    ("file", "users"),
+    [
+        (torch.nn.functional.__file__, False),
+        (json.__file__, False),
+        (pytest.__file__, True),
+        (__file__, True),
+        ("<frozen importlib._bootstrap>", False),
+    ],
+)
+def test_python_and_torch_are_not_the_users_code(file, users):
+    assert Line(file, 1).is_users is users

@@ -1,0 +1,288 @@
+"""The stages of a kernel, which line came from which, registers and occupancy, for chips that are not here."""
+
+import re
+import types
+
+import pytest
+import torch
+
+from compile_lab.virtual_gpu import view as assembly_view
+from compile_lab.virtual_gpu.chips import CHIPS
+from compile_lab.virtual_gpu.line_maps import opcodes, ptx_lines, without_locations, without_notes
+from compile_lab.virtual_gpu.warps import occupancy
+
+triton = pytest.importorskip("triton", reason="no triton for this platform")
+tl = triton.language
+
+from compile_lab.experiments.softmax_kernel import persistent_kernel, row_kernel  # noqa: E402
+from compile_lab.virtual_gpu.assembly import Config, assemble, assemble_all  # noqa: E402
+from compile_lab.virtual_gpu.errors import VirtualGPUError  # noqa: E402
+from compile_lab.virtual_gpu.launching import interpret_kernel  # noqa: E402
+
+ROW = {"out": "*bf16", "x": "*bf16", "columns": 4096}
+
+
+@triton.jit
+def doubled(x):
+    return x + x
+
+
+@triton.jit
+def adds(out, x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    value = tl.load(x + at, at < n)
+    tl.store(out + at, doubled(value), at < n)
+
+
+GENERATED = """
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_helpers, triton_heuristics
+from torch._inductor.runtime.hints import AutotuneHint, ReductionHint, TileHint, DeviceProperties
+triton_helpers.set_driver_to_gpu()
+
+@triton_heuristics.pointwise(
+    size_hints={'x': 1048576}, filename=__file__,
+    triton_meta={'signature': {'in_ptr0': '*fp32', 'out_ptr0': '*fp32', 'xnumel': 'i32', 'XBLOCK': 'constexpr'},
+        'device': DeviceProperties(type='cuda', index=0, multi_processor_count=132, cc=90, major=9,
+            regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048, warp_size=32),
+        'constants': {}, 'configs': [{(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]}]},
+    inductor_meta={'kernel_name': 'triton_poi_0', 'autotune_hints': set()},
+    min_elem_per_thread=0
+)
+@triton.jit
+def triton_poi_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    tmp0 = tl.load(in_ptr0 + xindex, xmask)
+    tl.store(out_ptr0 + xindex, tmp0 * 2, xmask)
+"""
+
+
+@pytest.fixture(scope="module")
+def row():
+    return assemble(row_kernel, "H200", Config({"BLOCK": 4096}, 4), arguments=ROW)
+
+
+def line_of(assembly, text):
+    return next(n for n, line in enumerate(assembly.source.splitlines(), 1) if text in line)
+
+
+def test_every_stage_is_there_and_says_what_the_kernel_does(row):
+    assert "tt.reduce" in row.ttir and "#blocked" not in row.ttir and "loc(" not in row.ttir
+    assert "sizePerThread = [8]" in row.ttgir
+    assert "define" in row.llir and ".target sm_90" in row.ptx
+    assert row.count("MUFU.EX2") == row.ptx.count("ex2.approx") == 32  # 4096 elements, 128 threads
+    assert row.count("LDG") == 4 and row.count("LDG.E.EF.128") == 4  # of 16 bytes
+    assert (row.spills, row.shared_bytes, row.missing) == (0, 16, "")
+    assert 32 <= row.registers <= 64
+
+
+def test_a_line_is_followed_through_all_stages(row):
+    load, exp = line_of(row, "tl.load"), line_of(row, "tl.exp2")
+    for stage, word in {"ttir": "tt.load", "ttgir": "tt.load", "ptx": "ld.global", "sass": "LDG"}.items():
+        texts = row.code(stage).splitlines()
+        here = [n for n, text in enumerate(texts, 1) if word in text]
+        assert here and set(here) <= set(row.lines[stage][load]), stage
+    shuffles = [n for n, text in enumerate(row.ptx.splitlines(), 1) if "shfl" in text]
+    assert set(shuffles) & set(row.lines["ptx"][exp]), "tl.max is inlined: its code belongs to the line that calls it"
+
+
+def test_a_line_of_a_stage_came_from_one_line(row):
+    for stage, lines in row.lines.items():
+        found = [n for each in lines.values() for n in each]
+        assert len(found) == len(set(found)), stage
+
+
+def test_nothing_of_this_machine_is_in_the_code(row):
+    for stage in ("ttir", "ttgir", "llir", "ptx", "sass"):
+        assert not re.search(r"/(tmp|home|root|work|site-packages)\b", row.code(stage)), stage
+
+
+def test_a_kernel_may_use_another_and_more_warps_take_fewer_registers():
+    few, many = assemble_all(
+        adds, "A100", [Config({"BLOCK": 4096}, w) for w in (1, 8)], arguments={"out": "*fp32", "x": "*fp32", "n": 999}
+    )
+    assert ".target sm_80" in few.ptx and few.registers > many.registers
+    assert few.occupancy.warps <= many.occupancy.warps
+
+
+def test_inductors_own_configurations_are_tried():
+    found = assemble_all(types.SimpleNamespace(source=GENERATED, language="triton"), "H200")
+    assert len(found) >= 1 and all(one.config.blocks["XBLOCK"] >= 64 for one in found)
+    assert all(one.kernel == "triton_poi_0" and one.registers for one in found)
+    given = assemble(types.SimpleNamespace(source=GENERATED), "T4", Config({"XBLOCK": 128}, 2, 1))
+    assert given.config.blocks == {"XBLOCK": 128} and ".target sm_75" in given.ptx
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: assemble(row_kernel, "B300", Config({"BLOCK": 64}), arguments=ROW), ValueError, "there is H200"),
+        (lambda: assemble(row_kernel, "H200"), ValueError, "so give a Config"),
+        (lambda: assemble(row_kernel, "H200", Config({"BLOCK": 64})), ValueError, "say in arguments="),
+        (lambda: assemble(3, "H200"), TypeError, "asks for an inductor.Kernel or a @triton.jit function, not int"),
+        (
+            lambda: assemble(types.SimpleNamespace(source='extern "C"', language="cpp"), "H200"),
+            TypeError,
+            "this kernel is cpp code",
+        ),
+        (
+            lambda: assemble(row_kernel, "H200", Config({"BLOK": 64}), arguments=ROW),
+            ValueError,
+            "Config.blocks of row_kernel must give BLOCK, and gives BLOK",
+        ),
+        (
+            lambda: assemble(row_kernel, "H200", Config({"BLOCK": 64}), arguments={"out": "*bf16"}),
+            ValueError,
+            "arguments of row_kernel must give out, x, columns",
+        ),
+        (
+            lambda: assemble(row_kernel, "H200", Config({"BLOCK": 64}), arguments={**ROW, "x": "float"}),
+            ValueError,
+            r"arguments\['x'\] is 'float'",
+        ),
+        (
+            lambda: assemble(row_kernel, "H200", Config({"BLOCK": 100}), arguments=ROW),
+            VirtualGPUError,
+            "row_kernel does not compile for the virtual H200: .*power of 2",
+        ),
+        (
+            lambda: assemble(
+                persistent_kernel,
+                "A100",
+                Config({"BLOCK": 32768, "STAGES": 4}, 32),
+                arguments={"out": "*fp32", "x": "*fp32", "rows": 8, "columns": 32768},
+            ),
+            VirtualGPUError,
+            "bytes of shared memory a block, and the virtual A100 has 166,912: choose smaller blocks",
+        ),
+        (lambda: Config({}, num_warps=3), ValueError, "num_warps is 3"),
+        (lambda: Config({}, num_stages=0), ValueError, "num_stages is 0"),
+    ],
+)
+def test_what_cannot_be_is_said(call, error, said):
+    with pytest.raises(error, match=said):
+        call()
+
+
+def test_this_process_keeps_its_own_triton(row):
+    with pytest.raises(RuntimeError, match="driver"):
+        if torch.cuda.is_available():
+            raise RuntimeError("a real driver")
+        triton.runtime.driver.active.get_current_target()
+
+
+@pytest.mark.parametrize(
+    ("registers", "shared", "warps", "held", "limit"),
+    [
+        (32, 0, 4, 64, "warps"),  # 32 · 32 = 4 · 256; 16384 / 1024 = 16 warps a part: all 64
+        (48, 0, 4, 40, "registers"),  # 1536 = 6 · 256; 10 a part, 40 in all: 10 blocks
+        (33, 0, 8, 48, "registers"),  # 1056 → 1280; 12 a part, 48 in all: 6 blocks
+        (168, 0, 1, 12, "registers"),  # 5376; 3 a part
+        (16, 0, 1, 32, "blocks"),  # 32 blocks of one warp
+        (32, 100 * 1024, 4, 8, "shared memory"),  # 101 KiB with the system's own: 2 of 228
+    ],
+)
+def test_occupancy_against_values_worked_out_by_hand(registers, shared, warps, held, limit):
+    found = occupancy(CHIPS["H200"], registers, shared, warps)
+    assert (found.warps, found.limited_by) == (held, limit)
+    assert found.fraction == held / 64
+
+
+def test_a_kernel_that_no_block_fits_is_refused():
+    with pytest.raises(ValueError, match="too few registers"):
+        occupancy(CHIPS["H200"], 128, 0, 32)
+    with pytest.raises(ValueError, match="a block has 65,536"):
+        occupancy(CHIPS["T4"], 32, 65537, 4)
+    with pytest.raises(ValueError, match="256 registers a thread; the H200 has 255"):
+        occupancy(CHIPS["H200"], 256, 0, 1)
+
+
+def test_the_t4_has_half_the_warps():
+    assert occupancy(CHIPS["T4"], 32, 0, 4).warps == 32
+
+
+MLIR = """#loc = loc("kernel.py":2:0)
+#loc1 = loc("standard.py":10:4)
+#loc2 = loc("kernel.py":5:7)
+module {
+  %0 = tt.load %x : f32 loc(#loc3)
+  %1 = "tt.reduce"(%0) ({
+    %2 = arith.addf %a, %b : f32 loc(#loc4)
+  }) : f32 loc(#loc4)
+  %3 = arith.addf %0, %1 : f32 loc(unknown)
+} loc(#loc)
+#loc3 = loc("row"(#loc2))
+#loc4 = loc(callsite(#loc1 at #loc5))
+#loc5 = loc("kernel.py":7:1)"""
+
+
+def test_locations_of_mlir_lead_to_the_kernels_own_line():
+    text, lines = without_locations(MLIR)
+    assert text.splitlines()[1] == "  %0 = tt.load %x : f32"
+    assert lines == {2: (1, 7), 5: (2,), 7: (3, 4, 5)}
+
+
+PTX = """.visible .entry kernel()
+{
+	.loc	1 4 2 // kernel.py:4:2
+	ld.global.b32 	%r1, [%rd1];
+$L__tmp0:
+	.loc	2 9 1 // standard.py:9:1 @[ kernel.py:6:3 ]
+	@%p1 add.f32 	%r2, %r1, %r1;
+	.loc	2 0 1 // standard.py:0:1
+	ret;
+}
+	.section .debug
+"""
+
+
+def test_ptx_lines_belong_to_the_loc_before_them():
+    assert ptx_lines(PTX) == {4: (4,), 6: (7,)}
+    assert list(opcodes(PTX)) == ["ld.global.b32", "add.f32", "ret"]
+
+
+def test_sass_goes_by_way_of_ptx():
+    sass = '\t//## File ".nv_debug_ptx_txt", line 7\n        /*0010*/                   FADD R1, R2, R2 ;\n.L_x_0:\n'
+    assert without_notes(sass, PTX) == ("FADD R1, R2, R2\n.L_x_0:", {6: (1,)})
+
+
+def test_the_interpreter_runs_a_kernel_of_ours_and_leaves_our_tensors_alone():
+    x, out = torch.arange(6.0), torch.zeros(6)
+    changed, *_ = interpret_kernel(adds, 1, out, x, 5, BLOCK=8)
+    assert changed.tolist() == [0, 2, 4, 6, 8, 0] and out.tolist() == [0] * 6
+
+
+def test_the_interpreter_says_what_went_wrong():
+    with pytest.raises(VirtualGPUError, match="adds failed in Triton's interpreter"):
+        interpret_kernel(adds, 1, torch.zeros(4), torch.zeros(4), 4, BLOCK=7)
+    with pytest.raises(ValueError, match="1 to 10,000"):
+        interpret_kernel(adds, (200, 200), torch.zeros(4), torch.zeros(4), 4, BLOCK=8)
+    with pytest.raises(TypeError, match="not function"):
+        interpret_kernel(occupancy, 1)
+
+
+@triton.jit
+def product(out, a, b, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None]
+    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at)))
+
+
+def test_a_product_of_bf16_is_refused_where_it_would_be_wrong():
+    a, b = torch.eye(16), torch.arange(256.0).view(16, 16)
+    assert torch.equal(interpret_kernel(product, 1, torch.zeros(16, 16), a, b, N=16)[0], b)
+    with pytest.raises(VirtualGPUError, match="multiplies the bit patterns: give it float32"):
+        interpret_kernel(product, 1, torch.zeros(16, 16), a.bfloat16(), b.bfloat16(), N=16)
+
+
+def test_the_tables_say_what_the_assembly_says(row):
+    (only,) = assembly_view.resources([row]).rows
+    assert only[1:4] == (row.registers, 0, 16) and only[4] == f"{row.occupancy.warps} of 64"
+    counts = {statement.source: rest for statement, *rest in assembly_view.became(row).rows}
+    load = next(text for text in counts if "tl.load" in text)
+    assert counts[load] == [len(row.lines[s][line_of(row, "tl.load")]) for s in ("ttir", "ttgir", "ptx", "sass")]
+    assert "tt.load" in assembly_view.listing(row, "ttir", line_of(row, "tl.load")).source
+    assert len(assembly_view.listing(row, "ptx").lines) == assembly_view.LONGEST
+    (exponentials,) = assembly_view.operations({"a": row}, {"MUFU.EX2": "exponentials"}, {"a": 32}).rows
+    assert exponentials == ("exponentials (MUFU.EX2)", 1.0)

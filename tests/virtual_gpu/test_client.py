@@ -1,0 +1,318 @@
+"""The virtual GPU: what arrives in the child, what Inductor generates there, and every way in which it can go wrong."""
+
+import contextlib
+import linecache
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from compile_lab import virtual_gpu
+from compile_lab._torch.inductor import inductor_config
+from compile_lab._torch.virtual_gpu import virtual_gpu_pieces
+from compile_lab.virtual_gpu import build, server, travel
+from compile_lab.virtual_gpu.chips import CHIPS
+from compile_lab.virtual_gpu.client import run
+from compile_lab.virtual_gpu.errors import VirtualGPUError
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton, and so the virtual GPU, is made for Linux")
+
+
+@contextlib.contextmanager
+def generated():
+    """The wrappers that Inductor writes meanwhile, in the child."""
+    codes = []
+    lowering = virtual_gpu_pieces().GraphLowering
+    lowering.save_output_code = codes.append
+    yield codes
+    lowering.save_output_code = None
+
+
+def compiled(fn, *args, backward=True, **options):
+    """In the child: the wrappers of a compiled call and of its backward."""
+    with generated() as codes:
+        result = torch.compile(fn, **options)(*args)
+        if backward:
+            loss = result if isinstance(result, torch.Tensor) else next(iter(result.values()))
+            loss.float().sum().backward()
+    return codes
+
+
+def test_an_unknown_chip_is_told_with_the_names_of_those_there_are():
+    with pytest.raises(ValueError, match="no virtual chip is called 'B200'; there is H200, H100, A100, T4"):
+        run("B200", print)
+
+
+@pytest.mark.parametrize("name", CHIPS)
+def test_torch_in_the_child_sees_the_chip_and_here_nothing_changes(name):
+    def asked():
+        found = torch.cuda.get_device_properties(0)
+        return torch.cuda.get_device_capability(), found.multi_processor_count, torch.ones(2, device="cuda").device.type
+
+    before = torch.cuda.device_count(), torch.cuda.get_device_properties
+    chip = CHIPS[name]
+    assert run(name, asked) == (chip.capability, chip.multiprocessors, "cuda")
+    assert (torch.cuda.device_count(), torch.cuda.get_device_properties) == before
+
+
+def test_tensors_arrive_as_descriptions_and_ties_hold():
+    model = nn.Linear(4, 4, bias=False)
+    model.tied = model.weight
+    model.register_buffer("scale", torch.ones(3, dtype=torch.float16))
+
+    def asked(model, x):
+        parameters = [type(p).__name__ for p in (model.weight, model.scale)]
+        return (
+            (x.shape, x.stride(), x.dtype, x.requires_grad, x.device.type, type(x).__name__),
+            (model.tied is model.weight, isinstance(model.weight, nn.Parameter), parameters[1]),
+        )
+
+    x = torch.empty(6, 4, dtype=torch.float64).t().requires_grad_()
+    described, module = run("H200", asked, model, x)
+    assert described == ((4, 6), (1, 4), torch.float64, True, "cuda", "FakeTensor")
+    assert module == (True, True, "FakeTensor")
+
+
+def test_a_tensor_in_the_result_comes_back_without_values():
+    there = run("A100", lambda x: {"y": x.t() @ x}, torch.ones(5, 3))["y"]
+    assert there.device.type == "meta" and there.shape == (3, 3)
+
+
+def test_what_cannot_travel_is_told_before_a_child_is_asked():
+    with pytest.raises(TypeError, match="only dense ones"):
+        run("H200", torch.sum, torch.eye(3).to_sparse())
+    with pytest.raises(TypeError, match="must travel to another process"):
+        run("H200", lambda x: x, (i for i in range(3)))
+    with pytest.raises(TypeError, match="run needs a function"):
+        run("H200", 3)
+
+
+def test_a_training_step_gives_kernels_for_both_directions_and_gradients_of_the_right_shape():
+    def asked(model, x):
+        with generated() as codes:
+            torch.compile(model)(x).sum().backward()
+        return codes, [p.grad.shape for p in model.parameters()]
+
+    model = nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.LayerNorm(32))
+    codes, shapes = run("H200", asked, model, torch.ones(4, 8))
+    assert len(codes) == 2 and all("async_compile.triton(" in code and "cc=90" in code for code in codes)
+    assert shapes == [p.shape for p in model.parameters()]
+    assert all(p.grad is None for p in model.parameters())
+
+
+def test_inductors_options_are_passed_and_refused_by_name():
+    x = torch.ones(4096, 128)
+    softmax = lambda x: x.softmax(-1)  # noqa: E731
+    (plain,) = run("H200", compiled, softmax, x, backward=False)
+    (split,) = run("H200", compiled, softmax, x, backward=False, config={"triton.persistent_reductions": False})
+    assert "@triton_heuristics.persistent_reduction" in plain and "@triton_heuristics.reduction" in split
+    with pytest.raises(VirtualGPUError, match="no_such_option"):
+        run("H200", compiled, softmax, x, backward=False, config={"no_such_option": 1})
+
+
+def test_sizes_may_be_symbolic_and_outputs_follow_the_call():
+    def asked(x, y):
+        fn = torch.compile(lambda x: torch.cat([x.sin(), x], 1), dynamic=True)
+        with generated() as codes:
+            return fn(x).shape, fn(y).shape, len(codes), "ks0" in codes[0]
+
+    assert run("H200", asked, torch.ones(37, 91), torch.ones(5, 7)) == ((37, 182), (5, 14), 1, True)
+
+
+@pytest.mark.parametrize(
+    ("chip", "dtype", "kernel"),
+    [("A100", torch.bfloat16, "flash"), ("A100", torch.float32, "efficient"), ("T4", torch.float16, "efficient")],
+)
+def test_attention_is_the_one_that_the_chip_would_take(chip, dtype, kernel):
+    def attend(q):
+        return F.scaled_dot_product_attention(q, q, q, is_causal=True)
+
+    codes = run(chip, compiled, attend, torch.ones(2, 4, 64, 32, dtype=dtype, requires_grad=True))
+    assert all(f"_scaled_dot_product_{kernel}_attention" in code for code in codes) and len(codes) == 2
+
+
+def test_autocast_flex_attention_and_a_foreach_optimizer_work():
+    def autocast(x, w):
+        with torch.autocast("cuda", torch.bfloat16):
+            return F.gelu(x @ w)
+
+    forward, _ = run("H200", compiled, autocast, torch.ones(64, 64), torch.ones(64, 64, requires_grad=True))
+    assert "torch.bfloat16" in forward and "extern_kernels.mm" in forward
+
+    def flex(q):
+        from torch.nn.attention.flex_attention import flex_attention
+
+        return flex_attention(q, q, q, score_mod=lambda score, b, h, i, j: torch.where(i >= j, score, -float("inf")))
+
+    q = torch.ones(1, 2, 128, 64, dtype=torch.bfloat16, requires_grad=True)
+    assert all("tl.dot" in code for code in run("H200", compiled, flex, q))
+
+    def optimizer(layer):
+        adamw = torch.optim.AdamW(layer.parameters(), foreach=True)
+        for parameter in layer.parameters():
+            parameter.grad = torch.zeros_like(parameter)
+        adamw.step()
+        return compiled(adamw.step, backward=False)
+
+    assert any("triton_for_fused" in code for code in run("H200", optimizer, nn.Linear(8, 8)))
+
+
+def _library_models():
+    from transformers import BertConfig, BertModel, GPT2Config, GPT2LMHeadModel, ResNetConfig, ResNetModel
+
+    tokens = torch.zeros(2, 16, dtype=torch.long)
+    gpt2 = GPT2Config(n_layer=1, n_embd=32, n_head=2, vocab_size=64, n_positions=16, use_cache=False)
+    bert = BertConfig(hidden_size=32, num_hidden_layers=1, num_attention_heads=2, intermediate_size=64, vocab_size=64)
+    resnet = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+    yield GPT2LMHeadModel(gpt2), tokens
+    yield BertModel(bert), tokens
+    yield ResNetModel(resnet), torch.ones(2, 3, 32, 32)
+
+
+@pytest.mark.parametrize("which", range(3), ids=["GPT-2", "BERT", "ResNet"])
+def test_models_that_nobody_here_wrote_are_traced_forward_and_backward(which):
+    pytest.importorskip("transformers")
+    model, x = list(_library_models())[which]
+    codes = run("H200", compiled, model, x)
+    assert len(codes) == 2 and all("async_compile.triton(" in code for code in codes)
+
+
+def test_a_function_from_a_notebook_travels_with_its_source():
+    source = "def cell(x):\n    import inspect\n    return inspect.getsource(cell), helper(x).shape\n"
+    source += "def helper(x): return x[0]\n"
+    scope = {"__name__": "__main__"}
+    linecache.cache["<cell 3>"] = (len(source), None, source.splitlines(keepends=True), "<cell 3>")
+    exec(compile(source, "<cell 3>", "exec"), scope)
+    text, shape = run("H200", scope["cell"], torch.ones(2, 7))
+    assert text.startswith("def cell(x):") and shape == (7,)
+
+
+def test_what_the_function_prints_is_printed_here(capsys):
+    run("H200", lambda: print("hello from the child"))
+    assert capsys.readouterr().out == "hello from the child\n"
+
+
+def test_an_exception_comes_back_with_its_words_and_its_traceback():
+    def wrong():
+        raise KeyError('File "/home/somebody/secret.py", line 3')
+
+    with pytest.raises(VirtualGPUError, match="KeyError on the virtual T4") as raised:
+        run("T4", wrong)
+    assert raised.value.kind == "KeyError" and "in wrong" in raised.value.traceback
+    assert "/home/somebody" not in str(raised.value) and "secret.py, line 3" in str(raised.value)
+
+
+def test_a_value_that_a_description_does_not_have_is_reported():
+    with pytest.raises(VirtualGPUError) as raised:
+        run("H200", lambda x: 1 if x.sum().item() > 0 else 2, torch.ones(3))
+    assert raised.value.kind.startswith("DataDependent") or "data" in str(raised.value).lower()
+
+
+@pytest.mark.parametrize(
+    ("die", "told"),
+    [
+        (lambda: os.kill(os.getpid(), signal.SIGSEGV), "was killed by SIGSEGV"),
+        (lambda: os._exit(3), "ended with exit code 3"),
+    ],
+)
+def test_a_child_that_dies_is_told_and_the_next_one_lives(die, told):
+    with pytest.raises(VirtualGPUError, match=told):
+        run("H200", die)
+    assert run("H200", lambda: 1) == 1
+
+
+def _server_pid():
+    return next(one.process.pid for (pid, mode), one in server._servers.items() if mode == "generate")
+
+
+def _gone(pid, within_s=10):
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        if not os.path.exists(f"/proc/{pid}") or "State:\tZ" in open(f"/proc/{pid}/status").read():  # noqa: PTH110, PTH123, SIM115
+            return True
+        time.sleep(0.05)
+    return False
+
+
+@pytest.mark.parametrize("how", ["timeout", "interrupt"])
+def test_a_timeout_or_an_interrupt_leaves_nothing_running(how):
+    run("H200", int)
+    pid = _server_pid()
+    if how == "timeout":
+        with pytest.raises(VirtualGPUError, match=r"no answer within 0\.5 s"):
+            run("H200", time.sleep, 60, timeout_s=0.5)
+    else:
+        before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                run("H200", time.sleep, 60)
+        finally:
+            signal.signal(signal.SIGALRM, before)
+    assert _gone(pid)
+
+
+def test_the_server_ends_with_its_parent_even_if_that_is_killed():
+    program = (
+        "import os, signal\nfrom compile_lab.virtual_gpu import run, server\nrun('H200', int)\n"
+        "print(next(iter(server._servers.values())).process.pid, flush=True)\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL and _gone(int(done.stdout))
+
+
+def test_without_a_compiler_it_says_what_to_install(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(VirtualGPUError, match=r"needs a C\+\+ compiler .*apt install g\+\+"):
+        build.library()
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(VirtualGPUError, match=r"\$CXX names 'no-such-compiler'"):
+        build.library()
+
+
+def test_a_failed_compilation_leaves_nothing_behind(monkeypatch, tmp_path):
+    wrong = tmp_path / "wrong.cpp"
+    wrong.write_text("this is no C++\n")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(build, "_SOURCE", wrong)
+    with pytest.raises(VirtualGPUError, match="could not compile"):
+        build.library()
+    assert not list((tmp_path / "cache" / "compile_lab").iterdir())
+
+
+@pytest.mark.parametrize("version", ["2.9.1", "2.14.0", "3.0.0+cpu"])
+def test_a_torch_that_nobody_has_looked_at_is_refused(version):
+    with pytest.raises(VirtualGPUError, match=f"knows those of torch 2.10 to 2.13; here is torch {version[:3]}"):
+        build.check_torch(version)
+
+
+def test_the_torch_found_on_disk_is_the_one_that_is_imported():
+    folder, version = build.installed_torch()
+    assert version == torch.__version__ and str(folder) == os.path.dirname(torch.__file__)  # noqa: PTH120
+
+
+def test_a_parameter_and_a_view_keep_their_kind_on_the_way():
+    weight = nn.Parameter(torch.arange(6.0).view(2, 3))
+    back, again = travel.loads(travel.dumps((weight, weight), values=False))
+    assert back is again and isinstance(back, nn.Parameter) and back.device.type == "meta"
+    values = travel.loads(travel.dumps((weight * 2)[:, 1], values=True))
+    assert values.is_leaf and values.requires_grad and values.tolist() == [2.0, 8.0]
+
+
+def test_settings_of_this_process_are_not_the_childs():
+    def asked():
+        from compile_lab._torch.inductor import inductor_config
+
+        return inductor_config.max_autotune, torch.get_default_dtype()
+
+    with inductor_config.patch(max_autotune=True):
+        assert run("H200", asked) == (False, torch.float32)
+    assert virtual_gpu.chip(CHIPS["T4"]) is CHIPS["T4"]

@@ -1,0 +1,96 @@
+"""Generated kernels on the CPU: a whole training step is eager's, a broken kernel is caught, the rest is refused."""
+
+import sys
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from compile_lab.experiments import subjects
+from compile_lab.inductor.generated import generated_code
+from compile_lab.virtual_gpu.client import interpret
+from compile_lab.virtual_gpu.errors import VirtualGPUError
+from compile_lab.virtual_gpu.interpreter import UPCAST
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")
+
+
+def test_minigpts_training_step_is_eagers():
+    model = subjects.minigpt()
+    batch = subjects.tokens(model, 2, 16)
+    found = interpret(model, *batch)
+    loss = model(*batch)
+    loss.backward()
+    assert abs(found.outputs - loss) <= 1e-5 * loss
+    assert found.gradients.keys() == dict(model.named_parameters()).keys()
+    for name, parameter in model.named_parameters():
+        difference = (found.gradients[name] - parameter.grad).abs().max() / parameter.grad.abs().max()
+        assert difference < 1e-5, name
+    assert found.worst < 1e-5 and len(found.errors) == 1 + len(found.gradients) and not found.notes
+    assert set(found.launches) == set(found.kernels) and "cc=90" in next(iter(found.kernels.values()))
+
+
+def test_what_is_interpreted_is_what_the_virtual_chip_would_run():
+    model, x = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.LayerNorm(16)), torch.ones(4, 8)
+    written = generated_code(model, x, chip="T4").written
+    assert interpret(model, x, chip="T4").kernels == {kernel.name: kernel.source for kernel in written}
+
+
+def test_a_broken_kernel_is_caught():
+    x = torch.randn(64, 1000, generator=torch.Generator().manual_seed(0))
+    right = interpret(F.softmax, x, -1)
+    (name,) = right.kernels
+    assert right.worst < 1e-6 and right.launches == {name: 1} and "virtual H200" in repr(right)
+    broken = right.kernels[name].replace("tl_math.exp", "tl_math.cos").replace("libdevice.exp", "libdevice.cos")
+    assert interpret(F.softmax, x, -1, edit={name: broken}).worst > 0.1
+    assert interpret(F.softmax, x, -1, edit=lambda name, source: broken).kernels == {name: broken}
+    with pytest.raises(VirtualGPUError, match=f"edit names no_such_kernel, and the kernels are {name}"):
+        interpret(F.softmax, x, -1, edit={"no_such_kernel": broken})
+
+
+def test_gradients_are_named_as_the_user_knows_them():
+    layer, scale = nn.Linear(3, 2), torch.ones(2, requires_grad=True)
+
+    def step(x, *, weights):
+        return (F.silu(layer(x)) * scale * weights["a"]).sum(), x.sin()
+
+    found = interpret(step, torch.ones(4, 3, requires_grad=True), weights={"a": torch.ones(2, requires_grad=True)})
+    assert set(found.gradients) == {"layer.weight", "layer.bias", "scale", "x", "weights['a']"}
+    assert found.worst < 1e-5 and {"output[0]", "output[1]"} <= set(found.errors)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_attention_and_norm_are_eagers_to_its_precision(dtype):
+    def step(x):
+        return F.layer_norm(F.scaled_dot_product_attention(x, x, x, is_causal=True), [16]).sin()
+
+    x = torch.randn(1, 2, 24, 16, dtype=dtype, generator=torch.Generator().manual_seed(0)).requires_grad_()
+    assert interpret(step, x, chip="A100").worst < 0.02
+
+
+def test_a_dot_of_bf16_operands_is_widened_and_said_so():
+    a, b = (torch.randn(64, 64, generator=torch.Generator().manual_seed(i)).bfloat16() for i in range(2))
+    config = {"max_autotune_gemm": True, "max_autotune_gemm_backends": "TRITON", "test_configs.max_mm_configs": 1}
+    found = interpret(lambda a, b: F.relu(a @ b), a, b, config=config)
+    assert found.notes == (UPCAST,) and found.worst < 0.02
+    assert any("tl.dot" in source for source in found.kernels.values())
+
+
+@pytest.mark.parametrize(
+    ("fn", "told"),
+    [
+        (lambda x: F.dropout(x, 0.5), "draws random numbers"),
+        (lambda x: torch.special.i1(x), "libdevice"),
+        (lambda x: x, "no generated kernel ran"),
+    ],
+)
+def test_what_the_interpreter_cannot_do_is_refused_by_name(fn, told):
+    with pytest.raises(VirtualGPUError, match=told) as raised:
+        interpret(fn, torch.ones(8, 8))
+    assert raised.value.kind == "UnsupportedKernel"
+
+
+def test_only_functions_are_interpreted():
+    with pytest.raises(TypeError, match="interpret needs a function"):
+        interpret(torch.ones(2))
