@@ -1,4 +1,4 @@
-"""The preflight line, and the rates: on a CPU here, and as they would be on a GPU."""
+"""The preflight line: on a CPU here, and as it would be on a GPU."""
 
 import socket
 import subprocess
@@ -11,8 +11,6 @@ import pytest
 import torch
 
 from compile_lab import preflight as module
-from compile_lab.experiments import machine as rates
-from compile_lab.measure import timing
 from compile_lab.preflight import Machine, preflight
 
 LAPTOP = Machine(
@@ -122,55 +120,3 @@ def test_a_gpu_is_described(monkeypatch):
     machine = preflight()
     assert (machine.kind, machine.bf16, machine.capability) == ("cuda", True, (9, 0))
     assert repr(machine).startswith("NVIDIA H200, 150 GB, compute capability 9.0 · torch")
-
-
-# Rates
-
-
-@pytest.fixture
-def brief(monkeypatch):
-    for home, name, value in ((timing, "WARM_UP_S", 0.0), (rates, "REST_S", 0.0), (timing, "REPEATS", 5)):
-        monkeypatch.setattr(home, name, value)
-    monkeypatch.setattr(rates, "COPY_NBYTES", {"cpu": (1 << 20,)})
-    monkeypatch.setattr(rates, "MATRIX_SIZES", {"cpu": (32, 64)})
-
-
-def test_rates_are_medians_within_their_spread(brief):
-    seen = []
-    result = rates.machine_rates("cpu", progress=lambda steps: seen.extend(steps) or steps)
-    assert seen == [("copy", 1 << 20), ("fp32", 32), ("fp32", 64)]
-    found = [one["bytes_per_s"] for one in result["copy"]]
-    found += [one[key] for one in result["matmul"] for key in ("burst_tflop_per_s", "sustained_tflop_per_s")]
-    assert len(found) == 5
-    for rate in found:
-        assert 0 < rate["low"] <= rate["median"] <= rate["high"]
-
-
-def test_a_copy_counts_what_it_reads_and_what_it_writes(brief, monkeypatch):
-    monkeypatch.setattr(timing, "durations_ms", lambda call, device, repeats: [1.0] * repeats)
-    result = rates.machine_rates("cpu")
-    assert result["copy"][0]["bytes_per_s"]["median"] == pytest.approx(2 * (1 << 20) / 1e-3, rel=1e-4)
-    assert result["matmul"][1]["sustained_tflop_per_s"]["median"] == pytest.approx(2 * 64**3 / 1e-3 / 1e12, rel=1e-4)
-
-
-def test_the_precision_setting_is_put_back(brief):
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        rates.machine_rates("cpu")
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@pytest.mark.parametrize(
-    ("capability", "asked"), [((7, 5), ["fp32", "fp16"]), ((9, 0), ["fp32", "tf32", "bf16", "fp16"])]
-)
-def test_a_chip_is_asked_only_for_precisions_that_it_has(monkeypatch, capability, asked):
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    assert rates._precisions(torch.device("cuda")) == asked
-
-
-def test_copies_fit_into_the_memory_that_is_free(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (15 << 30, 16 << 30))
-    assert rates._copy_sizes(torch.device("cuda")) == [256 << 20, 1 << 30]

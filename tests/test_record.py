@@ -3,32 +3,39 @@
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from compile_lab import record, recordings
+from compile_lab.experiments.registry import EXPERIMENTS, Experiment
 from compile_lab.page.explore import PUBLISH
-from compile_lab.record import MEASUREMENTS, Measurement, main, result
+from compile_lab.record import main, result
 from compile_lab.recordings import RecordingError
 
 
 @pytest.fixture
 def toy(monkeypatch):
-    """Two measurements that take no time; `calls` says which ran."""
+    """Two experiments that take no time; `calls` says which ran, and on what."""
     calls = []
 
-    def measure(name):
-        def run(progress):
-            calls.append(name)
+    def recorder(name):
+        def run(device, progress):
+            calls.append((name, device))
             return {"steps": list(progress([1, 2]))}
 
         return run
 
     for name in ("first", "second"):
-        monkeypatch.setitem(MEASUREMENTS, name, Measurement(measure(name), f"the {name} thing", 3))
+        add(monkeypatch, name, recorder(name))
     record._measured_once.cache_clear()
     yield calls
     record._measured_once.cache_clear()
+
+
+def add(monkeypatch, name, run):
+    monkeypatch.setitem(EXPERIMENTS, name, Experiment(f"the {name} thing", 3))
+    monkeypatch.setitem(sys.modules, f"compile_lab.experiments.{name}", SimpleNamespace(record=run))
 
 
 @pytest.fixture
@@ -45,7 +52,7 @@ def no_gpu(monkeypatch):
 def test_without_a_name_it_lists_what_there_is(capsys, tmp_path):
     assert main(["--out", str(tmp_path)]) == 0
     told = capsys.readouterr().out
-    for name, one in MEASUREMENTS.items():
+    for name, one in EXPERIMENTS.items():
         assert name in told and one.answers in told and f"{one.takes_s:g} s" in told
 
 
@@ -60,7 +67,7 @@ def test_an_unknown_name_is_told_before_anything_is_measured(toy, gpu, tmp_path,
     with pytest.raises(SystemExit) as stopped:
         main(["first", "frist", "--out", str(tmp_path)])
     assert stopped.value.code == 2
-    assert "nothing measures frist; there is " in capsys.readouterr().err
+    assert "nothing measures 'frist'; there is " in capsys.readouterr().err
     assert toy == [] and not list(tmp_path.iterdir())
 
 
@@ -77,9 +84,10 @@ def test_a_cpu_is_never_recorded_among_the_books_gpus(toy, no_gpu, capsys):
     assert "--allow-cpu needs --out" in capsys.readouterr().err
 
 
-def test_what_it_writes_can_be_loaded(toy, tmp_path, monkeypatch, capsys):
+def test_what_it_writes_can_be_loaded(toy, no_gpu, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv(PUBLISH, raising=False)  # a published notebook shows no progress
     assert main(["first", "second", "--allow-cpu", "--out", str(tmp_path)]) == 0
+    assert toy == [("first", "cpu"), ("second", "cpu")]
     loaded = recordings.load("second", root=tmp_path)
     assert loaded.result == {"steps": [1, 2]}
     assert loaded.provenance.command == "python -m compile_lab.record second"
@@ -89,10 +97,10 @@ def test_what_it_writes_can_be_loaded(toy, tmp_path, monkeypatch, capsys):
 
 
 def test_an_interrupt_keeps_what_was_finished_and_writes_nothing_half(toy, tmp_path, monkeypatch, capsys):
-    def interrupted(progress):
+    def interrupted(device, progress):
         raise KeyboardInterrupt
 
-    monkeypatch.setitem(MEASUREMENTS, "second", Measurement(interrupted, "", 1))
+    add(monkeypatch, "second", interrupted)
     assert main(["first", "second", "--allow-cpu", "--out", str(tmp_path)]) == 130
     assert "interrupted" in capsys.readouterr().err
     assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["first.json"]
@@ -108,7 +116,7 @@ def test_a_place_that_cannot_be_written_is_told_before_measuring(toy, tmp_path, 
 def test_with_a_gpu_a_result_is_measured_live_and_once(toy, gpu):
     one = result("first")
     assert one.provenance.kind == "live" and str(one.provenance).startswith("measured live on ")
-    assert result("first") is one and toy == ["first"]
+    assert result("first") is one and toy == [("first", "cuda")]
 
 
 def test_without_a_gpu_the_recording_is_shown_and_says_so(no_gpu):
@@ -124,11 +132,6 @@ def test_with_neither_gpu_nor_recording_the_error_says_how_to_make_one(toy, no_g
 def test_a_result_that_nothing_measures(no_gpu):
     with pytest.raises(KeyError, match="nothing measures 'speed'"):
         result("speed")
-
-
-def test_every_measurement_says_what_it_answers_and_how_long_it_takes():
-    for one in MEASUREMENTS.values():
-        assert one.answers and one.takes_s > 0
 
 
 @pytest.mark.slow

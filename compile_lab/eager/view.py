@@ -92,7 +92,7 @@ def by_module(log: DispatchLog) -> Table:
 
 
 def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Figure:
-    """Time of one call against batch, of one pass of `dispatch_cost.batch_costs`: whole, its issue, its kernels."""
+    """Time of one call against batch, of one pass of the recording ``dispatch``: whole, its issue, its kernels."""
     at = [row["batch"] for row in rows]
     quartiles = [[row["wall"][key] for row in rows] for key in ("median_us", "low_us", "high_us")]
     series = [

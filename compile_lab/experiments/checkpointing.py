@@ -1,13 +1,14 @@
 """The recording ``checkpointing``: strategies and budgets on a GPT, time and memory of each."""
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from ..checkpointing.cost import Cost, Subject, measured, reference
 from ..checkpointing.strategies import MATMULS_KEPT, NONE, Strategy, budgets, segments_of
 from . import subjects
+from .registry import Progress
 
 LAYERS = 24
 SIZES = {
@@ -29,7 +30,7 @@ COMPILED_STRATEGIES = (
     Strategy("every layer, compiled", every=1, compiled=True),
     *budgets((0.75,)),
 )
-"""A second recording."""
+"""Of the recording ``checkpointing_compiled``."""
 
 
 def recorded(*results: Mapping[str, Any]) -> dict[str, Cost]:
@@ -38,9 +39,10 @@ def recorded(*results: Mapping[str, Any]) -> dict[str, Cost]:
     return {cost.strategy.name: cost for cost in reversed(costs)}
 
 
-def checkpoint_costs(
+def record(
     device: str,
-    progress: Callable[[list], Iterable] = iter,
+    progress: Progress = iter,
+    *,
     strategies: Iterable[Strategy] = STRATEGIES,
     budget_s: float = BUDGET_S,
 ) -> dict[str, Any]:

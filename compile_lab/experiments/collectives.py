@@ -2,7 +2,7 @@
 
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ import torch.distributed as dist
 from ..devices import ranks
 from ..measure.timing import spread_us, wait
 from ..simulator.collectives import Collective
+from .registry import Progress
 
 KINDS = ("all_reduce", "all_gather", "reduce_scatter", "send")
 SIZES = {"cuda": [2**power for power in range(10, 31, 2)], "cpu": [2**10, 2**16, 2**20]}
@@ -18,7 +19,7 @@ SIZES = {"cuda": [2**power for power in range(10, 31, 2)], "cpu": [2**10, 2**16,
 SAMPLES = {"cuda": 9, "cpu": 5}
 
 
-def collective_rates(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """Time and bandwidth of each kind and size on 2, 4 and 8 ranks, as plain JSON values. A minute on four GPUs.
 
     Returns ``{"groups": [{"ranks", "rows": [{"kind", "nbytes", "median_us", "low_us", "high_us", "algorithm_gb_s",

@@ -7,7 +7,7 @@ large one fills the chip. Everything compared is measured in the same run.
 import inspect
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
@@ -19,6 +19,7 @@ from .._torch.inductor import inductor_config
 from ..capture import NotCompiledError
 from ..modes.cost import ModeCost, Step, measure
 from .modes import training
+from .registry import Progress
 
 WIDTH = {"cuda": 1024, "cpu": 128}
 VOCABULARIES = {"cuda": (50_257, 50_304), "cpu": (601, 640)}
@@ -76,7 +77,7 @@ class Gated(nn.Module):
         return x
 
 
-def compile_gains(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """Time of each case, eager and compiled, and what CUDA graphs do, as plain JSON values. Two minutes on a large GPU.
 
     Returns ``{"cases": [{"claim", "case", "size", "what", "costs": {name: ModeCost as a dict}}], "cuda_graphs":

@@ -14,8 +14,9 @@ from torch.autograd import DeviceType
 from ..eager import dispatch
 from ..measure.timing import samples_us, spread_us
 from ..measure.trace import is_kernel, profiled
+from . import subjects
+from .registry import Progress
 
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
 Inputs = Callable[[int], tuple[torch.Tensor, torch.Tensor]]
 
 BATCHES = {"cuda": tuple(2**k for k in range(13)), "cpu": (1, 8)}
@@ -24,13 +25,13 @@ PROFILED = 5  # calls under the profiler
 SAMPLES = {"cuda": 25, "cpu": 9}
 
 
-def op_costs(device: str, progress: Progress = iter) -> list[dict[str, Any]]:
+def op_costs(device: str, progress: Progress = iter, samples: int | None = None) -> list[dict[str, Any]]:
     """Time per call of operations on tensors of one element: nothing but overhead.
 
     One row for each operation and mode: ``op``, ``mode`` ("grad": one input requires grad; "no_grad",
     "inference_mode"), ``kernel`` (whether the operation computes anything), and microseconds a call, ``median_us``
-    with quartiles ``low_us`` and ``high_us`` of 25 samples (9 on a CPU). The row "empty function" is what Python's own
-    call costs. ``device`` is "cuda" or "cpu". Under 10 s.
+    with quartiles ``low_us`` and ``high_us`` of 25 ``samples`` (9 on a CPU). The row "empty function" is what Python's
+    own call costs. ``device`` is "cuda" or "cpu". Under 10 s.
     """
     x, y, out = (torch.ones(1, device=device) for _ in range(3))
     w = torch.ones(1, device=device, requires_grad=True)
@@ -56,7 +57,7 @@ def op_costs(device: str, progress: Progress = iter) -> list[dict[str, Any]]:
     for op, call, kernel, mode in progress(steps):
         tensor = w if mode == "grad" else x
         with _MODES[mode]():
-            times = quartiles_us(lambda call=call, tensor=tensor: call(tensor), device)
+            times = quartiles_us(lambda call=call, tensor=tensor: call(tensor), device, samples=samples)
         rows.append({"op": op, "mode": mode, "kernel": kernel, **times})
     return rows
 
@@ -68,7 +69,9 @@ _MODES: dict[str, Callable[[], Any]] = {
 }
 
 
-def batch_costs(model: torch.nn.Module, inputs: Inputs, progress: Progress = iter) -> list[dict[str, Any]]:
+def batch_costs(
+    model: torch.nn.Module, inputs: Inputs, progress: Progress = iter, samples: int | None = None
+) -> list[dict[str, Any]]:
     """Time of an eager forward and of a forward with backward, at growing batches, on the model's device.
 
     ``model(tokens, targets)`` gives a loss, ``model(tokens)`` the prediction; ``inputs(batch)`` makes both.
@@ -88,7 +91,7 @@ def batch_costs(model: torch.nn.Module, inputs: Inputs, progress: Progress = ite
     for name, batch in progress(steps):
         tokens, targets = inputs(batch)
         call = _forward(model, tokens) if name == "forward" else _training(model, tokens, targets)
-        wall, issue = quartiles_us(call, device), quartiles_us(call, device, from_idle=True)
+        wall, issue = (quartiles_us(call, device, from_idle, samples) for from_idle in (False, True))
         kernels, kernels_us = _kernels(call) if device == "cuda" else (None, None)
         row = {"pass": name, "batch": batch, "wall": wall, "issue": issue}
         rows.append({**row, "kernels": kernels, "kernels_us": kernels_us})
@@ -111,8 +114,10 @@ def _training(model: torch.nn.Module, tokens: torch.Tensor, targets: torch.Tenso
     return call
 
 
-def quartiles_us(call: Callable[[], Any], device: str, from_idle: bool = False) -> dict[str, float]:
-    """Microseconds of one ``call``: the median and quartiles of 25 samples (9 on a CPU), each of about 10 ms.
+def quartiles_us(
+    call: Callable[[], Any], device: str, from_idle: bool = False, samples: int | None = None
+) -> dict[str, float]:
+    """Microseconds of one ``call``: the median and quartiles of 25 ``samples`` (9 on a CPU), each of about 10 ms.
 
     A CPU computes on one core: on small tensors, sharing the work out takes longer than the work. ``from_idle`` as in
     `timing.samples_us`.
@@ -120,7 +125,7 @@ def quartiles_us(call: Callable[[], Any], device: str, from_idle: bool = False) 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        return spread_us(samples_us(call, device, SAMPLES[device], from_idle))
+        return spread_us(samples_us(call, device, samples or SAMPLES[device], from_idle))
     finally:
         torch.set_num_threads(threads)
 
@@ -157,13 +162,20 @@ def _profiled(call: Callable[[], Any]) -> Iterable[Any]:
     return profiled(lambda _: call(), [None] * PROFILED)
 
 
-def dispatch_cost(model: torch.nn.Module, inputs: Inputs, progress: Progress = iter) -> dict[str, Any]:
-    """All that one recording holds: ``ops`` (`op_costs`), ``batches`` (`batch_costs`), and of the batch 8:
+def record(
+    device: str, progress: Progress = iter, *, length: int | None = None, samples: int | None = None
+) -> dict[str, Any]:
+    """Dispatches of MiniGPT, as plain JSON values: ``ops`` (`op_costs`), ``batches`` (`batch_costs`), of the batch 8:
 
     ``counts``: for "forward" and "training" the numbers of `DispatchLog.counts`; ``launches``: for both what
-    `launches` gives. Also ``parameters`` and ``tokens`` a sequence. About half a minute on a GPU.
+    `launches` gives. Also ``parameters`` and ``tokens`` a sequence: ``length``, or the model's context. About half a
+    minute on a GPU.
     """
-    device = next(model.parameters()).device.type
+    model = subjects.minigpt(device=device)
+
+    def inputs(batch: int) -> tuple[torch.Tensor, torch.Tensor]:
+        return subjects.tokens(model, batch, length)
+
     tokens, targets = inputs(8)
     calls = {"forward": _forward(model, tokens), "training": _training(model, tokens, targets)}
     with torch.no_grad():
@@ -173,6 +185,6 @@ def dispatch_cost(model: torch.nn.Module, inputs: Inputs, progress: Progress = i
         "tokens": tokens.shape[1],
         "counts": {"forward": forward, "training": dispatch.log(model, tokens, targets, backward=True).counts()},
         "launches": {name: launches(call) for name, call in calls.items()},
-        "ops": op_costs(device, progress),
-        "batches": batch_costs(model, inputs, progress),
+        "ops": op_costs(device, progress, samples),
+        "batches": batch_costs(model, inputs, progress, samples),
     }

@@ -6,7 +6,7 @@ and not the kernel. All else counts, the device's properties included.
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -15,27 +15,29 @@ from ..inductor.generated import GeneratedCode, generated_code
 from ..inductor.records import EXTERN, Kernel, comparable
 from ..recordings import RecordingError
 from ..virtual_gpu.chips import CHIPS
+from . import subjects
+from .registry import Progress
 
 PRECISIONS = {"fp32": None, "bf16 autocast": torch.bfloat16}
-
+Calls = Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]]
+"""By name: a function or module, and its arguments."""
 
 _DIFF_LINES = 6
 
 
-def fidelity(
-    subjects: Mapping[str, tuple[Callable[..., Any], tuple[Any, ...]]], progress: Callable[[list], Iterable] = iter
-) -> dict[str, Any]:
-    """Compile each subject (a function or module, and its arguments) for the GPU it is on and for its virtual twin.
+def record(device: str, progress: Progress = iter, *, calls: Calls | None = None) -> dict[str, Any]:
+    """Compile MiniGPT and a block of GPT-2, or other `calls`, for the GPU `device` and for its virtual twin.
 
     Returns ``{"chip", "kernels", "identical", "cases": [{"subject", "precision", "direction", "kernels", "identical",
     "calls", "same_calls", "differing": [{"kernel", "diff"}]}]}``: ``calls`` counts the library calls (matrix products,
     attention), which ``same_calls`` says are the same in the same order. Raises RecordingError without a GPU that has
     a virtual twin.
     """
-    chip = twin()
+    chip = twin(device)  # refuses before anything is built
+    calls = calls or _calls(device)
     cases = []
-    for name, precision in progress([(name, precision) for name in subjects for precision in PRECISIONS]):
-        function, args = subjects[name]
+    for name, precision in progress([(name, precision) for name in calls for precision in PRECISIONS]):
+        function, args = calls[name]
         asked = _forward, function, PRECISIONS[precision], *args
         real, virtual = generated_code(*asked), generated_code(*asked, chip=chip)
         cases += [{"subject": name, "precision": precision, **case} for case in compared(real, virtual)]
@@ -43,14 +45,20 @@ def fidelity(
     return {"chip": chip, **totals, "cases": cases}
 
 
-def twin() -> str:
-    """The virtual chip that is this machine's GPU."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else None
+def _calls(device: str) -> Calls:
+    model, block = subjects.minigpt(device=device), subjects.gpt2_block(device)
+    hidden = torch.randn(8, 256, 768, device=device)
+    return {"MiniGPT": (model, subjects.tokens(model, 8)), "GPT-2 block": (block, (hidden,))}
+
+
+def twin(device: str) -> str:
+    """The virtual chip that is this machine's GPU. RecordingError on a CPU, and for a GPU that has none."""
+    name = torch.cuda.get_device_name() if device == "cuda" and torch.cuda.is_available() else None
     for chip in CHIPS.values():
-        if device and re.search(rf"\b{chip.name}\b", device):
+        if name and re.search(rf"\b{chip.name}\b", name):
             return chip.name
     raise RecordingError(
-        f"fidelity compares a real GPU with its virtual twin, one of {', '.join(CHIPS)}; here is {device or 'no GPU'}"
+        f"fidelity compares a real GPU with its virtual twin, one of {', '.join(CHIPS)}; here is {name or 'no GPU'}"
     )
 
 

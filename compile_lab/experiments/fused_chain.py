@@ -35,8 +35,6 @@ SAMPLES = {"cuda": 15, "cpu": 5}
 
 ERRORS_UP_TO = 16_384  # rows of which the gradients are compared with float64
 
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
-
 
 def norm_of_gelu(d_in: int, d_out: int) -> nn.Module:
     """LayerNorm(GELU(xW + b)), from the modules that everybody uses."""

@@ -1,6 +1,6 @@
 """The code that Inductor wrote on a real GPU, kept: to be read where there is none, and to compare with."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,8 +9,7 @@ from ..inductor.generated import generated_code
 from ..inductor.records import Kernel
 from ..recordings import Recording
 from . import subjects
-
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
+from .registry import Progress
 
 
 def softmax(x: torch.Tensor) -> torch.Tensor:
@@ -18,7 +17,7 @@ def softmax(x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x, -1)
 
 
-def recorded_code(device: str = "cuda", progress: Progress = iter) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """The kernels of the softmax of [65536, 4096] in bf16 and fp32, and of a training step of MiniGPT on 8 × 64 tokens.
 
     Returns ``{subject: [{"name", "direction", "language", "source", "nbytes"}]}``: all launches, in order. The code is

@@ -4,15 +4,18 @@ A pointwise chain is the case in which a break hurts most: whole, it is one kern
 once; each cut adds a kernel, a pass over memory, a resume function and its guards.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 
 from .._torch.dynamo import graph_break, reset_dynamo
 from ..measure.timing import samples_us, spread_us
+from .registry import Progress
 
 OPS = 24
+SIZES = {"cuda": (1 << 12, 1 << 27), "cpu": (1 << 12, 1 << 22)}
+"""Elements of a small and a large tensor."""
 BREAKS = (0, 1, 3, 7)
 """Numbers of breaks that cut eight pieces of three ops into equal graphs."""
 
@@ -58,15 +61,14 @@ def chain(breaks: int) -> Callable[[torch.Tensor], torch.Tensor]:
     return run
 
 
-def break_cost(device: str, progress: Callable[[list], Any] = iter) -> dict[str, Any]:
-    """Time per call of the chain, eager and compiled with 0 to 7 breaks, for a small and a large tensor.
+def record(device: str, progress: Progress = iter, *, sizes: Iterable[int] | None = None) -> dict[str, Any]:
+    """Time per call of the chain, eager and compiled with 0 to 7 breaks, for tensors of `sizes`.
 
     Returns ``{"ops", "rows": [{"numel", "breaks" (None: eager), "median_us", "low_us", "high_us"}]}``: microseconds
-    a call, median and quartiles of 25 samples. ``progress`` wraps the list of steps. Takes half a minute.
+    a call, median and quartiles of 25 samples. Takes half a minute.
     """
-    sizes = (1 << 12, 1 << 27) if device == "cuda" else (1 << 12, 1 << 22)
     rows = []
-    for numel, breaks in progress([(n, b) for n in sizes for b in (None, *BREAKS)]):
+    for numel, breaks in progress([(n, b) for n in sizes or SIZES[device] for b in (None, *BREAKS)]):
         reset_dynamo()
         fn = chain(0) if breaks is None else torch.compile(chain(breaks))
         x = torch.rand(numel, device=device, generator=torch.Generator(device).manual_seed(0))

@@ -4,7 +4,7 @@ A fixed exponent becomes multiplications of integers. A symbolic one becomes ``l
 int64 after: 53 bits for a result of 63.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -12,8 +12,7 @@ import torch
 from .._torch.dynamo import reset_dynamo
 from ..capture import compilation
 from ..inductor.lowering import collecting
-
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
+from .registry import Progress
 
 # Each base written out: a variable would be a symbol like the exponent, and of two symbols Inductor (torch 2.11 and
 # 2.13) writes no code at all: its recursion does not end.
@@ -43,7 +42,7 @@ def written(base: int) -> str:
     return "\n".join(kernel.body for graph in graphs for kernel in graph.kernels)
 
 
-def integer_powers(device: str = "cuda", progress: Progress = iter) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """``base ** n`` as the generated kernel computes it, for every power that fits into an int64.
 
     Returns ``{"rows": [{"base", "exponent", "computed"}], "left_out"}``. Under a minute on a GPU; on a CPU, for which

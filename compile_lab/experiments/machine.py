@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..measure import timing
+from .registry import Progress
 
 MIB = 1 << 20
 
@@ -26,34 +27,38 @@ BURST_S = 0.04
 COPY_NBYTES = {"cuda": (256 * MIB, 1024 * MIB, 4096 * MIB), "cpu": (16 * MIB, 64 * MIB)}
 MATRIX_SIZES = {"cuda": (4096, 8192), "cpu": (128, 256)}
 
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
-
-def machine_rates(device: str | torch.device | None = None, progress: Progress = iter) -> dict[str, Any]:
-    """Copy bandwidth and matrix rates of `device` (the GPU if there is one), as plain JSON values.
+def record(
+    device: str,
+    progress: Progress = iter,
+    *,
+    copy_nbytes: Iterable[int] | None = None,
+    matrix_sizes: Iterable[int] | None = None,
+    rest_s: float = REST_S,
+) -> dict[str, Any]:
+    """Copy bandwidth and matrix rates of `device`, as plain JSON values.
 
     `copy`: per size, `nbytes` copied and `bytes_per_s`, counting each byte twice: read once, written once.
     `matmul`: per precision and `n`, the rate of an n×n by n×n product (2n³ operations) of normal random numbers, as
     `burst_tflop_per_s`, by a chip that has rested, and `sustained_tflop_per_s`, by one that has been at work for 0.3 s:
     the first bounds a short measurement, the second a training run.
     Each rate is a median with `low` and `high`, the 10th and 90th percentile of up to `repeats` runs. Also the device's
-    memory, cache and multiprocessors. About 15 s on a GPU. `progress` wraps the list of steps, as tqdm does.
-    Raises RuntimeError where the device is not there.
+    memory, cache and multiprocessors. About 15 s on a GPU; a try-out copies fewer bytes, takes smaller matrices,
+    and rests for less than half a second before a burst. Raises RuntimeError where the device is not there.
     """
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    steps = [("copy", size) for size in _copy_sizes(device)]
-    steps += [(precision, n) for precision in _precisions(device) for n in MATRIX_SIZES[device.type]]
+    on = torch.device(device)
+    steps = [("copy", size) for size in _fitting(copy_nbytes or COPY_NBYTES[device], on)]
+    steps += [(precision, n) for precision in _precisions(on) for n in matrix_sizes or MATRIX_SIZES[device]]
     copies, products = [], []
     for what, size in progress(steps):
         if what == "copy":
-            copies.append(_copy_rate(size, device))
+            copies.append(_copy_rate(size, on))
         else:
-            products.append(_matrix_rate(what, size, device))
-    return {"copy": copies, "matmul": products, "repeats": timing.REPEATS, **_properties(device)}
+            products.append(_matrix_rate(what, size, on, rest_s))
+    return {"copy": copies, "matmul": products, "repeats": timing.REPEATS, **_properties(on)}
 
 
-def _copy_sizes(device: torch.device) -> list[int]:
-    sizes = COPY_NBYTES[device.type]
+def _fitting(sizes: Iterable[int], device: torch.device) -> list[int]:
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         sizes = [size for size in sizes if 4 * size < free]  # source and target, with as much to spare
@@ -77,14 +82,14 @@ def _copy_rate(nbytes: int, device: torch.device) -> dict[str, Any]:
     }
 
 
-def _matrix_rate(precision: str, n: int, device: torch.device) -> dict[str, Any]:
+def _matrix_rate(precision: str, n: int, device: torch.device, rest_s: float) -> dict[str, Any]:
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     try:
-        burst_ms = _burst_ms(lambda: torch.mm(a, b, out=out), device)
+        burst_ms = _burst_ms(lambda: torch.mm(a, b, out=out), device, rest_s)
         warm_ms = timing.sustained_ms(lambda: torch.mm(a, b, out=out), device)
     finally:
         torch.set_float32_matmul_precision(before)
@@ -101,10 +106,10 @@ def _rate(work: float, durations_ms: list[float]) -> dict[str, float]:
     return {name: float(f"{value:.5g}") for name, value in named.items()}
 
 
-def _burst_ms(call: Callable[[], Any], device: torch.device) -> list[float]:
+def _burst_ms(call: Callable[[], Any], device: torch.device, rest_s: float) -> list[float]:
     call()  # loads the kernel
     one_s = statistics.median(timing.durations_ms(call, device, 3)) / 1e3
-    time.sleep(REST_S)
+    time.sleep(rest_s)
     return timing.durations_ms(call, device, max(5, min(timing.REPEATS, int(BURST_S / one_s))))
 
 

@@ -9,7 +9,7 @@ import multiprocessing
 import os
 import signal
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Any
@@ -19,6 +19,7 @@ import torch
 from ..capture import NotCompiledError
 from ..modes.cost import MODES, ModeCost, Step, measure_each
 from . import subjects
+from .registry import Progress
 
 BUDGET_S = 500
 """All cases together: what has not begun by then is left out, and says so."""
@@ -104,9 +105,7 @@ WORKLOADS: dict[str, Workload] = {
 CPU_NOTE = "a try-out on a CPU: MiniGPT, batches of at most 8, 64 tokens"
 
 
-def record_modes(
-    device: str, progress: Callable[[list], Iterable] = iter, budget_s: float = BUDGET_S
-) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
     """Every mode on every workload, as plain JSON values; under nine minutes on a large GPU.
 
     Returns ``{"workloads": [{"name", "what", "search", "cases": [ModeCost as a dict]}], "budget_s"}``. A case

@@ -1,6 +1,6 @@
 """The recording ``overlap``: a step under DDP and FSDP2 on 2, 4 and 8 ranks, and how much communication is hidden."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from ..devices import steps as overlap_runs
 from ..devices.overlap import on_the_wire
 from ..simulator.overlap import Collective, Overlap, Span, merged, overlap_of
 from . import subjects
+from .registry import Progress
 
 RANKS = (2, 4, 8)
 MODEL = {"cuda": "gpt2-124m", "cpu": "mini"}
@@ -45,7 +46,7 @@ FSDP_CASES: dict[str, tuple[bool, Callable[[list[Any]], None]]] = {
 """For each: are parameters sharded again after the forward, and what is told to the blocks."""
 
 
-def record_overlap(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """Steps of GPT-2 124M under DDP and FSDP2, as plain JSON values. About 80 s for each number of ranks.
 
     Returns ``{"model", "precision", "runs": [{"ranks", "batch", "case", "by_rank": [row], "timeline"}]}``, and a row is

@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from ..simulator.patterns import PATTERNS, Plan, plan
 from ..simulator.recommendation import Network, compute_s, estimate
 from . import subjects
 from .collectives import sizes_of_groups
+from .registry import Progress
 
 SEQUENCES = {
     "cuda": [("GPT-2 124M", 4), ("GPT-2 124M", 32), ("1.3 B", 4), ("1.3 B", 16)],
@@ -39,7 +40,7 @@ class Case:
     mode: str | None
 
 
-def pattern_costs(device: str, progress: Callable[[list], Iterable] = iter, mode: str | None = None) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter, *, mode: str | None = None) -> dict[str, Any]:
     """Each pattern on each model and number of devices, as plain JSON values. Two minutes on two large GPUs.
 
     The models are GPT-2 124M and one of 1.3 billion parameters (on a CPU, a small one), in bf16 with AdamW. With a

@@ -9,7 +9,7 @@ from ..simulator.recommendation import Network
 from .collectives import KINDS
 
 Row = Mapping[str, Any]
-"""Of `collective_rates.collective_rates`, or measured and planned, of `pattern_cost.planned`."""
+"""Of `collectives.record`, or measured and planned, of `patterns.planned`."""
 
 AS_FAST_AS_ISSUED = 0.9
 """A step is called limited by its program if issuing it took this share of it."""

@@ -1,6 +1,6 @@
 """Predicted and measured peaks of the book's models: eager, partitioned, compiled. On a GPU, what is recorded."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,16 +17,16 @@ from ..memory.ledger import Lifetimes
 from ..memory.measured import Peak, measure_step
 from ..recordings import here
 from . import subjects
+from .registry import Progress
 
 Row = dict[str, Any]
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
 BATCHES = {"cuda": {"mini": 512, "gpt2-124m": 8}, "cpu": {"mini": 2}}
 """Sequences in a batch, each as long as the model's context."""
 PRECISIONS = ("fp32", "bf16 autocast")
 
 
-def peaks(device: str, progress: Progress = iter) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """Rows ``{"model", "batch", "precision", "mode", "predicted", "measured", "allocated_bytes", "at"}``.
 
     ``predicted`` and ``measured`` hold bytes above what was there before the step: ``peak``, ``held`` after the forward

@@ -16,6 +16,7 @@ from ..devices.pipeline import RECEIVES_LATE, Steps, gaps_of, measure_several, r
 from ..devices.pipeline_work import Encoder
 from ..devices.ranks import RankFailed
 from ..simulator.pipeline import SCHEDULES, Action, Timeline, simulate
+from .registry import Progress
 
 ON_GPU = Encoder(layers=8, dim=1024, heads=16, batch_size=8, length=1024, dtype=torch.bfloat16)
 ON_CPU = Encoder(layers=2, dim=64, heads=4, batch_size=2, length=64)
@@ -57,7 +58,7 @@ class _Series:
         return {"batch_of_a_microbatch": self.work.batch_size, "few_channels": self.few_channels}
 
 
-def record_pipeline(device: str, progress: Any) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """Every schedule on 2, 4 and 8 GPUs (as many as there are), with 1, 2 and 4 micro-batches a rank (and more stages).
 
     Each with a small and with a larger micro-batch, and those that post receives ahead again with few channels of NCCL.

@@ -27,6 +27,7 @@ from ..precision.casts import cast_kernels, casts_only, dtypes, probed
 from ..precision.formats import error, float32_products, loss_errors, op_errors, quantised
 from ..precision.training import RECIPES, Run, gradients, trained
 from . import subjects
+from .registry import Progress
 
 SIZES = {"cuda": (1024, 2048, 4096, 8192, 16384), "cpu": (64, 128)}
 ERROR_ROWS = 256
@@ -54,7 +55,7 @@ SCALE = 65536.0
 Row = dict[str, Any]
 
 
-def record_precision(device: str, progress: Callable[[list], Iterable] = iter) -> dict[str, Any]:
+def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """All that the chapter on precision shows of a GPU, as plain JSON values; two minutes on an H200.
 
     - ``rates``: ``{"precision", "n", "median_us", "low_us", "high_us", "tflop_per_s", "error"}`` of an n×n product of

@@ -4,7 +4,7 @@ A softmax must read every element once and write one for each. A copy does just 
 copy of the same bytes, measured in the same run, is the limit that all are held against.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import launched_kernels
 from ..capture import KernelsWritten, compilation
 from ..measure.timing import REPEATS, spread_us, sustained_ms
+from .registry import Progress
 
 SHAPE = {"cuda": (65_536, 4_096), "cpu": (64, 4_096)}
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
@@ -21,10 +22,15 @@ ERROR_EVERY = 16  # rows that are compared with float64: a GPU with 16 GB has no
 GENERATED = {"Inductor": {}, "Inductor, not online": {"online_softmax": False}}
 
 Row = dict[str, Any]
-Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
 
-def softmax_bandwidth(device: str = "cuda", progress: Progress = iter) -> dict[str, Any]:
+def record(
+    device: str,
+    progress: Progress = iter,
+    *,
+    dtypes: Mapping[str, torch.dtype] = DTYPES,
+    generated: Mapping[str, dict[str, Any]] = GENERATED,
+) -> dict[str, Any]:
     """Time and bandwidth of copies and softmaxes of a random normal [65536, 4096], in bf16 and fp32.
 
     Returns ``{"shape", "repeats", "left_out", "rows"}``. A row has ``dtype``; ``kind``: copy, eager, generated or
@@ -33,16 +39,16 @@ def softmax_bandwidth(device: str = "cuda", progress: Progress = iter) -> dict[s
     ``max_error``: largest absolute difference to the softmax in float64, and ``rounding_error``: what rounding the
     float64 result to the dtype costs by itself (both None for a copy); ``kernel``: configuration, registers, spills
     and shared memory of a Triton kernel as it was loaded, else None.
-    ``left_out`` says what could not be measured here, and why. Half a minute on a large GPU.
+    ``left_out`` says what could not be measured here, and why. Half a minute on a large GPU; for a try-out, fewer
+    ``dtypes``, and fewer of Inductor's options by name in ``generated``.
     Raises RuntimeError if the compiled code did not run.
     """
-    tried = {name: _tried(device) for name in DTYPES}
-    steps = [(name, one) for name in DTYPES for one in tried[name]]
+    steps = [(name, one) for name in dtypes for one in _tried(device, generated)]
     samples: dict[str, torch.Tensor] = {}
     rows: list[Row] = []
     for dtype, (kind, name, measure) in progress(steps):
         if dtype not in samples:
-            samples = {dtype: _sample(device, DTYPES[dtype])}  # one at a time: each is up to 1 GiB
+            samples = {dtype: _sample(device, dtypes[dtype])}  # one at a time: each is up to 1 GiB
         rows.append({"dtype": dtype, "kind": kind, "name": name, **measure(samples[dtype])})
     reset_dynamo()
     left_out = [] if device == "cuda" else ["hand-written: Triton kernels run on a GPU, and there is none here"]
@@ -54,12 +60,14 @@ def _sample(device: str, dtype: torch.dtype) -> torch.Tensor:
     return torch.randn(SHAPE[device], device=device, dtype=dtype, generator=generator)
 
 
-def _tried(device: str) -> list[tuple[str, str, Callable[[torch.Tensor], Row]]]:
+def _tried(
+    device: str, generated: Mapping[str, dict[str, Any]]
+) -> list[tuple[str, str, Callable[[torch.Tensor], Row]]]:
     """Kind, name and measurement of everything that is tried with one dtype."""
     copies = {"copy_": lambda out, x: out.copy_(x), "x + 0": lambda out, x: torch.add(x, 0, out=out)}
     tried = [("copy", name, _copy_with(copy)) for name, copy in copies.items()]
     tried.append(("eager", "eager", lambda x: _measured(_eager, x)))
-    tried += [("generated", name, _generated_with(options)) for name, options in GENERATED.items()]
+    tried += [("generated", name, _generated_with(options)) for name, options in generated.items()]
     if device == "cuda":
         from .softmax_kernel import CONFIGURATIONS
 
@@ -126,5 +134,7 @@ def _timed(call: Callable[[], Any], x: torch.Tensor) -> Row:
 
 
 def _with_limit(rows: list[Row]) -> list[Row]:
-    limit = {name: min(r["median_us"] for r in rows if (r["dtype"], r["kind"]) == (name, "copy")) for name in DTYPES}
-    return [{**row, "of_copy": round(limit[row["dtype"]] / row["median_us"], 4)} for row in rows]
+    def limit_us(dtype: str) -> float:
+        return min(row["median_us"] for row in rows if (row["dtype"], row["kind"]) == (dtype, "copy"))
+
+    return [{**row, "of_copy": round(limit_us(row["dtype"]) / row["median_us"], 4)} for row in rows]

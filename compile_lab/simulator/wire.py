@@ -120,8 +120,8 @@ def carried_out(order: Sequence[str], compute_ms: float, collective_ms: float | 
 def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[int], float]:
     """What a collective of so many bytes takes, in milliseconds, where the rates of the wire were measured.
 
-    `rates`: the rows of `collective_rates`, for one number of ranks. Between two sizes that were measured, on the line
-    through both; beyond the largest, at its bandwidth. Raises ValueError for a kind that was not measured.
+    `rates`: rows of the recording `collectives`, of one number of ranks. Between two sizes that were measured, on the
+    line through both; beyond the largest, at its bandwidth. Raises ValueError for a kind that was not measured.
     """
     rows = sorted((row["nbytes"], row["median_us"] / 1e3) for row in rates if row["kind"] == kind)
     if not rows:

@@ -9,8 +9,8 @@ from torch import nn
 from compile_lab.capture import NotCompiledError
 from compile_lab.experiments import accumulation
 from compile_lab.experiments import backward_fusion_view as view
-from compile_lab.experiments import fused_chain as backward_fusion
-from compile_lab.experiments.fused_chain import Case, ResidualDropout
+from compile_lab.experiments.backward_fusion import record
+from compile_lab.experiments.fused_chain import Case, ResidualDropout, compile_both, gradient_errors
 from compile_lab.inductor import view as inductor_view
 from compile_lab.inductor.traffic import eager_traffic
 from compile_lab.measure import timing
@@ -19,20 +19,20 @@ from compile_lab.measure.kernels import kernel_times, kind_of_kernel
 TINY = Case("norm of gelu", 16, 8, 12, "fp32")
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(backward_fusion, "SAMPLES", {"cpu": 3})
-    monkeypatch.setattr(accumulation, "SAMPLES", {"cpu": 3})
-    monkeypatch.setattr(timing, "SAMPLE_S", 1e-4)
-
-
 def is_a_spread(row):
     return 0 < row["low_us"] <= row["median_us"] <= row["high_us"]
 
 
-def test_a_case_is_measured_in_both_directions_and_is_plain(quick):
-    found = backward_fusion.measure_case(TINY, "cpu")
-    assert json.loads(json.dumps(found)) == found
+@pytest.fixture(scope="module")
+def tried():
+    """The recording of one small case, and of one accumulation."""
+    found = record("cpu", cases=[TINY, accumulation.Accumulated(8, 8, 12, "fp32")])
+    assert json.loads(json.dumps(found)) == found and found["copy_gb_per_s"] > 0
+    return found
+
+
+def test_a_case_is_measured_in_both_directions(tried):
+    (found,) = tried["cases"]
     assert set(found["variants"]) == {"eager", "compiled"}, "only a GPU's code reduces both ways at once"
     for variant in found["variants"].values():
         assert is_a_spread(variant["forward"]) and is_a_spread(variant["backward"])
@@ -46,7 +46,7 @@ def test_a_case_is_measured_in_both_directions_and_is_plain(quick):
 def test_code_that_did_not_run_compiled_is_refused():
     module, inputs, gradient = TINY.built("cpu")
     with torch.compiler.set_stance("force_eager"), pytest.raises(NotCompiledError):
-        backward_fusion.compile_both(module, inputs, gradient, {})
+        compile_both(module, inputs, gradient, {})
 
 
 def test_a_function_that_breaks_is_refused():
@@ -58,28 +58,27 @@ def test_a_function_that_breaks_is_refused():
 
     x = torch.ones(2, 4, requires_grad=True)
     with pytest.raises(NotCompiledError, match="4 graphs"):
-        backward_fusion.compile_both(Breaks(4, 4), (x,), torch.ones(2, 4), {})
+        compile_both(Breaks(4, 4), (x,), torch.ones(2, 4), {})
 
 
-def test_the_backward_is_timed_without_its_forward(quick):
+def test_the_backward_is_timed_without_its_forward():
     import time
 
     def prepare():
         time.sleep(0.02)
         return 1
 
-    taken = timing.prepared_samples_us(prepare, lambda one: time.sleep(0.001), "cpu", samples=3)
+    taken = timing.prepared_samples_us(prepare, lambda one: time.sleep(0.001), "cpu", samples=3, most=1)
     assert len(taken) == 3 and all(1000 <= us < 15_000 for us in taken)
 
 
 def test_random_functions_have_no_exact_gradients():
     with pytest.raises(ValueError, match="no dropout"):
-        backward_fusion.gradient_errors(Case("residual", 4, 4, 4, "fp32"), "cpu")
+        gradient_errors(Case("residual", 4, 4, 4, "fp32"), "cpu")
 
 
-def test_all_ways_to_accumulate_are_timed(quick):
-    found = accumulation.accumulated(accumulation.Accumulated(8, 8, 12, "fp32"), "cpu")
-    assert json.loads(json.dumps(found)) == found
+def test_all_ways_to_accumulate_are_timed(tried):
+    (found,) = tried["accumulation"]
     ways = [row["way"] for row in found["backward"]]
     assert len(ways) == 5 and ways[-1] == accumulation.CAPTURED and len(found["product"]) == 3
     assert all(map(is_a_spread, found["backward"] + found["product"]))

@@ -8,23 +8,16 @@ import torch
 from torch import nn
 
 from compile_lab.eager import view as dispatch_view
-from compile_lab.experiments import dispatch as dispatch_cost
 from compile_lab.experiments import subjects
-from compile_lab.measure import timing
-
-
-@pytest.fixture
-def quick(monkeypatch):
-    monkeypatch.setattr(dispatch_cost, "SAMPLES", {"cpu": 3, "cuda": 3})
-    monkeypatch.setattr(timing, "SAMPLE_S", 1e-4)
+from compile_lab.experiments.dispatch import BATCHES, launches, op_costs, quartiles_us, record
 
 
 def is_a_spread(times):
     return 0 < times["low_us"] <= times["median_us"] <= times["high_us"]
 
 
-def test_every_operation_is_timed_in_each_mode_that_it_allows(quick):
-    rows = dispatch_cost.op_costs("cpu")
+def test_every_operation_is_timed_in_each_mode_that_it_allows():
+    rows = op_costs("cpu", samples=3)
     assert all(map(is_a_spread, rows))
     modes = {}
     for row in rows:
@@ -33,29 +26,28 @@ def test_every_operation_is_timed_in_each_mode_that_it_allows(quick):
     assert modes["x.add_(y)"] == {"no_grad", "inference_mode"}, "in place, a leaf that requires grad is an error"
 
 
-def test_the_recording_is_plain_and_complete(quick):
-    model = subjects.minigpt()
-    found = dispatch_cost.dispatch_cost(model, lambda batch: subjects.tokens(model, batch, 4))
+def test_the_recording_is_plain_and_complete():
+    found = record("cpu", length=4, samples=3)
     assert json.loads(json.dumps(found)) == found
-    assert found["tokens"] == 4 and found["parameters"] == sum(one.numel() for one in model.parameters())
+    assert found["tokens"] == 4 and found["parameters"] == sum(one.numel() for one in subjects.minigpt().parameters())
     assert found["counts"]["training"]["computing"] > 2 * found["counts"]["forward"]["computing"]
     assert [(row["pass"], row["batch"]) for row in found["batches"]] == [
-        (name, batch) for name in ("forward", "training") for batch in dispatch_cost.BATCHES["cpu"]
+        (name, batch) for name in ("forward", "training") for batch in BATCHES["cpu"]
     ]
     shown = dispatch_view.batches(found["batches"][:2])
     assert len(shown.plot.data) == 2 and "at batch 8" in shown.alt, "a CPU's kernels have no time of their own"
     assert all(is_a_spread(row["wall"]) and is_a_spread(row["issue"]) for row in found["batches"])
 
 
-def test_a_call_that_sleeps_takes_that_long(quick):
-    slept = dispatch_cost.quartiles_us(lambda: time.sleep(0.002), "cpu")
+def test_a_call_that_sleeps_takes_that_long():
+    slept = quartiles_us(lambda: time.sleep(0.002), "cpu", samples=3)
     assert 2000 <= slept["low_us"] < 100_000
 
 
-def test_the_threads_are_given_back(quick):
+def test_the_threads_are_given_back():
     threads = torch.get_num_threads()
     with pytest.raises(ZeroDivisionError):
-        dispatch_cost.quartiles_us(lambda: 1 / 0, "cpu")
+        quartiles_us(lambda: 1 / 0, "cpu")
     assert torch.get_num_threads() == threads
 
 
@@ -63,6 +55,6 @@ def test_the_threads_are_given_back(quick):
 def test_the_profiler_ties_kernels_to_operators():
     layer = nn.Linear(64, 64, device="cuda")
     x = torch.rand(8, 64, device="cuda")
-    rows = dispatch_cost.launches(lambda: layer(x))
+    rows = launches(lambda: layer(x))
     assert [row["op"] for row in rows] == ["aten::addmm"] and rows[0]["calls"] == 1
     assert 0 < rows[0]["kernels_us"] < 1000

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from compile_lab.experiments.fidelity import compared, fidelity, twin
+from compile_lab.experiments.fidelity import compared, record, twin
 from compile_lab.inductor.generated import GeneratedCode
 from compile_lab.inductor.records import InductorGraph, Kernel
 from compile_lab.recordings import RecordingError, here
@@ -35,11 +35,16 @@ def test_a_missing_kernel_and_another_library_call_are_seen():
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_there_is_nothing_to_compare_with():
     with pytest.raises(RecordingError, match=r"compares a real GPU with its virtual twin, one of H200.*no GPU"):
-        twin()
+        twin("cuda")
+
+
+def test_a_cpu_is_refused_before_anything_is_built():
+    with pytest.raises(RecordingError, match="here is no GPU"):
+        record("cpu", progress=lambda steps: pytest.fail("it began"))
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_beside_a_real_gpu_the_virtual_one_writes_the_same_kernels():
     model = nn.Sequential(nn.Linear(64, 128), nn.GELU(), nn.LayerNorm(128)).cuda()
-    found = fidelity({"model": (model, (torch.randn(8, 64, device="cuda"),))})
+    found = record("cuda", calls={"model": (model, (torch.randn(8, 64, device="cuda"),))})
     assert found["identical"] == found["kernels"] > 0, found["cases"]

@@ -7,7 +7,7 @@ import torch
 
 from compile_lab import recordings, virtual_gpu
 from compile_lab.experiments import integer_powers as powers
-from compile_lab.experiments.integer_powers import POWER_OF, by_float64, exponents, integer_powers
+from compile_lab.experiments.integer_powers import POWER_OF, by_float64, exponents, record
 
 
 def test_each_function_adds_its_power():
@@ -31,7 +31,7 @@ def test_the_generated_code_goes_by_way_of_float64():
 
 
 def test_without_a_gpu_it_says_what_is_left_out():
-    found = integer_powers("cpu")
+    found = record("cpu")
     assert found["rows"] == [] and "no C++" in found["left_out"][0] and json.dumps(found)
 
 

@@ -11,7 +11,7 @@ from torch.distributed.fsdp import fully_shard
 from compile_lab.devices import ranks
 from compile_lab.devices.overlap import on_the_wire
 from compile_lab.experiments import overlap as overlap_recording
-from compile_lab.experiments.overlap import FSDP_CASES, as_json, record_overlap, timeline
+from compile_lab.experiments.overlap import FSDP_CASES, as_json, record, timeline
 from compile_lab.simulator.overlap import Collective, Span, overlap_of
 
 
@@ -44,7 +44,7 @@ def test_a_timeline_is_kept_with_and_without_waiting():
 def test_one_gpu_has_nobody_to_send_to(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(RuntimeError, match="at least 2 GPUs, and 1 is here"):
-        record_overlap("cuda")
+        record("cuda")
 
 
 def fsdp_gathers():

@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from compile_lab.experiments import softmax as bandwidth
+from compile_lab.experiments.softmax import record
 
 pytest.importorskip("triton", reason="no triton for this platform")
 from compile_lab.experiments.softmax_kernel import CONFIGURATIONS, MOST_COLUMNS, Configuration, fitting, softmax
@@ -87,10 +87,11 @@ def test_each_configuration_has_a_name_of_its_own():
     assert len({str(one) for one in CONFIGURATIONS}) == len(CONFIGURATIONS)
 
 
-def test_the_measurement_holds_all_against_the_fastest_copy(monkeypatch):
-    monkeypatch.setattr(bandwidth, "DTYPES", {"fp32": torch.float32})
-    monkeypatch.setattr(bandwidth, "GENERATED", {"Inductor": {}})
-    found = bandwidth.softmax_bandwidth("cpu")
+SMALL = {"dtypes": {"fp32": torch.float32}, "generated": {"Inductor": {}}}
+
+
+def test_the_measurement_holds_all_against_the_fastest_copy():
+    found = record("cpu", **SMALL)
     rows = found["rows"]
     assert [row["kind"] for row in rows] == ["copy", "copy", "eager", "generated"]
     assert max(row["of_copy"] for row in rows if row["kind"] == "copy") == 1
@@ -102,8 +103,6 @@ def test_the_measurement_holds_all_against_the_fastest_copy(monkeypatch):
     assert json.loads(json.dumps(found)) == found
 
 
-def test_code_that_ran_eagerly_is_refused(monkeypatch):
-    monkeypatch.setattr(bandwidth, "DTYPES", {"fp32": torch.float32})
-    monkeypatch.setattr(bandwidth, "GENERATED", {"Inductor": {}})
+def test_code_that_ran_eagerly_is_refused():
     with torch.compiler.set_stance("force_eager"), pytest.raises(RuntimeError, match="No compiled graph ran"):
-        bandwidth.softmax_bandwidth("cpu")
+        record("cpu", **SMALL)

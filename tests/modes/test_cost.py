@@ -268,7 +268,7 @@ def test_a_cost_comes_back_from_json():
 
 
 def test_without_time_left_no_case_is_begun():
-    found = mode_cases.record_modes("cpu", budget_s=0)
+    found = mode_cases.record("cpu", budget_s=0)
     names = [one["name"] for one in found["workloads"]]
     assert names == list(mode_cases.WORKLOADS)
     stopped = {case["stopped"] for one in found["workloads"] for case in one["cases"]}

@@ -1,0 +1,76 @@
+"""What can be measured: one row for each recording, and for each row a module of that name with a function `record`."""
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+from tqdm.auto import tqdm  # in a notebook, a bar that leaves nothing behind
+
+from ..page.explore import PUBLISH
+
+Progress = Callable[[Iterable[Any]], Iterable[Any]]
+"""Wraps a list of steps, as tqdm does; `iter` shows nothing."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """What a measurement answers, and about how many seconds it takes on a large GPU."""
+
+    answers: str
+    takes_s: float
+
+
+EXPERIMENTS: dict[str, Experiment] = {
+    "backward_fusion": Experiment(
+        "LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel; accumulation", 150
+    ),
+    "checkpointing": Experiment(
+        "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
+    ),
+    "checkpointing_compiled": Experiment(
+        "the same for checkpoints under torch.compile, and further memory budgets", 210
+    ),
+    "collectives": Experiment("all-reduce, all-gather, reduce-scatter, send between 2 to 8 GPUs", 90),
+    "compile_gains": Experiment("cases in which compiling helps much or little; CUDA graphs", 110),
+    "dispatch": Experiment("cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
+    "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
+    "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
+    "graph_breaks": Experiment("time of a pointwise chain with 0 to 7 graph breaks", 30),
+    "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
+    "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
+    "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
+    "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
+    "patterns": Experiment("step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
+    "patterns_compiled": Experiment("the same for 1.3 B with compiled blocks, on few sequences", 180),
+    "peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
+    "pipeline": Experiment("pipeline schedules over several GPUs: bubbles, step times and memory", 140),
+    "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
+    "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
+}
+
+
+def measure(name: str, device: str, progress: Progress = iter) -> dict[str, Any]:
+    """What `compile_lab.experiments.<name>` measures on `device`, "cuda" or "cpu", as plain JSON values.
+
+    Raises KeyError, naming those there are, for a name that nothing measures; ValueError for another device.
+    """
+    require(name)
+    if device not in ("cuda", "cpu"):
+        raise ValueError(f'device is {device!r}: it is "cuda" or "cpu"')
+    return import_module(f"compile_lab.experiments.{name}").record(device, progress)
+
+
+def require(*names: str) -> None:
+    """Raises KeyError, naming those there are, for names that nothing measures."""
+    if unknown := [name for name in names if name not in EXPERIMENTS]:
+        raise KeyError(f"nothing measures {', '.join(map(repr, unknown))}; there is {', '.join(EXPERIMENTS)}")
+
+
+def progress(description: str) -> Progress:
+    """A tqdm that goes away when it is done, and that a published notebook does not show."""
+    silent = os.environ.get(PUBLISH) == "1"
+    return functools.partial(tqdm, desc=description, file=sys.stderr, leave=False, disable=silent)
