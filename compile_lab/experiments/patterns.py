@@ -11,7 +11,8 @@ import torch.distributed as dist
 
 from ..devices import ranks
 from ..measure.timing import spread_us, wait
-from ..simulator.patterns import PATTERNS, Plan, plan
+from ..simulator.meshes import PATTERNS
+from ..simulator.patterns import Plan, plan
 from ..simulator.recommendation import Network, compute_s, estimate
 from . import subjects
 from .collectives import sizes_of_groups

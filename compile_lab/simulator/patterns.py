@@ -14,25 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from .collectives import Collective, Held
-from .sharding import AXES, Parameter, Shape, check_divides
+from .meshes import AXES, MACHINE, PATTERNS, SEQUENCE_PARALLEL, check_whole, mesh_of
+from .sharding import Parameter, Shape, check_divides
 from .traffic import FP32, Layout, collectives
-
-PATTERNS: dict[str, tuple[str, ...]] = {
-    "one device": (),
-    "ddp": ("replicate",),
-    "fsdp": ("shard",),
-    "hsdp": ("replicate", "shard"),
-    "tp": ("tp",),
-    "tp+sp": ("tp",),
-    "pp": ("pp",),
-    "fsdp+tp": ("shard", "tp"),
-    "pp+fsdp": ("pp", "shard"),
-    "3d": ("pp", "shard", "tp"),
-}
-"""Each pattern's axes, outermost first."""
-
-MACHINE = 8
-"""Devices of one machine, joined by a fast network: as many as a DGX or HGX has."""
 
 
 @dataclass(frozen=True)
@@ -148,9 +132,9 @@ def plan(
 ) -> Plan:
     """What each device holds and sends in a step, if ``shape`` is trained by ``pattern`` on ``devices``.
 
-    ``devices`` is their number, laid out by ``mesh_of``, or the sizes of the axes. ``batch``: sequences of a step over
-    all devices (one a device, unless given), each of ``length`` tokens (the model's context). A pipeline runs 1F1B over
-    ``microbatches`` (those of one sequence, unless given). Blocks are FSDP's units, and the rest is one.
+    ``devices`` is their number, laid out by ``meshes.mesh_of``, or the sizes of the axes. ``batch``: sequences of a
+    step over all devices (one a device, unless given), each of ``length`` tokens (the model's context). A pipeline runs
+    1F1B over ``microbatches`` (those of one sequence, unless given). Blocks are FSDP's units, and the rest is one.
 
     Raises ValueError for what is not known, or does not divide: it names the input, the rule and a way out.
     """
@@ -160,71 +144,17 @@ def plan(
     batch = math.prod(mesh.values()) if batch is None else batch
     length = shape.context if length is None else length
     for name, value in (("batch", batch), ("length", length)):
-        _whole(name, value)
+        check_whole(name, value)
     if length > shape.context:
         raise ValueError(f"length={length} is more than the model's context of {shape.context} tokens; take fewer")
     replicas, pp = mesh.get("replicate", 1) * mesh.get("shard", 1), mesh.get("pp", 1)
     pieces = (max(1, batch // replicas) if microbatches is None else microbatches) if pp > 1 else 1
-    _whole("microbatches", pieces)
-    sequence = pattern == "tp+sp"
+    check_whole("microbatches", pieces)
+    sequence = pattern in SEQUENCE_PARALLEL
     check_divides(shape, mesh, batch, length, sequence, pieces)
     layout = Layout(shape, mesh, batch // replicas, length, pieces, sequence, **vars(PRECISIONS[precision]))
     stages = tuple(_share(layout, stage, OPTIMIZERS[optimizer]) for stage in range(pp))
     return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, stages)
-
-
-def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a pattern's axes, outermost first: {"shard": 2, "tp": 4}; those that are given, checked.
-
-    From a number: tensor parallel, and HSDP's sharding, take as much of a machine of eight as divides, leaving at least
-    2 to each other axis; a pipeline takes up to 8 stages of whole layers, and leaves a machine to the rest if it can.
-    """
-    axes = PATTERNS[pattern]
-    if isinstance(devices, Mapping):
-        if set(devices) != set(axes):
-            raise ValueError(f"mesh {dict(devices)} for pattern {pattern!r}: its axes are {', '.join(axes) or 'none'}")
-        for axis, size in devices.items():
-            _whole(f"mesh[{axis!r}]", size)
-        return {axis: devices[axis] for axis in axes}
-    _whole("devices", devices)
-    if devices < 2 ** len(axes) or (not axes and devices > 1):
-        raise ValueError(
-            f"devices={devices} for pattern {pattern!r}: it needs "
-            f"{f'at least 2 along each of {chr(44).join(axes)}' if axes else 'exactly one'}; take another number of "
-            "devices or another pattern"
-        )
-    sizes: dict[str, int] = {}
-    inner = {"tp": shape.heads} | ({"shard": devices} if pattern == "hsdp" else {})
-    rest = devices
-    for axis in [axis for axis in ("tp", "shard", "pp", "replicate") if axis in axes]:
-        others = len(axes) - len(sizes) - 1
-        if not others:
-            sizes[axis] = rest
-        elif axis in inner:
-            sizes[axis] = _share_of(rest, inner[axis], MACHINE, 2**others, axis, pattern)
-        elif axis == "shard":
-            continue  # it takes what the pipeline leaves
-        else:
-            leave = MACHINE // sizes.get("tp", 1) if rest >= 2 * MACHINE else 2
-            sizes[axis] = _share_of(rest, shape.layers, MACHINE, leave, axis, pattern)
-        rest //= sizes[axis]
-    if "shard" in axes and "shard" not in sizes:
-        sizes["shard"] = rest
-    return {axis: sizes[axis] for axis in axes}
-
-
-_SHARED = {"pp": "layers", "tp": "heads"}
-
-
-def _share_of(devices: int, whole: int, most: int, leave: int, axis: str, pattern: str) -> int:
-    """The largest size from 2 to ``most`` that divides both and leaves at least so many."""
-    for size in range(min(most, devices // leave), 1, -1):
-        if devices % size == 0 and whole % size == 0:
-            return size
-    raise ValueError(
-        f"pattern {pattern!r}: no size of axis {axis!r} from 2 to {most} divides both {devices} devices and {whole} "
-        f"{_SHARED.get(axis, 'devices')}, and leaves {leave} for the other axes; give the mesh, or other devices"
-    )
 
 
 def _share(layout: Layout, stage: int, states: int) -> Share:
@@ -284,8 +214,3 @@ def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
 def _known(name: str, value: str, table: Mapping[str, object]) -> None:
     if value not in table:
         raise ValueError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, table))}")
-
-
-def _whole(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r}: it is a whole number, 1 or more")

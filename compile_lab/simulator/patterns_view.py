@@ -6,7 +6,8 @@ from ..page.figures import PALETTE, Drawing
 from ..page.tables import Table
 from ..page.units import gb
 from .collectives import Collective
-from .patterns import PATTERNS, Plan, mesh_of
+from .meshes import PATTERNS, mesh_of
+from .patterns import Plan
 from .recommendation import Recommendation
 from .sharding import Parameter, Shape, parameters
 

@@ -9,11 +9,12 @@ as slow as its last stage, which has the head. Chapter 11 holds the estimates ag
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .patterns import MACHINE, PATTERNS, Plan, plan
+from .meshes import DATA_AXES, MACHINE, PATTERNS
+from .patterns import Plan, plan
 from .sharding import Shape, parameter_count
 
-HIDDEN_AXES = ("replicate", "shard")
-"""Along these, traffic runs beside the computation."""
+RANKED = tuple(name for name in PATTERNS if name not in ("one device", "pp+tp"))
+"""What several devices choose among. A pipeline of tensor parallel alone does not split the batch: with 3d it can."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def recommend(
     network = network or Network()
     plan(shape, "one device", 1, precision=precision, optimizer=optimizer)  # refuses these before any pattern does
     choices, refused = [], {}
-    for pattern in ["one device"] if devices == 1 else [name for name in PATTERNS if name != "one device"]:
+    for pattern in ["one device"] if devices == 1 else RANKED:
         try:
             found = plan(shape, pattern, devices, batch=batch, precision=precision, optimizer=optimizer)
         except ValueError as error:
@@ -130,8 +131,8 @@ def traffic_s(found: Plan, network: Network) -> dict[str, float]:
 def estimate(found: Plan, memory_nbytes: float, network: Network) -> Choice:
     """How long a step of a plan takes under the assumptions at the head of this module, and why."""
     computing, traffic = compute_s(found, network) * last_stage(found), traffic_s(found, network)
-    behind = sum(each for axis, each in traffic.items() if axis in HIDDEN_AXES)
-    waited = max(0.0, behind - computing) + sum(each for axis, each in traffic.items() if axis not in HIDDEN_AXES)
+    behind = sum(each for axis, each in traffic.items() if axis in DATA_AXES)
+    waited = max(0.0, behind - computing) + sum(each for axis, each in traffic.items() if axis not in DATA_AXES)
     bubble = computing * (found.mesh.get("pp", 1) - 1) / found.microbatches
     return Choice(
         found, 1e3 * computing, 1e3 * waited, 1e3 * bubble, _why(found, memory_nbytes, waited, bubble, computing)

@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-AXES = ("pp", "replicate", "shard", "tp")
-"""The dimensions that a mesh may have, outermost first: neighbours along ``tp`` are neighbouring ranks."""
-
 
 class Shape(Protocol):
     """What a formula needs to know of a GPT."""

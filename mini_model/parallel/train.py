@@ -119,8 +119,8 @@ def _sizes(settings: Settings, options: argparse.Namespace) -> dict[str, int]:
             f"torchrun started {os.environ['WORLD_SIZE']} ranks, and without --parallel each would train a model "
             f"of its own. Say how they share the work: {COMMAND}"
         )
-    sizes = patterns.mesh_sizes(options.parallel, int(os.environ["WORLD_SIZE"]), **options.mesh)
     model = config(settings.config)
+    sizes = patterns.mesh_sizes(model, options.parallel, int(os.environ["WORLD_SIZE"]), **options.mesh)
     patterns.check(model, options.parallel, sizes, options.schedule, options.microbatches, _mode(options.mode))
     patterns.check_batch(settings.batch, sizes, options.microbatches)
     return sizes
