@@ -7,7 +7,7 @@ from ..page.figures import Figure, Series, lines
 from ..page.tables import Cell, Table
 from ..page.units import number, said, short
 from .cost import Cost
-from .plan import Decision, Plan
+from .plan import BudgetPlan, Decision
 
 
 def costs(found: Iterable[Cost], caption: str = "", timed: bool = True) -> Table:
@@ -87,7 +87,7 @@ def _unit(nbytes: float) -> tuple[str, float]:
     return ("GB", 1e9) if nbytes >= 1e9 else ("MB", 1e6)
 
 
-def decisions(plan: Plan, least_nbytes: int = 0) -> Table:
+def decisions(plan: BudgetPlan, least_nbytes: int = 0) -> Table:
     """One row a kind of operation: bytes to save one, work to compute one again, how many are saved or run again."""
     rows = [_decision(each) for each in plan.decisions() if each.nbytes >= least_nbytes]
     columns = ["operation", "line", "bytes", "FLOPs", "×", "saved", "again"]

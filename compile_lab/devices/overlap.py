@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..measure.trace import LAUNCHES, _events, _loaded
-from ..simulator.overlap import Collective, Overlap, Span, merged, overlap_of
+from ..simulator.overlap import Overlap, Span, Transfer, merged, overlap_of
 
 GLOO, WIRE = "gloo:", "wire:"
 """How collectives are named in a trace of CPU ranks: gloo's own, and those of a throttled wire (`overlap_runs`)."""
@@ -59,7 +59,7 @@ def on_the_wire(by_rank: Sequence[Overlap]) -> list[Overlap]:
     ]
 
 
-def _numbered(collectives: Iterable[Collective]) -> dict[tuple[str, int], Collective]:
+def _numbered(collectives: Iterable[Transfer]) -> dict[tuple[str, int], Transfer]:
     count: Counter[str] = Counter()
     numbered = {}
     for each in collectives:
@@ -91,7 +91,7 @@ def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile, alon
     zero = min(event["ts"] for event in events)
     lanes = list(dict.fromkeys(_lane(event) for event in sorted(communicating, key=lambda event: event["ts"])))
     collectives = [
-        Collective(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
+        Transfer(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
         for event in communicating
     ]
     phases = _phases(events, bool(kernels), zero)

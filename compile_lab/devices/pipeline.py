@@ -32,7 +32,7 @@ from ..simulator.pipeline import (
     table,
 )
 from . import ranks
-from .pipeline_work import Nap, Work
+from .pipeline_work import Nap, StageWork
 
 RECEIVES_LATE = ("GPipe", "1F1B")
 """Schedules for which torch posts a receive only when the rank is free for what it brings: a transfer is never hidden.
@@ -72,7 +72,7 @@ class Steps:
         return min(range(len(self.timelines)), key=lambda step: self.timelines[step].span)
 
 
-def measure(schedule: str, n: int, microbatches: int, work: Work | None = None, **options: Any) -> Timeline:
+def measure(schedule: str, n: int, microbatches: int, work: StageWork | None = None, **options: Any) -> Timeline:
     """What ``n`` ranks did when, in the quickest of several steps of ``schedule``: a Timeline in milliseconds.
 
     ``work`` is what each stage does; by default it naps 20 ms for each third of its work. The ``options`` are those of
@@ -82,7 +82,7 @@ def measure(schedule: str, n: int, microbatches: int, work: Work | None = None, 
 
 
 def measure_several(
-    cases: Sequence[tuple[str, int, Work]],
+    cases: Sequence[tuple[str, int, StageWork]],
     n: int,
     *,
     steps: int = 3,
@@ -236,7 +236,7 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
 
 # ---- on each rank --------------------------------------------------------------------------------------------------
 def _cases_on_this_rank(
-    cases: Sequence[tuple[str, int, Work]], steps: int, warmup: int
+    cases: Sequence[tuple[str, int, StageWork]], steps: int, warmup: int
 ) -> list[tuple[list[Log], int | None]]:
     found = []
     for case in cases:
@@ -246,7 +246,7 @@ def _cases_on_this_rank(
 
 
 def _steps_on_this_rank(
-    schedule: str, microbatches: int, work: Work, steps: int, warmup: int
+    schedule: str, microbatches: int, work: StageWork, steps: int, warmup: int
 ) -> tuple[list[Log], int | None]:
     rank, n = dist.get_rank(), dist.get_world_size()
     stages = n * SCHEDULES[schedule]

@@ -10,7 +10,7 @@ from ..page.tables import Cell, Code, Table
 from ..page.units import number
 from .casts import cast_kernels
 from .formats import FORMATS, Format
-from .training import Gradients, Run
+from .training import Gradients, Training
 
 Row = Mapping[str, Any]
 GB = 1e9
@@ -179,7 +179,7 @@ def _milliseconds(row: Row) -> str:
     return f"{median} ({low} to {high})"
 
 
-def loss_differences(runs: Mapping[str, Run], reference: str, provenance: object) -> Figure:
+def loss_differences(runs: Mapping[str, Training], reference: str, provenance: object) -> Figure:
     """How far each run's loss is from that of ``reference``, step by step, on a logarithmic axis."""
     exact = runs[reference].losses
     series = []
@@ -199,7 +199,7 @@ def loss_differences(runs: Mapping[str, Run], reference: str, provenance: object
     )
 
 
-def loss_scale(run: Run, provenance: object) -> Figure:
+def loss_scale(run: Training, provenance: object) -> Figure:
     """The loss scale at each step; where it falls, the step was skipped."""
     return lines(
         Series("scale", [float(step) for step in range(len(run.scales))], list(run.scales)),

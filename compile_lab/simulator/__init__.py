@@ -5,10 +5,10 @@ Plain Python without torch, so that it runs in a browser too.
 
 from .overlap import Span, difference, merged, total_ms
 from .patterns import plan
-from .pipeline import SCHEDULES, carried_out, closed_form, simulate, table
+from .pipeline import SCHEDULES, closed_form, simulate, table, timeline_of
 from .recommendation import Network, compute_s, recommend
 from .sharding import parameter_count, parameters
-from .wire import MB, Gradient, buckets, ddp_overlap, fsdp_order, measured_wire
+from .wire import MB, Gradient, buckets, ddp_overlap, fsdp_order, measured_wire, step_of
 
 __all__ = [
     "MB",
@@ -17,7 +17,6 @@ __all__ = [
     "Network",
     "Span",
     "buckets",
-    "carried_out",
     "closed_form",
     "compute_s",
     "ddp_overlap",
@@ -30,6 +29,8 @@ __all__ = [
     "plan",
     "recommend",
     "simulate",
+    "step_of",
     "table",
+    "timeline_of",
     "total_ms",
 ]

@@ -55,7 +55,7 @@ def total_ms(spans: Iterable[Span]) -> float:
 
 
 @dataclass(frozen=True)
-class Collective:
+class Transfer:
     """One collective on this rank. `nbytes` is the larger of what it takes and gives, None where the trace has none."""
 
     name: str
@@ -84,7 +84,7 @@ class Overlap:
     """Communication while nothing is computed."""
     fraction: float
     """The share of the communication's time that is hidden, from 0 to 1."""
-    intervals: tuple[Collective, ...] = field(repr=False)
+    intervals: tuple[Transfer, ...] = field(repr=False)
     """Every collective by itself, by start. They may overlap each other."""
     phases: Mapping[str, Span] = field(default_factory=dict, repr=False)
     """Where the program marked them with ``record_function``: "forward", "backward", "optimizer"; and "gradients",
@@ -117,7 +117,7 @@ class Overlap:
 
 def overlap_of(
     compute: Iterable[Span],
-    collectives: Iterable[Collective],
+    collectives: Iterable[Transfer],
     phases: Mapping[str, Span] | None = None,
     alone: bool = False,
 ) -> Overlap:

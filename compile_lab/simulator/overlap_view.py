@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..page.figures import PALETTE, Figure, plot_text
 from ..page.tables import Table
-from .overlap import Collective, Overlap, Span, merged
+from .overlap import Overlap, Span, Transfer, merged
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -169,7 +169,7 @@ def _coarse(spans: Sequence[Span], longest: float) -> list[Span]:
     return [Span(start, end - gap) for start, end in merged(Span(start, end + gap) for start, end in spans)]
 
 
-def _said(each: Collective) -> str:
+def _said(each: Transfer) -> str:
     size = "" if each.nbytes is None else f" {each.nbytes / 1e6:.3g} MB,"
     return f"{each.name},{size} {100 * each.hidden:.0f} % hidden:"
 
@@ -178,7 +178,7 @@ def _megabytes(nbytes: int | None) -> float | None:
     return None if nbytes is None else _rounded(nbytes / 1e6)
 
 
-def _sum_of_bytes(intervals: Sequence[Collective]) -> float | None:
+def _sum_of_bytes(intervals: Sequence[Transfer]) -> float | None:
     known = [each.nbytes for each in intervals if each.nbytes is not None]
     return _megabytes(sum(known)) if len(known) == len(intervals) else None
 

@@ -163,7 +163,7 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
         raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
 
 
-def carried_out(
+def timeline_of(
     orders: Sequence[Order],
     *,
     forward: Times = 1.0,

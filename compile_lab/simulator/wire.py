@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .overlap import Collective, Overlap, Span, overlap_of
+from .overlap import Overlap, Span, Transfer, overlap_of
 
 MB = 2**20
 """As DDP counts: ``bucket_cap_mb`` is in units of 2²⁰ bytes."""
@@ -74,7 +74,7 @@ def ddp_overlap(
         size = sum(gradients[at].nbytes for at in members)
         start = max(free, forward_ms + max(gradients[at].ready_ms for at in members))
         free = start + takes(size)
-        collectives.append(Collective("all_reduce", start, free, size, 0.0))
+        collectives.append(Transfer("all_reduce", start, free, size, 0.0))
     computed = forward_ms + backward_ms
     done = max(computed, free)
     compute = [Span(0, computed), Span(done, done + optimizer_ms)]
@@ -87,7 +87,7 @@ COLLECTIVES = {"AG": "all_gather", "RS": "reduce_scatter", "AR": "all_reduce"}
 """How `collective_order` abbreviates the start of a collective; "w3" waits for the collective that "…3" started."""
 
 
-def carried_out(order: Sequence[str], compute_ms: float, collective_ms: float | Sequence[float]) -> Overlap:
+def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequence[float]) -> Overlap:
     """A compiled step carried out on paper: `order` is that of `compile_lab.devices.compiled_collectives`.
 
     Each matrix product ("MM") takes `compute_ms`, other kernels ("k") no time. A collective ("AG0", "RS1", …) starts at
@@ -104,7 +104,7 @@ def carried_out(order: Sequence[str], compute_ms: float, collective_ms: float | 
             start = max(now, free)
             at = len(collectives)
             free = start + (collective_ms if isinstance(collective_ms, int | float) else collective_ms[at])
-            collectives.append(Collective(COLLECTIVES[kind], start, free, None, 0.0))
+            collectives.append(Transfer(COLLECTIVES[kind], start, free, None, 0.0))
             ends[number] = free
             waiting.add(number)
         elif kind == "w":
@@ -131,7 +131,7 @@ def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[in
 
 
 def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = True) -> list[str]:
-    """A step of FSDP2 in the order in which its host issues it, for `carried_out`: forward and backward.
+    """A step of FSDP2 in the order in which its host issues it, for `step_of`: forward and backward.
 
     Each block is a product in the forward and two in the backward; after the blocks comes a head of `head` products.
     The embedding takes no time. Collectives are numbered: 0 for the root, which has embedding and head, then the
