@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..page.figures import PALETTE, Figure, plot_text
 from ..page.tables import Table
+from ..page.units import rounded
 from .overlap import Overlap, Span, Transfer, merged
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def timeline(several: Overlap | Mapping[str, Overlap], caption: str = "", proven
         "bargap": 0.25,
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {"title": {"text": "ms"}, "range": [0, _rounded(1.01 * longest)], "fixedrange": True},
+        "xaxis": {"title": {"text": "ms"}, "range": [0, rounded(1.01 * longest, 4)], "fixedrange": True},
         "yaxis": {"autorange": "reversed", "automargin": True, "fixedrange": True, "type": "category"},
         "shapes": shapes,
     }
@@ -124,8 +125,8 @@ def _trace(go: Any, kind: str, bars: Sequence[tuple[str, Span, str]]) -> go.Bar:
         name=kind,
         orientation="h",
         y=[plot_text(row) for row, _, _ in bars],
-        base=[_rounded(span.start_ms) for _, span, _ in bars],
-        x=[_rounded(span.time_ms) for _, span, _ in bars],
+        base=[rounded(span.start_ms, 4) for _, span, _ in bars],
+        x=[rounded(span.time_ms, 4) for _, span, _ in bars],
         hovertemplate=("%{hovertext} " if told else "") + "%{x:.3g} ms from %{base:.4g}<extra>%{fullData.name}</extra>",
         marker=marker,
         **told,
@@ -135,7 +136,7 @@ def _trace(go: Any, kind: str, bars: Sequence[tuple[str, Span, str]]) -> go.Bar:
 def _end_of_gradients(found: Overlap, first: int, end: int) -> list[dict[str, Any]]:
     if "gradients" not in found.phases:
         return []
-    at = _rounded(found.phases["gradients"].end_ms - _zero(found))
+    at = rounded(found.phases["gradients"].end_ms - _zero(found), 4)
     place = {"x0": at, "x1": at, "y0": first - 0.5, "y1": end - 0.5}
     return [{"type": "line", **place, "line": {"dash": "dot", "width": 1.5, "color": PALETTE["grey"]}}]
 
@@ -175,13 +176,9 @@ def _said(each: Transfer) -> str:
 
 
 def _megabytes(nbytes: int | None) -> float | None:
-    return None if nbytes is None else _rounded(nbytes / 1e6)
+    return None if nbytes is None else rounded(nbytes / 1e6, 4)
 
 
 def _sum_of_bytes(intervals: Sequence[Transfer]) -> float | None:
     known = [each.nbytes for each in intervals if each.nbytes is not None]
     return _megabytes(sum(known)) if len(known) == len(intervals) else None
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.4g}")

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..page.units import in_gb
 from .collectives import Collective, Held
 from .meshes import AXES, MACHINE, PATTERNS, SEQUENCE_PARALLEL, check_whole, mesh_of
 from .sharding import Parameter, Shape, check_divides
@@ -114,8 +115,8 @@ class Plan:
     def __str__(self) -> str:
         mesh = " × ".join(f"{axis} {size}" for axis, size in self.mesh.items()) or "one device"
         return (
-            f"{self.pattern} on {mesh}: {self.total_nbytes / 1e9:.3g} GB on the fullest device, "
-            f"{self.sent_nbytes / 1e9:.3g} GB sent by the busiest in a step"
+            f"{self.pattern} on {mesh}: {in_gb(self.total_nbytes)} on the fullest device, "
+            f"{in_gb(self.sent_nbytes)} sent by the busiest in a step"
         )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..page.figures import PALETTE, Drawing
 from ..page.tables import Table
-from ..page.units import gb
+from ..page.units import with_unit
 from .collectives import Collective
 from .meshes import PATTERNS, mesh_of
 from .patterns import Plan
@@ -114,7 +114,7 @@ def by_kind(plans: Mapping[str, Plan]) -> Table:
     for name, found in plans.items():
         share = found.fullest
         kinds = [*vars(share.held).values(), share.buffers_nbytes, share.total_nbytes]
-        rows.append([name, *map(gb, kinds)])
+        rows.append([name, *map(with_unit, kinds)])
     return Table(["pattern", *_KINDS, "all"], rows, align="l" + "r" * 6)
 
 
@@ -144,15 +144,16 @@ def panel(found: Plan) -> list[str | Drawing]:
     total = share.total_nbytes
     mesh = " × ".join(f"{axis} {size}" for axis, size in found.mesh.items())
     fits = ", ".join(f"{card} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in CARDS_GB)
-    held = ", ".join(f"{name} {gb(nbytes)}" for name, nbytes in kinds.items() if nbytes)
+    held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
     sent = [
-        f"{gb(each.sent_nbytes)} {each.kind} along {each.axis}{'' if found.inside_machine(each.axis) else ' (network)'}"
+        f"{with_unit(each.sent_nbytes)} {each.kind} along {each.axis}"
+        f"{'' if found.inside_machine(each.axis) else ' (network)'}"
         for each in found.busiest.collectives
     ]
     return [
-        f"**{mesh}.** A device holds {held}: **{gb(total)}**. {fits}.",
+        f"**{mesh}.** A device holds {held}: **{with_unit(total)}**. {fits}.",
         _bar(kinds, total),
-        f"A step sends **{gb(found.sent_nbytes)}** a device: {'; '.join(sent)}.",
+        f"A step sends **{with_unit(found.sent_nbytes)}** a device: {'; '.join(sent)}.",
     ]
 
 
@@ -169,7 +170,7 @@ def _bar(kinds: Mapping[str, int], total: int) -> Drawing:
         parts.append(f"<path d='M{at} 0v40' stroke='currentColor' stroke-width='3'/>")
         parts.append(f"<text x='{at - 6}' y='46' text-anchor='end'>{card} GB</text>")
     svg = f"<svg viewBox='0 0 1000 50' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
-    return Drawing(svg, f"A bar of {gb(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
+    return Drawing(svg, f"A bar of {with_unit(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
 
 
 def ranking(found: Recommendation) -> list[str | Table]:
@@ -181,8 +182,8 @@ def ranking(found: Recommendation) -> list[str | Table]:
         [
             each.plan.pattern,
             " × ".join(map(str, each.plan.mesh.values())),
-            gb(each.plan.total_nbytes),
-            gb(each.plan.sent_nbytes),
+            with_unit(each.plan.total_nbytes),
+            with_unit(each.plan.sent_nbytes),
             *(f"{value:.3g}" for value in (each.step_ms, each.exposed_ms, each.bubble_ms)),
         ]
         for each in found.choices

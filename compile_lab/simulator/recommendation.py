@@ -9,6 +9,7 @@ as slow as its last stage, which has the head. Chapter 11 holds the estimates ag
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..page.units import in_gb
 from .meshes import DATA_AXES, MACHINE, PATTERNS
 from .patterns import Plan, plan
 from .sharding import Shape, parameter_count
@@ -143,8 +144,8 @@ def _why(found: Plan, memory_nbytes: float, waited: float, bubble: float, comput
     """One sentence: what it holds, what it sends where, and what it waits for."""
     out = [axis for axis in found.mesh if not found.inside_machine(axis)]
     crossing = sum(each.sent_nbytes for each in found.busiest.collectives if each.axis in out)
-    sends = f"sends {_gb(found.sent_nbytes)} a step" + (
-        f", {_gb(crossing)} of it out of the machine" if crossing else ""
+    sends = f"sends {in_gb(found.sent_nbytes)} a step" + (
+        f", {in_gb(crossing)} of it out of the machine" if crossing else ""
     )
     waits = [
         f"{share:.0%} of it {what}"
@@ -155,17 +156,13 @@ def _why(found: Plan, memory_nbytes: float, waited: float, bubble: float, comput
         if share >= 0.005
     ]
     step = f"a step of {1e3 * (computing + waited + bubble):.3g} ms, {' and '.join(waits) or 'with all traffic hidden'}"
-    return f"holds {_gb(found.total_nbytes)} of {_gb(memory_nbytes)}, {sends}: {step}"
+    return f"holds {in_gb(found.total_nbytes)} of {in_gb(memory_nbytes)}, {sends}: {step}"
 
 
 def _too_large(found: Plan, memory_nbytes: float) -> str:
     kinds = vars(found.fullest.held) | {"buffers": found.fullest.buffers_nbytes}
     most = max(kinds, key=kinds.__getitem__)
     return (
-        f"does not fit: {_gb(found.total_nbytes)} a device, {_gb(kinds[most])} of them {most}, "
-        f"and {_gb(0.9 * memory_nbytes)} of {_gb(memory_nbytes)} can be used"
+        f"does not fit: {in_gb(found.total_nbytes)} a device, {in_gb(kinds[most])} of them {most}, "
+        f"and {in_gb(0.9 * memory_nbytes)} of {in_gb(memory_nbytes)} can be used"
     )
-
-
-def _gb(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.3g} GB"
