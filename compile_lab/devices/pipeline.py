@@ -100,10 +100,10 @@ def measure_several(
     """
     for schedule, microbatches, _ in cases:
         _check(schedule, n, microbatches, steps, backend)
-    found = ranks.run(
+    noted = ranks.run(
         _cases_on_this_rank, n, cases, steps, warmup, backend=backend, timeout=timeout, env=env, echo=False
     )
-    return [_put_together(*case[:2], by_rank) for case, by_rank in zip(cases, zip(*found, strict=True), strict=True)]
+    return [_put_together(*case[:2], by_rank) for case, by_rank in zip(cases, zip(*noted, strict=True), strict=True)]
 
 
 def _put_together(schedule: str, microbatches: int, by_rank: Sequence[tuple[list[Log], int | None]]) -> Steps:
@@ -206,7 +206,7 @@ def gaps_of(measured: Timeline) -> Gaps:
                 gaps["ready"].append(action.start - before.end)
             else:
                 gaps["waiting"].append(action.start - read.end)
-    return Gaps(**{kind: max(0.0, statistics.median(found)) if found else 0.0 for kind, found in gaps.items()})
+    return Gaps(**{kind: max(0.0, statistics.median(each)) if each else 0.0 for kind, each in gaps.items()})
 
 
 def _read_by(action: Action, made: dict[tuple[str, int, int], Action]) -> Action | None:
@@ -238,11 +238,11 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
 def _cases_on_this_rank(
     cases: Sequence[tuple[str, int, StageWork]], steps: int, warmup: int
 ) -> list[tuple[list[Log], int | None]]:
-    found = []
+    noted = []
     for case in cases:
-        found.append(_steps_on_this_rank(*case, steps, warmup))
+        noted.append(_steps_on_this_rank(*case, steps, warmup))
         gc.collect()  # stages that are watched refer to themselves, and hold memory that the next case needs
-    return found
+    return noted
 
 
 def _steps_on_this_rank(

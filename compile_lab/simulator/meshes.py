@@ -32,10 +32,11 @@ MACHINE: int = _TABLE["machine"]
 
 
 def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a pattern's axes, outermost first: {"shard": 2, "tp": 4}; those that are given, checked.
+    """The sizes of a pattern's axes on so many devices, outermost first: {"shard": 2, "tp": 4}.
 
-    From a number: the axes choose in the table's order, tensor parallel first and inside a machine, a pipeline next
-    and up to 8 stages; what splits the batch takes the rest. Whether the last size divides the model is not asked here.
+    From a number of devices the axes choose in the table's order: tensor parallel first, inside a machine; then a
+    pipeline of up to 8 stages; what splits the batch takes the rest. Sizes that are given are checked and returned.
+    Whether the last size divides the model is checked by ``sharding.check_divides``.
 
     Raises ValueError for axes that are not the pattern's, sizes below 1, and a number of devices that makes no mesh.
     """
@@ -71,7 +72,10 @@ def check_whole(name: str, value: object) -> None:
 
 
 def _largest(choice: Mapping[str, Any], shape: Shape, pattern: str, rest: int, later: int, inside: int) -> int:
-    """The size that an axis chooses of the ``rest`` of the devices, when ``inside`` of each machine is taken."""
+    """The size that an axis chooses, with ``rest`` devices left and ``later`` axes still to choose.
+
+    ``inside`` is the product of the sizes that are chosen already, which lie inside this axis.
+    """
     leave, divided = 2**later, choice.get("divides", "devices")
     if choice.get("leaves_a_machine") and rest >= 2 * MACHINE:
         leave = MACHINE // inside

@@ -22,7 +22,7 @@ from .traffic import FP32, Layout, collectives
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes of a number: in activations, in gathered parameters, in gradients on their way; fp32 elsewhere."""
+    """Bytes of one number in activations, in gathered parameters, and in gradients that are sent; all else is fp32."""
 
     computed: int
     gathered: int
@@ -39,28 +39,28 @@ OPTIMIZERS = {"AdamW": 2, "SGD, momentum": 1, "SGD": 0}
 
 @dataclass(frozen=True)
 class Share:
-    """What one device of one pipeline stage holds, and its collectives in a step. Without a pipeline there is one.
+    """What one device of a pipeline stage holds, and its collectives in a step. Without a pipeline there is one stage.
 
-    ``buffers_nbytes`` is what is there for a moment, or copied to travel: DDP's buckets; parameters that FSDP has
-    gathered and gradients that it has not scattered; bf16 copies of parameters; what a stage receives and returns; and
-    the logits, as computed and in fp32, at the turn from forward to backward. It is an estimate.
+    ``buffers_nbytes`` estimates what exists only for a moment, or as a copy to be sent: DDP's buckets; parameters that
+    FSDP has gathered and gradients that it has not scattered yet; bf16 copies of parameters; what a stage receives and
+    returns; and the logits, as computed and in fp32, at the turn from forward to backward.
     """
 
     held: Held
     buffers_nbytes: int
     collectives: tuple[Collective, ...]
     later_nbytes: int
-    """What of it is made after the turn: gradients, and those that FSDP has not scattered. 0 in a pipeline, where other
-    micro-batches have made them before."""
+    """The part of it that is made after the turn: gradients, and those that FSDP has not scattered yet. 0 in a
+    pipeline, where earlier micro-batches have made them."""
 
     @property
     def total_nbytes(self) -> int:
-        """All that is counted here, as if it were there at once. Workspaces and fragmentation come on top."""
+        """Bytes of all that is counted here, as if it were held at once. Workspaces and fragmentation come on top."""
         return sum(vars(self.held).values()) + self.buffers_nbytes
 
     @property
     def turn_nbytes(self) -> int:
-        """What is there when the backward begins: most, as long as activations are more than gradients."""
+        """Bytes held when the backward begins. That is the peak as long as activations are larger than gradients."""
         return self.total_nbytes - self.later_nbytes
 
     @property
@@ -108,7 +108,7 @@ class Plan:
         return self.busiest.sent_nbytes
 
     def inside_machine(self, axis: str) -> bool:
-        """True if the ranks along this axis, and all inside of it, are devices of one machine."""
+        """Are the ranks along this axis, with all axes inside it, devices of one machine?"""
         inner = AXES[AXES.index(axis) :]
         return math.prod(self.mesh.get(each, 1) for each in inner) <= MACHINE
 
@@ -131,13 +131,14 @@ def plan(
     precision: str = "fp32",
     optimizer: str = "AdamW",
 ) -> Plan:
-    """What each device holds and sends in a step, if ``shape`` is trained by ``pattern`` on ``devices``.
+    """What does each device hold and send in a step, if ``pattern`` spreads a model of this ``shape`` over ``devices``?
 
-    ``devices`` is their number, laid out by ``meshes.mesh_of``, or the sizes of the axes. ``batch``: sequences of a
-    step over all devices (one a device, unless given), each of ``length`` tokens (the model's context). A pipeline runs
-    1F1B over ``microbatches`` (those of one sequence, unless given). Blocks are FSDP's units, and the rest is one.
+    ``devices`` is their number, which ``meshes.mesh_of`` lays out, or the sizes of the axes. ``batch`` is the number of
+    sequences in a step over all devices (by default as many as devices), each of ``length`` tokens (by default the
+    model's context). A pipeline runs 1F1B over ``microbatches`` (by default of one sequence each). FSDP gathers block
+    by block, and what is around the blocks as one unit.
 
-    Raises ValueError for what is not known, or does not divide: it names the input, the rule and a way out.
+    Raises ValueError for a name that is not known and a size that does not divide, with the rule and a way out.
     """
     _known("pattern", pattern, PATTERNS), _known("precision", precision, PRECISIONS)
     _known("optimizer", optimizer, OPTIMIZERS)
@@ -168,15 +169,15 @@ def _share(layout: Layout, stage: int, states: int) -> Share:
 
 
 def _unscattered(own: tuple[Parameter, ...], tp: int) -> int:
-    """Gradients that FSDP has whole at a time: those around the blocks, and one block's."""
+    """How many numbers the gradients have that FSDP holds whole at one time: around the blocks, and of one block."""
     return sum(each.numbers(tp) for each in own)
 
 
 def _activations(layout: Layout, stage: int) -> int:
-    """Bytes that autograd keeps for the backward, of all micro-batches that are under way at a time.
+    """Bytes that autograd keeps for the backward, for all micro-batches that are under way at one time.
 
-    A layer keeps 16 numbers for each of its tokens and channels, if attention is computed in one piece that keeps only
-    a number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
+    A layer keeps 16 numbers for each token and channel, if attention is one fused operation, which itself keeps only
+    one number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
     parallel; sequence parallel divides the inputs, but what was gathered for a matrix product is kept as it is. A norm
     keeps a mean and a deviation a token. The loss keeps its log-softmax, in fp32, and one number.
     """

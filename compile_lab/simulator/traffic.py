@@ -16,7 +16,7 @@ FIRST_BUCKET_NBYTES, BUCKET_NBYTES = 2**20, 25 * 2**20
 
 @dataclass(frozen=True)
 class Layout:
-    """A model on a mesh, and what one replica computes in a step: ``rows`` sequences in ``pieces`` micro-batches.
+    """A model on a mesh, of which each replica computes ``rows`` sequences a step, in ``pieces`` micro-batches.
 
     ``computed``, ``gathered`` and ``reduced`` are bytes of a number, as in ``patterns.Precision``.
     """
@@ -48,7 +48,7 @@ class Layout:
         return stage == self.size("pp") - 1
 
     def parameters_of(self, stage: int) -> tuple[Parameter, ...]:
-        """The parameters of a stage; a block's with as many layers as the stage has. Both ends have a tied head."""
+        """The parameters of a stage, with the stage's own number of layers. A tied head is on the first and last."""
         here = {"first": stage == 0, "last": self.is_last(stage), "block": True}
         own = [
             replace(each, count=self.layers) if each.part == "block" else each
@@ -91,7 +91,7 @@ def _each(layout: Layout, stage: int) -> Iterator[Row]:
 
 
 def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
-    """Each pair of split products: one all-reduce forward, one backward; or a gather and a scatter in place of each.
+    """One all-reduce forward and one backward for each pair of split products; or a gather and a scatter in its place.
 
     The embedding and the head are split by the vocabulary, so each adds one more, and the logits are gathered. A pair's
     result travels as it was computed, and its input, which a norm made, in fp32: autocast computes norms in that.
@@ -112,7 +112,7 @@ def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
 
 
 def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
-    """Each micro-batch's activation to the next stage, and its gradient to the one before."""
+    """Sends each micro-batch's activation to the next stage, and its gradient to the one before."""
     shape, pp = layout.shape, layout.size("pp")
     neighbours = (stage > 0) + (stage < pp - 1)
     activation = layout.rows // layout.pieces * layout.length * shape.dim * layout.stream
@@ -123,7 +123,7 @@ def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
 
 
 def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator[Row]:
-    """FSDP's units are the blocks, and what is around them. Rows are padded to a multiple of the ranks.
+    """Gathers and scatters of FSDP's units: each block, and all around the blocks. Rows are padded to divide.
 
     A block is gathered for its forward and again for its backward, the rest once. In a pipeline a block stays gathered
     from one backward to the next action of its stage. Gradients are scattered once, then added up over replicas.
@@ -138,7 +138,7 @@ def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator
 
 
 def _gathers(layout: Layout, stage: int) -> int:
-    """How often a block is gathered in a step: before a forward and after it, unless a backward left it gathered."""
+    """How often a block is gathered in a step: before each action of its stage, unless a backward left it gathered."""
     if layout.size("pp") == 1:
         return 2
     gathers, gathered = 0, False
