@@ -134,11 +134,11 @@ def _device(name: str) -> torch.device:
     """This rank's device: the CPU, or the GPU of its number on this machine."""
     if not name.startswith("cuda"):
         return torch.device("cpu")
-    number, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-    if int(os.environ["LOCAL_WORLD_SIZE"]) > there:
+    number, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if int(os.environ["LOCAL_WORLD_SIZE"]) > gpus:
         raise ValueError(
-            f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {there} GPUs: each rank takes one. "
-            f"Take --nproc-per-node {there}, or --device cpu"
+            f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {gpus} GPUs: each rank takes one. "
+            f"Take --nproc-per-node {gpus}, or --device cpu"
         )
     torch.cuda.set_device(number)
     return torch.device("cuda", number)
