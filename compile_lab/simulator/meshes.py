@@ -58,10 +58,9 @@ def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dic
     sizes: dict[str, int] = {}
     rest = devices
     for later, choice in zip(reversed(range(len(choices))), choices, strict=True):
-        sizes[choice["axis"]] = (
-            _largest(choice, shape, pattern, rest, later, math.prod(sizes.values())) if later else rest
-        )
-        rest //= sizes[choice["axis"]]
+        inside = math.prod(sizes.values())
+        sizes[choice["axis"]] = size = _largest(choice, shape, pattern, rest, later, inside) if later else rest
+        rest //= size
     return {axis: sizes[axis] for axis in axes}
 
 
@@ -78,7 +77,7 @@ def _largest(choice: Mapping[str, Any], shape: Shape, pattern: str, rest: int, l
     """
     leave, divided = 2**later, choice.get("divides", "devices")
     if choice.get("leaves_a_machine") and rest >= 2 * MACHINE:
-        leave = MACHINE // inside
+        leave = max(leave, MACHINE // inside)
     whole = getattr(shape, divided, rest)
     for size in range(min(choice["most"], rest // leave), 1, -1):
         if rest % size == whole % size == 0:

@@ -108,7 +108,10 @@ def mesh_sizes(config: GPTConfig | None, pattern: str, devices: int, **given: in
 
 
 def _largest(choice: Mapping[str, Any], config: GPTConfig | None, rest: int, later: int, inside: int) -> int | None:
-    """The size that an axis chooses of the `rest` of the devices, when `inside` of each machine is taken."""
+    """The size that an axis chooses, with `rest` devices left and `later` axes still to choose; None if none fits.
+
+    `inside` is the product of the sizes that are known already.
+    """
     if config is None:
         raise ValueError(
             f"axis {choice['axis']!r} has no size, and without a model none can be chosen. Give the sizes of all axes "
@@ -116,7 +119,7 @@ def _largest(choice: Mapping[str, Any], config: GPTConfig | None, rest: int, lat
         )
     leave = 2**later
     if choice.get("leaves_a_machine") and rest >= 2 * _TABLE["machine"]:
-        leave = _TABLE["machine"] // inside
+        leave = max(leave, _TABLE["machine"] // inside)
     whole = getattr(config, choice.get("divides", ""), rest)
     fitting = [size for size in range(2, min(choice["most"], rest // leave) + 1) if rest % size == whole % size == 0]
     return max(fitting, default=None)

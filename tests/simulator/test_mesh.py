@@ -101,6 +101,7 @@ def test_both_know_the_same_patterns_and_axes():
 
 def test_sizes_that_are_given_are_kept_and_the_others_chosen_around_them():
     assert patterns.mesh_sizes(GPT2_124M, "3d", 64, tp=2) == {"pp": 4, "shard": 8, "tp": 2}
+    assert patterns.mesh_sizes(GPT2_124M, "3d", 1024, tp=16) == {"pp": 4, "shard": 16, "tp": 16}
     assert patterns.mesh_sizes(None, "fsdp+tp", 64, tp=2) == {"shard": 32, "tp": 2}
     with pytest.raises(ValueError, match="axis 'tp' has no size, and without a model none can be chosen"):
         patterns.mesh_sizes(None, "fsdp+tp", 64)
