@@ -8,7 +8,7 @@ from .patterns import plan
 from .pipeline import SCHEDULES, closed_form, simulate, table, timeline_of
 from .recommendation import Network, compute_s, recommend
 from .sharding import parameter_count, parameters
-from .wire import MB, Gradient, buckets, ddp_overlap, fsdp_order, measured_wire, step_of
+from .wire import MB, Gradient, buckets, ddp_overlap, fsdp_order, measured_wire
 
 __all__ = [
     "MB",
@@ -29,7 +29,6 @@ __all__ = [
     "plan",
     "recommend",
     "simulate",
-    "step_of",
     "table",
     "timeline_of",
     "total_ms",
