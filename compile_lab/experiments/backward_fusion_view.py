@@ -7,7 +7,7 @@ from typing import Any
 from ..inductor.view import shortened
 from ..page.figures import Figure, Series, bars
 from ..page.tables import Cell, Code, Table
-from ..page.units import DECIMAL, microseconds, number
+from ..page.units import MB, microseconds, number
 
 
 def name_of(case: Mapping[str, Any], dtype: bool = True) -> str:
@@ -95,11 +95,7 @@ def kernels(
         for kernel in variant[direction]["kernels"]:
             size = nbytes.get(kernel["name"])
             rate = size and size / kernel["us"] / 1e3
-            cells = [
-                round(kernel["us"], 1),
-                size and round(size / DECIMAL["MB"], 1),
-                rate and f"{rate / copy_gb_per_s:.0%}",
-            ]
+            cells = [round(kernel["us"], 1), size and round(size / MB, 1), rate and f"{rate / copy_gb_per_s:.0%}"]
             rows.append([name, Code(readable(kernel["name"])), number(round(kernel["count"])), *cells])
     columns = ["", "kernel", "launches", "µs", "MB", "of a copy's rate"]
     caption = f"{name_of(case)}, {direction}" + (f" · {provenance}" if provenance else "")

@@ -6,7 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-DECIMAL = {"GB": 1e9, "MB": 1e6, "kB": 1e3, "bytes": 1}
+MB = 1e6
+DECIMAL = {"GB": 1e9, "MB": MB, "kB": 1e3, "bytes": 1}
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "bytes": 1}
 
 
