@@ -103,6 +103,19 @@ def test_a_face_defines_nothing_and_hands_out_no_submodules_name(face):
     assert not defined and not handed & submodules
 
 
+TWICE = {"Buffer"}  # inductor.records' and inductor.traffic's
+
+
+def test_no_class_name_is_used_twice():
+    homes: dict[str, list[str]] = {}
+    for file in [*FILES, *sorted((ROOT / "mini_model").rglob("*.py"))]:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(file.relative_to(ROOT).as_posix())
+    twice = {name: files for name, files in homes.items() if len(files) > 1 and name not in TWICE}
+    assert not twice, f"one name, one idea: {twice}"
+
+
 def test_few_things_stand_at_the_top():
     modules = [path for path in LAB.glob("*.py") if path.name != "__init__.py"]
     folders = [path for path in LAB.iterdir() if path.is_dir() and path.name != "__pycache__"]

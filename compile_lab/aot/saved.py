@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import torch
 
+from ..page.units import without_namespace
 from ..source import Line
 from ..tensors import nbytes, number
 from .nodes import Graph, op_of
@@ -222,4 +223,4 @@ def _family(node: torch.fx.Node) -> str:
 
 
 def _short(node: torch.fx.Node) -> str:
-    return op_of(node).removeprefix("aten.").removeprefix("prims.")
+    return without_namespace(op_of(node))

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..page.figures import PALETTE, Figure, plot_text
 from ..page.tables import Code, Table
+from ..page.units import without_namespace
 from ..source import Line
 from .nodes import Graph
 from .saved import SavedTensor, folded
@@ -29,7 +30,7 @@ def listing(graph: Graph) -> Code:
             said = "  # saved" if node.saved and graph.stage == "forward" else ""
             said = "  # again" if node.recomputed and graph.stage == "backward" else said
             inputs = ", ".join(graph[name].title or name for name in node.inputs)
-            lines.append(f"{node.name} = {_short(node.op)}({inputs}){said}")
+            lines.append(f"{node.name} = {without_namespace(node.op)}({inputs}){said}")
     return Code("\n".join(lines), language="text", title=f"{graph.stage}")
 
 
@@ -74,7 +75,7 @@ def recomputed(graphs: TrainingGraphs) -> Table:
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for each in graphs.recomputed:
         if each.nbytes:
-            groups[_short(each.op), _at(each.source)].append(each.nbytes)
+            groups[without_namespace(each.op), _at(each.source)].append(each.nbytes)
     rows = [(op, len(sizes), line, sum(sizes)) for (op, line), sizes in groups.items()]
     return Table(["computed again", "×", "line", "bytes of the results"], rows)
 
@@ -92,7 +93,7 @@ def decompositions(graphs: TrainingGraphs, calls: Iterable[str] | None = None) -
 
 def counted(ops: Iterable[str]) -> str:
     """Operations with how often each occurs, in order: ``mul ×3, add``."""
-    counts = Counter(map(_short, ops))
+    counts = Counter(map(without_namespace, ops))
     return ", ".join(op if n == 1 else f"{op} ×{n}" for op, n in counts.items()) or "–"
 
 
@@ -224,7 +225,9 @@ def _marks(go, name, chosen, places, graphs, marker):
         y=[places[at][1] for at in chosen],
         mode="markers+text",
         marker=marker,
-        text=[plot_text(node.title or (node.name if node.op == "input" else _short(node.op))) for node in nodes],
+        text=[
+            plot_text(node.title or (node.name if node.op == "input" else without_namespace(node.op))) for node in nodes
+        ],
         textposition=["middle left" if side == "f" else "middle right" for side, _ in chosen],
         hovertext=[plot_text(f"{node.name} {node.dtype}{list(node.shape or ())}") for node in nodes],
         hoverinfo="text",
@@ -234,8 +237,8 @@ def _marks(go, name, chosen, places, graphs, marker):
 def _what(each: SavedTensor, graphs: TrainingGraphs) -> str:
     if each.op == "input":
         return each.title
-    of = each.title or (_short(_maker(each.view_of, graphs)) if each.view_of else "")
-    return f"{_short(each.op)} of {of}" if of else _short(each.op)
+    of = each.title or (without_namespace(_maker(each.view_of, graphs)) if each.view_of else "")
+    return f"{without_namespace(each.op)} of {of}" if of else without_namespace(each.op)
 
 
 def _maker(name: str, graphs: TrainingGraphs) -> str:
@@ -250,7 +253,3 @@ def _readers(each: SavedTensor) -> str:
 
 def _at(line: Line | None) -> str:
     return str(line) if line else "–"
-
-
-def _short(op: str) -> str:
-    return op.removeprefix("aten.").removeprefix("prims.")

@@ -25,7 +25,7 @@ from ..measure.timing import samples_us, spread_us, wait
 from ..memory.eager import eager_lifetimes
 from ..memory.measured import measure_step
 from ..memory.predict import lifetimes
-from .plan import Plan
+from .plan import BudgetPlan
 from .strategies import Strategy
 
 SAMPLES = {"cuda": 9, "cpu": 3}
@@ -154,7 +154,7 @@ def measured(
     return cost
 
 
-def measured_plan(subject: Subject, plan: Plan, expected: dict[str, Tensor]) -> Cost:
+def measured_plan(subject: Subject, plan: BudgetPlan, expected: dict[str, Tensor]) -> Cost:
     """A plan of the compiler's, its graphs run as they are. The subject is the one that was planned for, on a CPU."""
     _fresh(subject)
     return Cost(

@@ -44,7 +44,7 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Plan:
+class BudgetPlan:
     """A memory budget, the graphs that came of it, and a training step that runs them."""
 
     budget: float
@@ -92,7 +92,7 @@ class Plan:
         return tuple(found)
 
 
-def plans(model: torch.nn.Module, *args: Tensor, budgets: Iterable[float] = (1.0, 0.5, 0.0)) -> tuple[Plan, ...]:
+def plans(model: torch.nn.Module, *args: Tensor, budgets: Iterable[float] = (1.0, 0.5, 0.0)) -> tuple[BudgetPlan, ...]:
     """A plan for each budget of ``activation_memory_budget``, from one trace of ``model(*args)``, which is a loss.
 
     The graphs are those that torch.compile partitions: Inductor's decompositions and its passes over the joint graph.
@@ -114,12 +114,12 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Iterable[float] = (1.0
     boxed = [[aot_pieces().boxed_nop(each, ()) for each in parts] for parts in backend.parts]
     inputs = tuple(backend.inputs)
     return tuple(
-        Plan(budget, graphs, _Graphs(*parts, graphs.outputs, inputs))
+        BudgetPlan(budget, graphs, _Graphs(*parts, graphs.outputs, inputs))
         for budget, graphs, parts in zip(chosen, backend.found, boxed, strict=True)
     )
 
 
-def saved_blocks(plan: Plan, least_nbytes: int, blocks: str = "blocks") -> tuple[int, ...]:
+def saved_blocks(plan: BudgetPlan, least_nbytes: int, blocks: str = "blocks") -> tuple[int, ...]:
     """The indices of a model's blocks in which a tensor of at least so many bytes is made and saved."""
     large = [each.name for each in plan.graphs.saved if each.extra_nbytes >= least_nbytes]
     modules = [plan.graphs.forward[name].module for name in large]

@@ -5,9 +5,11 @@ from typing import Any
 
 from ..page.figures import Figure, Series, lines
 from ..page.tables import Cell, Table
-from ..page.units import number, said, short
+from ..page.units import DECIMAL, number, unit_of, with_unit, without_namespace
 from .cost import Cost
-from .plan import Decision, Plan
+from .plan import BudgetPlan, Decision
+
+_UNITS = {unit: DECIMAL[unit] for unit in ("GB", "MB")}
 
 
 def costs(found: Iterable[Cost], caption: str = "", timed: bool = True) -> Table:
@@ -20,8 +22,8 @@ def costs(found: Iterable[Cost], caption: str = "", timed: bool = True) -> Table
     rows = [
         [
             each.strategy.name,
-            said(each.held_nbytes),
-            said(each.peak_nbytes),
+            with_unit(each.held_nbytes),
+            with_unit(each.peak_nbytes),
             each.recomputed,
             _share(each.flops, found[0].flops),
         ]
@@ -50,7 +52,7 @@ def curves(found: Iterable[Cost], caption: str = "", provenance: object | None =
     budgeted = sorted((each for each in found if each.strategy.budget is not None), key=lambda c: c.strategy.budget)
     if not budgeted:
         raise ValueError("none of these strategies has a memory budget, so there is nothing to draw over it")
-    unit, size = _unit(max(each.peak_nbytes for each in budgeted))
+    unit, size = unit_of(max(each.peak_nbytes for each in budgeted), _UNITS)
     at = [each.strategy.budget for each in budgeted]
     series = [
         Series(name, at, [getattr(each, name_of) / size for each in budgeted])
@@ -59,7 +61,8 @@ def curves(found: Iterable[Cost], caption: str = "", provenance: object | None =
     lowest = min(budgeted, key=lambda each: each.peak_nbytes)
     alt = (
         f"Saved and held bytes fall together from budget {at[-1]:g} to {at[0]:g}; the peak is least at budget "
-        f"{lowest.strategy.budget:g} with {said(lowest.peak_nbytes)}, and {said(budgeted[0].peak_nbytes)} at {at[0]:g}."
+        f"{lowest.strategy.budget:g} with {with_unit(lowest.peak_nbytes)}, and {with_unit(budgeted[0].peak_nbytes)} at "
+        f"{at[0]:g}."
     )
     return lines(series, x_title="memory budget", y_title=unit, alt=alt, caption=caption, provenance=provenance)
 
@@ -70,24 +73,20 @@ def segments(found: Iterable[Cost], caption: str = "", provenance: object | None
         (each for each in found if each.strategy.every and not each.strategy.keep and not each.strategy.compiled),
         key=lambda each: each.strategy.every,
     )
-    unit, size = _unit(max(each.peak_nbytes for each in several))
+    unit, size = unit_of(max(each.peak_nbytes for each in several), _UNITS)
     at = [each.strategy.every for each in several]
     series = [
         Series("peak", at, [each.peak_nbytes / size for each in several]),
         Series("held", at, [each.held_nbytes / size for each in several]),
     ]
     lowest = min(several, key=lambda each: each.peak_nbytes)
-    alt = f"The longer the segments, the less is held; the peak is least, {said(lowest.peak_nbytes)}, at segments of "
-    alt += f"{lowest.strategy.every}, and {said(several[-1].peak_nbytes)} with all blocks in one."
+    alt = f"The longer the segments, the less is held; the peak is least, {with_unit(lowest.peak_nbytes)}, at segments "
+    alt += f"of {lowest.strategy.every}, and {with_unit(several[-1].peak_nbytes)} with all blocks in one."
     title = "blocks in a segment"
     return lines(series, x_title=title, y_title=unit, alt=alt, caption=caption, provenance=provenance, log_x=True)
 
 
-def _unit(nbytes: float) -> tuple[str, float]:
-    return ("GB", 1e9) if nbytes >= 1e9 else ("MB", 1e6)
-
-
-def decisions(plan: Plan, least_nbytes: int = 0) -> Table:
+def decisions(plan: BudgetPlan, least_nbytes: int = 0) -> Table:
     """One row a kind of operation: bytes to save one, work to compute one again, how many are saved or run again."""
     rows = [_decision(each) for each in plan.decisions() if each.nbytes >= least_nbytes]
     columns = ["operation", "line", "bytes", "FLOPs", "×", "saved", "again"]
@@ -96,14 +95,14 @@ def decisions(plan: Plan, least_nbytes: int = 0) -> Table:
 
 def _decision(each: Decision) -> list[Cell]:
     line = each.source.text if each.source else None
-    return [short(each.op), line, each.nbytes, each.flops or None, each.count, each.saved, each.recomputed]
+    return [without_namespace(each.op), line, each.nbytes, each.flops or None, each.count, each.saved, each.recomputed]
 
 
 def limits(results: Iterable[Mapping[str, Any]], caption: str = "") -> Table:
     """One row a strategy of some recordings: does its step run when it may take no more than the limit?"""
     tried = [(Cost.from_json(each), result["limit_nbytes"]) for result in results for each in result["costs"]]
     rows = [
-        (cost.strategy.name, said(cost.peak_nbytes), said(limit), cost.fits, cost.loss, cost.loss_under_limit)
+        (cost.strategy.name, with_unit(cost.peak_nbytes), with_unit(limit), cost.fits, cost.loss, cost.loss_under_limit)
         for cost, limit in tried
         if cost.fits is not None
     ]
@@ -120,8 +119,9 @@ def panel(
     cost, plain = found[name], found[baseline]
     work = _share(cost.flops, plain.flops)
     sentence = (
-        f"**{name}** holds {said(cost.held_nbytes)} after the forward ({_share(cost.held_nbytes, plain.held_nbytes)}) "
-        f"and peaks at {said(cost.peak_nbytes)} ({_share(cost.peak_nbytes, plain.peak_nbytes)}), for {work} arithmetic."
+        f"**{name}** holds {with_unit(cost.held_nbytes)} after the forward "
+        f"({_share(cost.held_nbytes, plain.held_nbytes)}) and peaks at {with_unit(cost.peak_nbytes)} "
+        f"({_share(cost.peak_nbytes, plain.peak_nbytes)}), for {work} arithmetic."
     )
     figures = [
         ("saved, predicted", *(each.saved_nbytes for each in (plain, cost))),

@@ -73,7 +73,7 @@ def counted(program: Program, warm_up: int = 0) -> tuple[Collective, ...]:
     """
     for _ in range(warm_up):
         program.step()
-    with _Recorder(program.mesh) as recorder:
+    with _CollectiveRecorder(program.mesh) as recorder:
         program.step()
     return recorder.found()
 
@@ -152,7 +152,7 @@ def _all_reduced(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.fut
     return done
 
 
-class _Recorder(TorchDispatchMode):
+class _CollectiveRecorder(TorchDispatchMode):
     """Writes down every collective: those of ``torch.distributed`` (c10d) and the functional ones of DTensor."""
 
     def __init__(self, mesh: DeviceMesh | None) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..measure.trace import LAUNCHES, _events, _loaded
-from ..simulator.overlap import Collective, Overlap, Span, merged, overlap_of
+from ..simulator.overlap import Overlap, Span, Transfer, merged, overlap_of
 
 GLOO, WIRE = "gloo:", "wire:"
 """How collectives are named in a trace of CPU ranks: gloo's own, and those of a throttled wire (`overlap_runs`)."""
@@ -43,23 +43,25 @@ def on_the_wire(by_rank: Sequence[Overlap]) -> list[Overlap]:
 
     Raises ValueError where the ranks' collectives differ in number or bytes: then they are not of the same step.
     """
-    numbered = [_numbered(found.intervals) for found in by_rank]
-    told = [{key: each.nbytes for key, each in one.items()} for one in numbered]
-    if any(each != told[0] for each in told):
-        counts = " and ".join(str(len(each)) for each in told)
+    numbered = [_numbered(overlap.intervals) for overlap in by_rank]
+    sizes = [{key: each.nbytes for key, each in intervals.items()} for intervals in numbered]
+    if any(each != sizes[0] for each in sizes):
+        counts = " and ".join(str(len(each)) for each in sizes)
         raise ValueError(
             f"the ranks' collectives, {counts} of them, do not match by name, order and bytes: give one step of all"
         )
-    taken = {key: min(one[key].time_ms for one in numbered) for key in told[0]} if told else {}
+    taken = {key: min(intervals[key].time_ms for intervals in numbered) for key in sizes[0]} if sizes else {}
     return [
         overlap_of(
-            found.compute, (replace(each, start_ms=each.end_ms - taken[key]) for key, each in one.items()), found.phases
+            overlap.compute,
+            (replace(each, start_ms=each.end_ms - taken[key]) for key, each in intervals.items()),
+            overlap.phases,
         )
-        for found, one in zip(by_rank, numbered, strict=True)
+        for overlap, intervals in zip(by_rank, numbered, strict=True)
     ]
 
 
-def _numbered(collectives: Iterable[Collective]) -> dict[tuple[str, int], Collective]:
+def _numbered(collectives: Iterable[Transfer]) -> dict[tuple[str, int], Transfer]:
     count: Counter[str] = Counter()
     numbered = {}
     for each in collectives:
@@ -91,7 +93,7 @@ def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile, alon
     zero = min(event["ts"] for event in events)
     lanes = list(dict.fromkeys(_lane(event) for event in sorted(communicating, key=lambda event: event["ts"])))
     collectives = [
-        Collective(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
+        Transfer(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
         for event in communicating
     ]
     phases = _phases(events, bool(kernels), zero)
@@ -162,17 +164,17 @@ def _item_size(kind: str) -> int | None:
 
 def _phases(events: Sequence[Mapping[str, Any]], gpu: bool, zero: float) -> dict[str, Span]:
     marked = [each for each in events if each.get("cat") == "user_annotation"]
-    found = {name: [_span(each, zero) for each in marked if each["name"] == name] for name in PHASES}
+    phases = {name: [_span(each, zero) for each in marked if each["name"] == name] for name in PHASES}
     nodes = (each for each in events if each["name"].startswith("autograd::engine::evaluate_function"))
-    found["gradients"] = [_span(each, zero) for each in nodes]
+    phases["gradients"] = [_span(each, zero) for each in nodes]
     if gpu:
         kernels = _launched(events, zero)
         gradients = [(at, span) for at, span, communicates in kernels if not communicates]
-        found = {
+        phases = {
             name: _within(merged(spans), gradients if name == "gradients" else [each[:2] for each in kernels])
-            for name, spans in found.items()
+            for name, spans in phases.items()
         }
-    return {name: _hull(spans) for name, spans in found.items() if spans}
+    return {name: _hull(spans) for name, spans in phases.items() if spans}
 
 
 def _launched(events: Sequence[Mapping[str, Any]], zero: float) -> list[tuple[float, Span, bool]]:

@@ -32,7 +32,7 @@ from ..simulator.pipeline import (
     table,
 )
 from . import ranks
-from .pipeline_work import Nap, Work
+from .pipeline_work import Nap, StageWork
 
 RECEIVES_LATE = ("GPipe", "1F1B")
 """Schedules for which torch posts a receive only when the rank is free for what it brings: a transfer is never hidden.
@@ -72,7 +72,7 @@ class Steps:
         return min(range(len(self.timelines)), key=lambda step: self.timelines[step].span)
 
 
-def measure(schedule: str, n: int, microbatches: int, work: Work | None = None, **options: Any) -> Timeline:
+def measure(schedule: str, n: int, microbatches: int, work: StageWork | None = None, **options: Any) -> Timeline:
     """What ``n`` ranks did when, in the quickest of several steps of ``schedule``: a Timeline in milliseconds.
 
     ``work`` is what each stage does; by default it naps 20 ms for each third of its work. The ``options`` are those of
@@ -82,7 +82,7 @@ def measure(schedule: str, n: int, microbatches: int, work: Work | None = None, 
 
 
 def measure_several(
-    cases: Sequence[tuple[str, int, Work]],
+    cases: Sequence[tuple[str, int, StageWork]],
     n: int,
     *,
     steps: int = 3,
@@ -100,10 +100,10 @@ def measure_several(
     """
     for schedule, microbatches, _ in cases:
         _check(schedule, n, microbatches, steps, backend)
-    found = ranks.run(
+    noted = ranks.run(
         _cases_on_this_rank, n, cases, steps, warmup, backend=backend, timeout=timeout, env=env, echo=False
     )
-    return [_put_together(*case[:2], by_rank) for case, by_rank in zip(cases, zip(*found, strict=True), strict=True)]
+    return [_put_together(*case[:2], by_rank) for case, by_rank in zip(cases, zip(*noted, strict=True), strict=True)]
 
 
 def _put_together(schedule: str, microbatches: int, by_rank: Sequence[tuple[list[Log], int | None]]) -> Steps:
@@ -206,7 +206,7 @@ def gaps_of(measured: Timeline) -> Gaps:
                 gaps["ready"].append(action.start - before.end)
             else:
                 gaps["waiting"].append(action.start - read.end)
-    return Gaps(**{kind: max(0.0, statistics.median(found)) if found else 0.0 for kind, found in gaps.items()})
+    return Gaps(**{kind: max(0.0, statistics.median(each)) if each else 0.0 for kind, each in gaps.items()})
 
 
 def _read_by(action: Action, made: dict[tuple[str, int, int], Action]) -> Action | None:
@@ -236,17 +236,17 @@ def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -
 
 # ---- on each rank --------------------------------------------------------------------------------------------------
 def _cases_on_this_rank(
-    cases: Sequence[tuple[str, int, Work]], steps: int, warmup: int
+    cases: Sequence[tuple[str, int, StageWork]], steps: int, warmup: int
 ) -> list[tuple[list[Log], int | None]]:
-    found = []
+    noted = []
     for case in cases:
-        found.append(_steps_on_this_rank(*case, steps, warmup))
+        noted.append(_steps_on_this_rank(*case, steps, warmup))
         gc.collect()  # stages that are watched refer to themselves, and hold memory that the next case needs
-    return found
+    return noted
 
 
 def _steps_on_this_rank(
-    schedule: str, microbatches: int, work: Work, steps: int, warmup: int
+    schedule: str, microbatches: int, work: StageWork, steps: int, warmup: int
 ) -> tuple[list[Log], int | None]:
     rank, n = dist.get_rank(), dist.get_world_size()
     stages = n * SCHEDULES[schedule]

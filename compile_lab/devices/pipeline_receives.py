@@ -28,16 +28,16 @@ class Waiting(NamedTuple):
     end: float
 
 
-def waiting(found: Timeline) -> list[Waiting]:
+def waiting(timeline: Timeline) -> list[Waiting]:
     """The receives that torch posts ahead, each from then until what it brings is made. None under GPipe and 1F1B.
 
     One is posted when the action ends before it in torch's order. They are served in that order, so of several only
     the first is said to wait.
     """
-    if found.schedule in RECEIVES_LATE:
+    if timeline.schedule in RECEIVES_LATE:
         return []
-    orders = _orders(found.schedule, found.ranks, found.microbatches)
-    by_name = {action[1:4]: action for action in found.actions}
+    orders = _orders(timeline.schedule, timeline.ranks, timeline.microbatches)
+    by_name = {action[1:4]: action for action in timeline.actions}
     return [each for rank, order in enumerate(orders) for each in _of_a_rank(rank, order, by_name)]
 
 
@@ -65,12 +65,12 @@ class Covered(NamedTuple):
     share: float
 
 
-def covered(found: Timeline) -> list[Covered]:
+def covered(timeline: Timeline) -> list[Covered]:
     """For each action, the share of its time in which a receive waits beside it."""
     waits: dict[int, list[Waiting]] = defaultdict(list)
-    for each in waiting(found):
+    for each in waiting(timeline):
         waits[each.rank].append(each)
-    return [Covered(action, _shared(action, waits[action.rank])) for action in found.actions]
+    return [Covered(action, _shared(action, waits[action.rank])) for action in timeline.actions]
 
 
 def _shared(action: Action, waits: Iterable[Waiting]) -> float:
@@ -85,8 +85,8 @@ def share_lost(several: Iterable[Timeline]) -> float | None:
     None where there are no such actions.
     """
     lost = []
-    for found in several:
-        every = covered(found)
+    for timeline in several:
+        every = covered(timeline)
         times: dict[tuple[str, bool], list[float]] = defaultdict(list)
         for action, share in every:
             if share < ALONE:
@@ -110,15 +110,15 @@ def slowed(measured: Timeline, lost: float, *, beside: bool = True) -> Timeline:
     Without ``beside`` no action is slowed: what the schedule would be if a waiting receive cost nothing. Transfers and
     gaps are those of ``resimulated``.
     """
-    found = simulated = resimulated(measured, alone := _alone(measured, lost))
+    corrected = simulated = resimulated(measured, alone := _alone(measured, lost))
     for _ in range(ROUNDS if beside else 0):
         shares = {(a.kind, a.stage, a.microbatch): share for a, share in covered(simulated)}
         single = {name: alone[name[:2]] / (1 - lost * share) for name, share in shares.items()}
-        found = resimulated(measured, alone, single)
-        if abs(found.span - simulated.span) < 1e-4 * found.span:
+        corrected = resimulated(measured, alone, single)
+        if abs(corrected.span - simulated.span) < 1e-4 * corrected.span:
             break
-        simulated = found
-    return found
+        simulated = corrected
+    return corrected
 
 
 def _alone(measured: Timeline, lost: float) -> dict[tuple[str, int], float]:
@@ -126,4 +126,4 @@ def _alone(measured: Timeline, lost: float) -> dict[tuple[str, int], float]:
     times: dict[tuple[str, int], list[float]] = defaultdict(list)
     for action, share in covered(measured):
         times[action.kind, action.stage].append((action.end - action.start) * (1 - lost * share))
-    return {name: statistics.median(found) for name, found in times.items()}
+    return {name: statistics.median(each) for name, each in times.items()}

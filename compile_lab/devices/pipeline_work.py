@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..simulator.pipeline import Times, of_each_stage
 
 
-class Work(Protocol):
+class StageWork(Protocol):
     """One kind of work; it travels to the ranks, so it is made of plain values."""
 
     def stage(self, index: int, stages: int) -> nn.Module:

@@ -54,13 +54,13 @@ def measured(
     one that they send over, if they do.
     """
     taken_us = step_times_us(steps, device)
-    found = {}
+    runs = {}
     for name, step in steps.items():
         whole, issued = (timing.spread_us(times) for times in zip(*taken_us[name], strict=True))
         low, median, high = (whole[key] / 1e3 for key in ("low_us", "median_us", "high_us"))
         seen = [profiled(step, group, device) for _ in range(PROFILED)]
-        found[name] = StepRun(median, low, high, _typical(seen, device), issued["median_us"] / 1e3)
-    return found
+        runs[name] = StepRun(median, low, high, _typical(seen, device), issued["median_us"] / 1e3)
+    return runs
 
 
 def _typical(seen: list[Overlap], device: str) -> Overlap:

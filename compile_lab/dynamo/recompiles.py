@@ -17,7 +17,7 @@ from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import cache_entries, get_guard_fail_reason, reset_dynamo
 from ..capture import GuardTree, Recompiled, compilation
 from .guards import Guard, guards_of, in_words
-from .tracing import Graph, Kept, graph, keeping, quiet
+from .tracing import CapturedGraph, Kept, graph, keeping, quiet
 
 
 @dataclass(frozen=True)
@@ -52,14 +52,14 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class Call:
+class WatchedCall:
     """One call of a watched function: what the guards said before it, and what torch did."""
 
     arguments: str
     forecast: Forecast
     outcome: str
     """``compiled`` (and ran), ``reused``, ``eager`` (no graph ran), or ``raised`` and the error's name."""
-    graphs: tuple[Graph, ...]
+    graphs: tuple[CapturedGraph, ...]
     """The graphs that were made for it."""
     guards: tuple[Guard, ...]
     failed: tuple[str, ...]
@@ -105,7 +105,7 @@ class Watched:
     def __init__(self, fn: Callable[..., Any], options: dict[str, Any]):
         self._kept: list[Kept] = []
         self.compiled = torch.compile(fn, backend=keeping(self._kept), **options)
-        self.calls: list[Call] = []
+        self.calls: list[WatchedCall] = []
 
     @property
     def compilations(self) -> int:
@@ -129,7 +129,7 @@ class Watched:
         else:
             outcome = "compiled" if new else "reused" if self._runs() > ran else "eager"
         self.calls.append(
-            Call(
+            WatchedCall(
                 described(*args, **kwargs),
                 forecast,
                 outcome,
@@ -161,7 +161,7 @@ def watch(fn: Callable[..., Any], **options: Any) -> Watched:
 
 def replay(
     fn: Callable[..., Any], calls: Iterable[tuple[Any, ...]], *, stance: str = "default", **options: Any
-) -> tuple[Call, ...]:
+) -> tuple[WatchedCall, ...]:
     """Compile ``fn`` from scratch and call it once for each tuple of positional arguments; what became of each call?
 
     ``stance`` is one of ``torch.compiler.set_stance``, ``options`` go to ``torch.compile``. An exception is an outcome
@@ -184,7 +184,7 @@ def described(*args: Any, **kwargs: Any) -> str:
     return ", ".join([*parts, *(f"{name}={_described(value)}" for name, value in kwargs.items())])
 
 
-def input_sizes(made: Graph) -> tuple[str, ...]:
+def input_sizes(made: CapturedGraph) -> tuple[str, ...]:
     """A graph's input tensors with their sizes, symbols where a size may vary: ``tokens [2, s77]``. No parameters."""
     found = []
     for node in made.module.graph.find_nodes(op="placeholder"):

@@ -58,7 +58,7 @@ class GraphBreak:
 
 
 @dataclass(frozen=True)
-class Graph:
+class CapturedGraph:
     """One FX graph that Dynamo captured, as readable Python."""
 
     function: str
@@ -104,7 +104,7 @@ class Rewritten:
 class DynamoTrace:
     """Everything Dynamo did with a function and the inputs it was called with."""
 
-    graphs: tuple[Graph, ...]
+    graphs: tuple[CapturedGraph, ...]
     breaks: tuple[GraphBreak, ...]
     guards: tuple[Guard, ...]
     recompiles: tuple[Recompile, ...]
@@ -210,10 +210,10 @@ def quiet() -> Iterator[io.StringIO]:
             logger.setLevel(level)
 
 
-def graph(kept: Kept, log: Log) -> Graph:
+def graph(kept: Kept, log: Log) -> CapturedGraph:
     """A kept graph with the name of its function, which the log of the calls that compiled it tells."""
     ops = sum(node.op.startswith("call") for node in kept.module.graph.nodes)
-    return Graph(_function(kept.frame, log), kept.frame, readable(kept.code), ops, kept.calls, kept.module)
+    return CapturedGraph(_function(kept.frame, log), kept.frame, readable(kept.code), ops, kept.calls, kept.module)
 
 
 def _function(frame: str, log: Log) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from ..page.tables import Code, Table
 from .guards import Guard, counted, folded
-from .recompiles import Call
+from .recompiles import WatchedCall
 from .tracing import DynamoTrace
 
 
@@ -73,7 +73,7 @@ def conditions(guards: Iterable[Guard], about: str | None = None) -> Table:
     return Table(["times", "guard", "asked for by"], rows)
 
 
-def calls(made: Sequence[Call]) -> Table:
+def calls(made: Sequence[WatchedCall]) -> Table:
     """One row a call: its arguments, what became of it, the guard that failed, and the graph's inputs if one was made.
 
     Of several compilations that do not fit, the newest one's guard is shown; torch's own account of it, or the
@@ -83,6 +83,6 @@ def calls(made: Sequence[Call]) -> Table:
     return Table(["call", "outcome", "the newest code fails", "graph takes"], rows)
 
 
-def _newest_failure(call: Call) -> str | None:
+def _newest_failure(call: WatchedCall) -> str | None:
     forecast = [failed.guard for failed in call.forecast.failed] if call.forecast.recompiles else []
     return next(iter((*call.failed, *forecast)), None)

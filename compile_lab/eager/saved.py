@@ -11,7 +11,7 @@ from ..source import Line, users_line
 
 
 @dataclass(frozen=True)
-class Kept:
+class EagerSaved:
     """A tensor that eager autograd holds until the backward. Bytes as in ``SavedTensor``."""
 
     shape: tuple[int, ...]
@@ -22,7 +22,7 @@ class Kept:
     resident: bool
 
 
-def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Kept, ...]:
+def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[EagerSaved, ...]:
     """Every tensor that autograd saves while ``fn(*args, **kwargs)`` runs eagerly, in order.
 
     ``extra_nbytes`` is the size of its buffer, counted once, and 0 for inputs and parameters. The forward runs once,
@@ -48,7 +48,7 @@ def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Kept
         counted.add(storage)
         dtype = str(tensor.dtype).removeprefix("torch.")
         shape, size = tuple(tensor.shape), tensor.numel() * tensor.element_size()
-        found.append(Kept(shape, dtype, size, extra, source, storage in residents))
+        found.append(EagerSaved(shape, dtype, size, extra, source, storage in residents))
     del result
     return tuple(found)
 

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..dynamo.recompiles import Call, replay
+from ..dynamo.recompiles import WatchedCall, replay
 from . import exercise
 
 
@@ -15,17 +15,17 @@ def weighted(x: torch.Tensor, n: int) -> torch.Tensor:
     return x * n + x.shape[0]
 
 
-def _compiled(calls: Sequence[Call]) -> int:
+def _compiled(calls: Sequence[WatchedCall]) -> int:
     return sum(call.outcome == "compiled" for call in calls)
 
 
-def _first_error(calls: Sequence[Call]) -> str | None:
+def _first_error(calls: Sequence[WatchedCall]) -> str | None:
     return next(
         (f"call {at} {call.outcome}: {call.result}." for at, call in enumerate(calls, 1) if _raised(call)), None
     )
 
 
-def _raised(call: Call) -> bool:
+def _raised(call: WatchedCall) -> bool:
     return call.outcome.startswith("raised")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from ..simulator.pipeline import carried_out, closed_form, simulate
+from ..simulator.pipeline import closed_form, simulate, timeline_of
 from . import exercise
 
 
@@ -52,7 +52,7 @@ def lean_order(answer: Callable) -> str | None:
         return wrong
     for ranks, microbatches in ((2, 6), (4, 8), (4, 2)):
         try:
-            found = carried_out([list(answer(rank, ranks, microbatches)) for rank in range(ranks)])
+            found = timeline_of([list(answer(rank, ranks, microbatches)) for rank in range(ranks)])
         except ValueError as error:
             return f"with {ranks} ranks and {microbatches} micro-batches it is no schedule: {error}."
         if (found.ranks, found.stages, found.microbatches) != (ranks, ranks, microbatches):

@@ -4,7 +4,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..simulator import wire as overlap_model
+from ..simulator import wire
 from ..simulator.overlap import Span, difference, merged, total_ms
 from . import exercise
 
@@ -44,7 +44,7 @@ def ddp_buckets(answer: Callable) -> str | None:
     cases = [([10, 10, 10], 20), ([30, 1], 20), ([5], 20), ([1, 1, 50, 1], 20)]
     cases += [([drawn.randrange(1, 30) for _ in range(12)], drawn.randrange(5, 60)) for _ in range(10)]
     for nbytes, cap in cases:
-        right = overlap_model.buckets(nbytes, cap)
+        right = wire.buckets(nbytes, cap)
         got = answer(list(nbytes), cap)
         if not isinstance(got, list) or not all(isinstance(each, list | tuple) for each in got):
             return "this asks for a list of lists of positions."
@@ -59,8 +59,8 @@ def hidden_share(answer: float) -> str | None:
     """The hidden share of four equal gradients, one every 10 ms, each its own bucket, each 10 ms on the wire."""
     if not isinstance(answer, int | float) or isinstance(answer, bool):
         return "this asks for a number from 0 to 1."
-    gradients = [overlap_model.Gradient(10.0 * at, 100) for at in range(1, 5)]
-    found = overlap_model.ddp_overlap(gradients, 40, cap_nbytes=1, bytes_per_ms=10)
+    gradients = [wire.Gradient(10.0 * at, 100) for at in range(1, 5)]
+    found = wire.ddp_overlap(gradients, 40, cap_nbytes=1, bytes_per_ms=10)
     if abs(answer - found.fraction) < 1e-6:
         return None
     more = "more" if answer < found.fraction else "less"
@@ -89,7 +89,7 @@ def prefetch(answer: Callable) -> str | None:
         if [each for each in got if each[:2] != "AG"] != [each for each in order if each[:2] != "AG"]:
             return f"for {text} more than the gathers has moved."
         try:
-            span = overlap_model.carried_out(got, 1, 1).span_ms
+            span = wire.step_of(got, 1, 1).span_ms
         except ValueError as error:
             return f"for {text}: {error}."
         if (most := _most_ahead(got)) > 2:

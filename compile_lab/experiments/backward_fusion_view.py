@@ -7,7 +7,7 @@ from typing import Any
 from ..inductor.view import shortened
 from ..page.figures import Figure, Series, bars
 from ..page.tables import Cell, Code, Table
-from ..page.units import MB, number, spread
+from ..page.units import MB, microseconds, number
 
 
 def name_of(case: Mapping[str, Any], dtype: bool = True) -> str:
@@ -33,8 +33,8 @@ def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object
     rows = [
         [
             name_of(case),
-            spread(case["variants"]["eager"][direction]),
-            spread(case["variants"]["compiled"][direction]),
+            microseconds(case["variants"]["eager"][direction]),
+            microseconds(case["variants"]["compiled"][direction]),
             f"{speedup(case, direction):.2f}×",
             round(case["matmul"][direction]["median_us"], 1),
         ]
@@ -176,7 +176,7 @@ def ways(case: Mapping[str, Any], part: str, provenance: object) -> Table:
             rows.append([row["way"], row["stopped"], None, None])
             continue
         busy, count = (sum(kernel[key] for kernel in row["kernels"]) for key in ("us", "count"))
-        rows.append([row["way"], spread(row), round(count) or None, round(busy, 1) or None])
+        rows.append([row["way"], microseconds(row), round(count) or None, round(busy, 1) or None])
     columns = ["way", "µs", "launches", "GPU busy, µs"]
     return Table(columns, rows, f"{name_of(case)} · {provenance}", "lrrr")
 
@@ -189,7 +189,7 @@ def panel(case: Mapping[str, Any], copy_gb_per_s: float, provenance: object) -> 
         for name, variant in case["variants"].items():
             us = variant[direction]["median_us"]
             count = launched(case, direction, name)
-            cells = [spread(variant[direction]), f"{speedup(case, direction, name):.2f}×", f"{product / us:.0%}"]
+            cells = [microseconds(variant[direction]), f"{speedup(case, direction, name):.2f}×", f"{product / us:.0%}"]
             rows.append([direction, name, *cells, round(count) or None])
     columns = ["", "way", "µs", "eager / this", "of it products", "launches"]
     rate = 2e-6 * case["rows"] * case["d_in"] * case["d_out"] / case["matmul"]["forward"]["median_us"]

@@ -11,7 +11,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ..devices import ranks
 from ..devices import steps as overlap_runs
 from ..devices.overlap import on_the_wire
-from ..simulator.overlap import Collective, Overlap, Span, merged, overlap_of
+from ..simulator.overlap import Overlap, Span, Transfer, merged, overlap_of
 from . import subjects
 from .registry import Progress
 
@@ -169,5 +169,5 @@ def timeline(kept: dict[str, Any], waiting: bool = True) -> Overlap:
             if wire_ms is None:
                 raise ValueError("the ranks' collectives did not match: what they take on the wire is not known")
             start, waited = start + waited, 0.0
-        collectives.append(Collective(each["name"], start, end, each["nbytes"], 0.0, each["lane"], waited))
+        collectives.append(Transfer(each["name"], start, end, each["nbytes"], 0.0, each["lane"], waited))
     return overlap_of(compute, collectives, phases)

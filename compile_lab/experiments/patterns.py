@@ -11,7 +11,8 @@ import torch.distributed as dist
 
 from ..devices import ranks
 from ..measure.timing import spread_us, wait
-from ..simulator.patterns import PATTERNS, Plan, plan
+from ..simulator.meshes import PATTERNS
+from ..simulator.patterns import Plan, plan
 from ..simulator.recommendation import Network, compute_s, estimate
 from . import subjects
 from .collectives import sizes_of_groups
@@ -30,7 +31,7 @@ CARD_NBYTES = 141e9
 
 
 @dataclass(frozen=True)
-class Case:
+class PatternCase:
     """A model trained by a pattern: on so many ranks, with so many sequences each, its blocks compiled or eager."""
 
     model: str
@@ -56,7 +57,7 @@ def record(device: str, progress: Progress = iter, *, mode: str | None = None) -
     for model, sequences in progress((COMPILED if mode else SEQUENCES)[device]):
         for n in (1, *sizes_of_groups(device)):
             patterns = [pattern for pattern, axes in PATTERNS.items() if (n >= 2 ** len(axes) if axes else n == 1)]
-            rows += [_row(device, Case(model, sequences, n, pattern, mode)) for pattern in patterns]
+            rows += [_row(device, PatternCase(model, sequences, n, pattern, mode)) for pattern in patterns]
     return {"rows": rows}
 
 
@@ -80,15 +81,15 @@ def planned(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return found
 
 
-def _case(row: Mapping[str, Any]) -> Case:
-    return Case(*(row[field.name] for field in fields(Case)))
+def _case(row: Mapping[str, Any]) -> PatternCase:
+    return PatternCase(*(row[field.name] for field in fields(PatternCase)))
 
 
-def _of_one_device(row: Mapping[str, Any]) -> Case:
+def _of_one_device(row: Mapping[str, Any]) -> PatternCase:
     return replace(_case(row), ranks=1, pattern="one device")
 
 
-def plan_of(case: Case) -> Plan:
+def plan_of(case: PatternCase) -> Plan:
     """The plan that a case is run by. ValueError for what does not divide."""
     batch = case.sequences * case.ranks
     shape = _shape(case.model)
@@ -104,7 +105,7 @@ def _shape(model: str) -> Any:
     return subjects.deep_gpt(*sizes, device="meta", vocabulary=vocabulary).config
 
 
-def _row(device: str, case: Case) -> dict[str, Any]:
+def _row(device: str, case: PatternCase) -> dict[str, Any]:
     """Measured on ranks of its own: out of memory on one would leave the others waiting, and ends them all."""
     row = {**asdict(case), "mesh": {}}
     backend = "nccl" if device == "cuda" else "gloo"
@@ -129,7 +130,7 @@ def _joined(of_ranks: list[dict[str, Any]]) -> dict[str, Any]:
     return {"stopped": "", **spread_us(slowest), "issued_us": spread_us(issued)["median_us"], **peaks}
 
 
-def _on_rank(device: str, case: Case, found: Plan) -> dict[str, Any]:
+def _on_rank(device: str, case: PatternCase, found: Plan) -> dict[str, Any]:
     model = subjects.of_shape(found.shape, device)
     tokens, targets = subjects.tokens(model, found.batch)
     step, groups = subjects.spread(

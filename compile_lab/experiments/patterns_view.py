@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..page.tables import Table
+from ..page.units import BINARY, with_unit
 from ..simulator.recommendation import Network
 from .collectives import KINDS
 
@@ -19,17 +20,12 @@ def rates(rows: Sequence[Row], caption: str) -> Table:
     """Bandwidth of each kind of collective by size, as a link sees it, and the time of the smallest. One group."""
     sizes = sorted({row["nbytes"] for row in rows})
     by = {(row["kind"], row["nbytes"]): row for row in rows}
-    lines = [[_binary(size), *(f"{by[kind, size]['bus_gb_s']:.3g}" for kind in KINDS)] for size in sizes[::2]]
-    lines.append([f"{_binary(sizes[0])}, in µs", *(f"{by[kind, sizes[0]]['median_us']:.0f}" for kind in KINDS)])
+    lines = [[with_unit(size, BINARY), *(f"{by[kind, size]['bus_gb_s']:.3g}" for kind in KINDS)] for size in sizes[::2]]
+    lines.append(
+        [f"{with_unit(sizes[0], BINARY)}, in µs", *(f"{by[kind, sizes[0]]['median_us']:.0f}" for kind in KINDS)]
+    )
     heads = ["GB/s a rank", *(kind.replace("_", "-") for kind in KINDS)]
     return Table(heads, lines, caption=caption, align="l" + "r" * len(KINDS))
-
-
-def _binary(nbytes: int) -> str:
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= size:
-            return f"{nbytes // size} {unit}"
-    return f"{nbytes} bytes"
 
 
 def late(rows: Iterable[Row], network: Network, at_least: int) -> dict[str, float]:

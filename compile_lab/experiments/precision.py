@@ -25,7 +25,7 @@ from ..inductor.lowering import collecting
 from ..measure.timing import samples_us, spread_us, wait
 from ..precision.casts import cast_kernels, casts_only, dtypes, probed
 from ..precision.formats import error, float32_products, loss_errors, op_errors, quantised
-from ..precision.training import RECIPES, Run, gradients, trained
+from ..precision.training import RECIPES, Training, gradients, trained
 from . import subjects
 from .registry import Progress
 
@@ -284,7 +284,7 @@ def _underflow(device: str) -> list[Row]:
 def _training_case(precision: str, device: str) -> Row:
     model = _model(device)
     batches = (subjects.sentences(model, BATCH[device], step) for step in range(TRAINING_STEPS[device]))
-    run: Run = trained(model, batches, RECIPES[precision], LEARNING_RATE)
+    run: Training = trained(model, batches, RECIPES[precision], LEARNING_RATE)
     if not run.finite:
         raise RuntimeError(f"{precision}: the loss is not finite; a recording cannot hold it")
     losses = [round(loss, 6) for loss in run.losses]

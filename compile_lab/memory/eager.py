@@ -38,7 +38,7 @@ def eager_lifetimes(
     """
     if not callable(step):
         raise TypeError(f"eager_lifetimes needs a function without arguments, not {type(step).__name__}: {step!r:.60}")
-    watch = _Watch()
+    watch = _StorageWatch()
     watch.know(model, optimizer)
     with torch.compiler.set_stance("force_eager"), watch.optimizer_steps(), watch:
         result = step()
@@ -48,7 +48,7 @@ def eager_lifetimes(
     return lifetimes
 
 
-class _Watch(TorchDispatchMode):
+class _StorageWatch(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.ledger = Ledger()

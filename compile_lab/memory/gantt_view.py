@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..page.figures import PALETTE, Figure, plot_text
-from ..page.units import _rounded, _unit, said, short
+from ..page.units import rounded, unit_of, with_unit, without_namespace
 from .ledger import KINDS, Lifetimes, Tensor
 from .view import _annotation, _peak_phase, at_peak
 
@@ -43,7 +43,7 @@ def gantt(found: Lifetimes, caption: str = "", provenance: object | None = None,
     import plotly.graph_objects as go
 
     traces = [_curve(go, found), *_bars(go, found)]
-    n, unit = len(found.timeline), _unit(found.peak_bytes)[0]
+    n, unit = len(found.timeline), unit_of(found.peak_bytes)[0]
     layout: dict[str, Any] = {
         "height": 620,
         "margin": {"l": 60, "r": 10, "t": 70, "b": 40},
@@ -96,7 +96,7 @@ def _rows(found: Lifetimes) -> list[_Row]:
     for kind in KINDS:
         if band := [each for each in made if each.kind == kind and each.nbytes < limit]:
             most = _most_alive(band)
-            told = f"{len(band)} small buffers<br>at most {said(most)} at a time"
+            told = f"{len(band)} small buffers<br>at most {with_unit(most)} at a time"
             rows.append(_Row(kind, most, band[0].birth, max(each.death for each in band), told))
     return rows
 
@@ -112,11 +112,11 @@ def _most_alive(tensors: Sequence[Tensor]) -> int:
 def _told(each: Tensor) -> str:
     line = f"<br>{plot_text(each.source)}" if each.source else ""
     shape = "×".join(map(str, each.shape)) or "scalar"
-    return f"{plot_text(short(each.op))} · {shape} {each.dtype}<br>{said(each.nbytes)}{line}"
+    return f"{plot_text(without_namespace(each.op))} · {shape} {each.dtype}<br>{with_unit(each.nbytes)}{line}"
 
 
 def _bars(go: Any, found: Lifetimes) -> list[go.Bar]:
-    rows, size = _rows(found), _unit(found.peak_bytes)[1]
+    rows, size = _rows(found), unit_of(found.peak_bytes)[1]
     thinnest = SMALLEST * sum(row.nbytes for row in rows)
     heights = [max(row.nbytes, thinnest) / size for row in rows]
     bottoms = list(itertools.accumulate(heights))
@@ -124,9 +124,9 @@ def _bars(go: Any, found: Lifetimes) -> list[go.Bar]:
     for kind in STYLES:
         chosen = [at for at, row in enumerate(rows) if row.kind == kind]
         if chosen:
-            middles = [_rounded(bottoms[at] - heights[at] / 2) for at in chosen]
+            middles = [rounded(bottoms[at] - heights[at] / 2) for at in chosen]
             traces.append(
-                _trace(go, [rows[at] for at in chosen], middles, [_rounded(heights[at]) for at in chosen], found)
+                _trace(go, [rows[at] for at in chosen], middles, [rounded(heights[at]) for at in chosen], found)
             )
     return traces
 
@@ -159,17 +159,17 @@ def _filling(kind: str) -> dict[str, Any]:
 
 
 def _curve(go: Any, found: Lifetimes) -> go.Scatter:
-    unit, size = _unit(found.peak_bytes)
+    unit, size = unit_of(found.peak_bytes)
     return go.Scatter(
         name="live bytes",
         showlegend=False,
-        y=[_rounded(moment.live_bytes / size) for moment in found.timeline],
+        y=[rounded(moment.live_bytes / size) for moment in found.timeline],
         yaxis="y2",
         mode="lines",
         line={"shape": "hvh", "width": 1.5, "color": PALETTE["grey"]},
         fill="tozeroy",
         fillcolor="rgba(122,122,122,0.25)",
-        text=[plot_text(short(moment.op)) for moment in found.timeline],
+        text=[plot_text(without_namespace(moment.op)) for moment in found.timeline],
         hovertemplate="operation %{x}: %{text}<br>%{y} " + unit + "<extra></extra>",
     )
 
@@ -177,7 +177,7 @@ def _curve(go: Any, found: Lifetimes) -> go.Scatter:
 def _peak_note(found: Lifetimes) -> dict[str, Any]:
     late = found.peak_at > len(found.timeline) / 2
     return {
-        "text": f" peak {said(found.peak_bytes)} ",
+        "text": f" peak {with_unit(found.peak_bytes)} ",
         "x": found.peak_at,
         "xanchor": "right" if late else "left",
         "yref": "paper",
@@ -207,9 +207,10 @@ def _phases(found: Lifetimes) -> list[dict[str, Any]]:
 
 def _gantt_alt(found: Lifetimes) -> str:
     made = sum(not each.is_resident for each in found.tensors)
-    parts = ", ".join(f"{said(nbytes)} of kind {kind}" for kind, nbytes in found.peak_by_kind().items())
+    parts = ", ".join(f"{with_unit(nbytes)} of kind {kind}" for kind, nbytes in found.peak_by_kind().items())
     return (
-        f"{made} buffers over {len(found.timeline)} operations. Live bytes rise to {said(found.held_bytes)} at the end "
-        f"of the forward, are highest with {said(found.peak_bytes)} in the {_peak_phase(found)} "
-        f"({short(found.timeline[found.peak_at].op)}), and end at {said(found.left_bytes)}. At the peak: {parts}."
+        f"{made} buffers over {len(found.timeline)} operations. Live bytes rise to {with_unit(found.held_bytes)} at "
+        f"the end of the forward, are highest with {with_unit(found.peak_bytes)} in the {_peak_phase(found)} "
+        f"({without_namespace(found.timeline[found.peak_at].op)}), and end at {with_unit(found.left_bytes)}. At the "
+        f"peak: {parts}."
     )

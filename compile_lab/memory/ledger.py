@@ -17,7 +17,7 @@ BEFORE = -1
 class Tensor:
     """One buffer; views of it are no tensors of their own.
 
-    ``birth`` and ``death`` are indices into the timeline: the first and the last operation while which it is alive.
+    ``birth`` and ``death`` are indices into the timeline: the first and the last operation during which it is alive.
     ``birth`` is -1 for what was there before the step, ``death`` the timeline's length for what outlives it.
     """
 

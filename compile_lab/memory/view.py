@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..page.figures import PALETTE, Figure, plot_text
 from ..page.tables import Cell, Table
-from ..page.units import _rounded, _unit, said, short
+from ..page.units import rounded, unit_of, with_unit, without_namespace
 from .differences import differences
 from .ledger import KINDS, PHASES, Lifetimes, Tensor
 from .measured import Peak
@@ -25,9 +25,9 @@ def summary(found: Lifetimes) -> str:
     at = found.timeline[found.peak_at]
     line = f", {at.source}" if at.source else ""
     return (
-        f"The peak is **{said(found.peak_bytes)}**, in the {at.phase}, at `{short(at.op)}`{line}. "
-        f"{said(found.held_bytes)} are alive between forward and backward. "
-        f"All of it on top of {said(found.resident_bytes)} that were there before."
+        f"The peak is **{with_unit(found.peak_bytes)}**, in the {at.phase}, at `{without_namespace(at.op)}`{line}. "
+        f"{with_unit(found.held_bytes)} are alive between forward and backward. "
+        f"All of it on top of {with_unit(found.resident_bytes)} that were there before."
     )
 
 
@@ -42,7 +42,7 @@ def at_peak(found: Lifetimes, most: int | None = None) -> Table:
     shown, rest = rows[:most], rows[len(rows[:most]) :]
     total = found.peak_bytes or 1
     cells: list[tuple[Cell, ...]] = [
-        (one.kind, short(one.op), _place(one), count, nbytes, f"{100 * nbytes / total:.1f} %")
+        (one.kind, without_namespace(one.op), _place(one), count, nbytes, f"{100 * nbytes / total:.1f} %")
         for one, count, nbytes in shown
     ]
     if rest:
@@ -59,7 +59,7 @@ def kinds_at_peak(several: Mapping[str, Lifetimes]) -> Table:
             name,
             *(found.peak_by_kind().get(kind, 0) for kind in columns),
             found.peak_bytes,
-            f"{found.timeline[found.peak_at].phase}, {short(found.timeline[found.peak_at].op)}",
+            f"{found.timeline[found.peak_at].phase}, {without_namespace(found.timeline[found.peak_at].op)}",
         )
         for name, found in several.items()
     ]
@@ -78,7 +78,7 @@ def peaks(several: Mapping[str, Lifetimes]) -> Table:
     for name, found in several.items():
         at = found.timeline[found.peak_at]
         ratio = f"{found.peak_bytes / found.held_bytes:.2f}×" if found.held_bytes else None
-        place = f"{at.phase}, {short(at.op)}"
+        place = f"{at.phase}, {without_namespace(at.op)}"
         rows.append((name, found.held_bytes, found.peak_bytes, ratio, place, f"{100 * after_forward(found):.0f} %"))
     columns = ["step", "alive between the passes, bytes", "peak, bytes", "ratio", "at", "after the forward"]
     return Table(columns, rows, align="lrrrlr")
@@ -93,12 +93,12 @@ def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: obje
 
     if not several:
         raise ValueError("nothing to draw: give at least one Lifetimes")
-    unit, size = _unit(max(found.peak_bytes for found in several.values()))
+    unit, size = unit_of(max(found.peak_bytes for found in several.values()))
     traces = [
         go.Scatter(
             name=plot_text(name),
             x=_progress(found),
-            y=[_rounded(moment.live_bytes / size) for moment in found.timeline],
+            y=[rounded(moment.live_bytes / size) for moment in found.timeline],
             mode="lines",
             line={
                 "shape": "hv",
@@ -106,7 +106,7 @@ def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: obje
                 "color": list(PALETTE.values())[at % len(PALETTE)],
                 "dash": _DASHES[at % len(_DASHES)],
             },
-            text=[plot_text(short(moment.op)) for moment in found.timeline],
+            text=[plot_text(without_namespace(moment.op)) for moment in found.timeline],
             hovertemplate="%{text}: %{y} " + unit + "<extra>%{fullData.name}</extra>",
         )
         for at, (name, found) in enumerate(several.items())
@@ -120,7 +120,9 @@ def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: obje
         "yaxis": {"title": {"text": f"live, {unit}"}, "rangemode": "tozero"},
         "annotations": [_annotation(phase, at + 0.5) for at, phase in enumerate(phases)],
     }
-    peaks = "; ".join(f"{name} {said(found.peak_bytes)} in the {_peak_phase(found)}" for name, found in several.items())
+    peaks = "; ".join(
+        f"{name} {with_unit(found.peak_bytes)} in the {_peak_phase(found)}" for name, found in several.items()
+    )
     alt = f"Live bytes through {' and '.join(phases)}. The peaks: {peaks}."
     table = Table(
         ["", "peak", "in the", "held for the backward"],
@@ -131,7 +133,7 @@ def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: obje
 
 
 def _annotation(text: str, x: float) -> dict[str, Any]:
-    return {"text": text, "x": _rounded(x), "yref": "paper", "y": 1, "yanchor": "bottom", "showarrow": False}
+    return {"text": text, "x": rounded(x), "yref": "paper", "y": 1, "yanchor": "bottom", "showarrow": False}
 
 
 # ---- small things --------------------------------------------------------------------------------------------------
@@ -184,9 +186,9 @@ def _cause(predicted: Lifetimes, measured: Peak) -> str:
         return "–"
     at = predicted.timeline[predicted.peak_at].op
     if measured.at.startswith("aten.") and measured.at != at:
-        return f"peaks inside {short(measured.at)}, not at {short(at)}"
+        return f"peaks inside {without_namespace(measured.at)}, not at {without_namespace(at)}"
     most = differences(predicted, measured)[0]
-    return f"{short(most.op)} {most.measured_bytes - most.predicted_bytes:+,}"
+    return f"{without_namespace(most.op)} {most.measured_bytes - most.predicted_bytes:+,}"
 
 
 def recorded(rows: Sequence[Mapping[str, Any]], provenance: object | None = None) -> Table:
@@ -196,9 +198,9 @@ def recorded(rows: Sequence[Mapping[str, Any]], provenance: object | None = None
             f"{row['model']}, {row['batch']} sequences",
             row["precision"],
             row["mode"],
-            said(row["measured"]["held"]),
-            said(row["predicted"]["peak"]),
-            said(row["measured"]["peak"]),
+            with_unit(row["measured"]["held"]),
+            with_unit(row["predicted"]["peak"]),
+            with_unit(row["measured"]["peak"]),
             row["measured"]["peak"] - row["predicted"]["peak"],
         )
         for row in rows

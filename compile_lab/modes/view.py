@@ -5,7 +5,7 @@ from typing import Any
 
 from ..page.figures import Figure, Series, bars
 from ..page.tables import Cell, Code, Table
-from ..page.units import number
+from ..page.units import number, with_quartiles
 from .cost import MODES, PHASES, Comparison, CompileTime, ModeCost, Spread
 
 GB = 1e9
@@ -23,7 +23,7 @@ def _row(found: Comparison, cost: ModeCost) -> list[Cell]:
         return [cost.mode, cost.stopped, None, None, None, None]
     seconds = [None if one is None else one.seconds for one in (cost.cold, cost.warm)]
     pays = None if cost.mode == "eager" else pays_after(cost, found.eager)
-    return [cost.mode, spread(cost.call), times(found.speedup(cost.mode)), *seconds, pays]
+    return [cost.mode, _time(cost.call), times(found.speedup(cost.mode)), *seconds, pays]
 
 
 def pays_after(cost: ModeCost, eager: ModeCost) -> str | None:
@@ -35,9 +35,9 @@ def pays_after(cost: ModeCost, eager: ModeCost) -> str | None:
     return number(calls) + ("" if start == "cold" else " (warm)")
 
 
-def spread(call: Spread | None) -> str | None:
+def _time(call: Spread | None) -> str | None:
     """A time per call with its quartiles, in milliseconds."""
-    return call and f"{number(call.median_ms)} ({number(call.low_ms)} to {number(call.high_ms)})"
+    return call and with_quartiles(call.median_ms, call.low_ms, call.high_ms)
 
 
 def times(ratio: float | None) -> str | None:
@@ -73,7 +73,7 @@ def _figures(eager: ModeCost, cost: ModeCost) -> list[list[Cell]]:
         return lambda one: one.launches and getattr(one.launches, name)
 
     rows = [
-        both("ms a call, median and quartiles", lambda one: spread(one.call)),
+        both("ms a call, median and quartiles", lambda one: _time(one.call)),
         both("compile time cold, s", lambda one: one.cold and one.cold.seconds),
         both("compile time warm, s", lambda one: one.warm and one.warm.seconds),
         both("kernels on the GPU, a call", launched("kernels")),
@@ -129,7 +129,7 @@ def gains(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
         costs = {name: ModeCost.from_json(cost) for name, cost in case["costs"].items()}
         for name, cost in costs.items():
             ratio = times(cost.speedup(costs["eager"]))
-            rows.append([f"{case['case']}, {case['what']}", name, cost.stopped or spread(cost.call), ratio])
+            rows.append([f"{case['case']}, {case['what']}", name, cost.stopped or _time(cost.call), ratio])
     return Table(["case", "", "ms a call", "× eager"], rows, str(provenance), "llrr")
 
 
@@ -153,6 +153,6 @@ def vocabulary(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
     rows = []
     for case in sorted(cases, key=lambda case: (case["part"], case["vocabulary"])):
         eager, default = (ModeCost.from_json(case["costs"][mode]) for mode in ("eager", "default"))
-        shown = [cost.stopped or spread(cost.call) for cost in (eager, default)]
+        shown = [cost.stopped or _time(cost.call) for cost in (eager, default)]
         rows.append([case["part"], case["vocabulary"], *shown, times(default.speedup(eager))])
     return Table(["", "vocabulary", "eager, ms", "default, ms", "× eager"], rows, str(provenance), "lrrrr")

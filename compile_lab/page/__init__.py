@@ -7,6 +7,6 @@ from .claims import Verdict, judged
 from .explore import Explorer
 from .figures import Series, bars, lines
 from .tables import Code, Table
-from .units import gb, said, spread
+from .units import microseconds, with_unit
 
-__all__ = ["Code", "Explorer", "Series", "Table", "Verdict", "bars", "gb", "judged", "lines", "said", "spread"]
+__all__ = ["Code", "Explorer", "Series", "Table", "Verdict", "bars", "judged", "lines", "microseconds", "with_unit"]

@@ -1,4 +1,4 @@
-"""Numbers, bytes and operators in words."""
+"""Numbers, bytes, times and operators as a reader reads them."""
 
 from __future__ import annotations
 
@@ -7,34 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 MB = 1e6
-
-
-def spread(found: Mapping[str, Any]) -> str:
-    """A median with its quartiles."""
-    low, median, high = (number(round(found[name], 1)) for name in ("low_us", "median_us", "high_us"))
-    return f"{median} ({low} to {high})"
-
-
-_UNITS = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
-
-
-def said(nbytes: float) -> str:
-    """Bytes in a unit that reads well: ``3.56 MB``, decimal."""
-    unit, size = _unit(abs(nbytes))
-    return f"{number(nbytes)} bytes" if unit == "bytes" else f"{nbytes / size:.3g} {unit}"
-
-
-def short(op: str) -> str:
-    """An operation without its namespace."""
-    return op.removeprefix("aten.").removeprefix("prims.")
-
-
-def _unit(nbytes: float) -> tuple[str, float]:
-    return next(((unit, size) for unit, size in _UNITS if nbytes >= size), _UNITS[-1])
-
-
-def _rounded(value: float) -> float:
-    return float(f"{value:.5g}")
+DECIMAL = {"GB": 1e9, "MB": MB, "kB": 1e3, "bytes": 1}
+BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "bytes": 1}
 
 
 def number(value: int | float) -> str:
@@ -50,9 +24,44 @@ def number(value: int | float) -> str:
     return f"{value:.4g}"
 
 
-def gb(nbytes: float) -> str:
-    """Bytes as a reader compares them: 3 figures, in GB, MB or kB."""
-    for unit, size in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}" if nbytes < 999.5 * size else f"{nbytes / size:,.0f} {unit}"
-    return f"{nbytes:.0f} bytes"
+def rounded(value: float, figures: int = 5) -> float:
+    """So many significant figures: what a plot needs of a number."""
+    return float(f"{value:.{figures}g}")
+
+
+def unit_of(nbytes: float, units: Mapping[str, float] = DECIMAL) -> tuple[str, float]:
+    """The largest unit of which this is one or more, else the smallest, and its size in bytes: ("MB", 1e6)."""
+    return next(((unit, size) for unit, size in units.items() if nbytes >= size), [*units.items()][-1])
+
+
+def with_unit(nbytes: float, units: Mapping[str, float] = DECIMAL) -> str:
+    """Bytes in a unit that reads well, to three figures: ``3.56 MB``."""
+    unit, size = unit_of(abs(nbytes), units)
+    if size == 1:
+        return f"{number(nbytes)} {unit}"
+    return f"{nbytes / size:.3g} {unit}" if abs(nbytes) < 999.5 * size else f"{nbytes / size:,.0f} {unit}"
+
+
+def in_gb(nbytes: float) -> str:
+    """Bytes in GB however few, so that all of a list compare: ``0.0356 GB``."""
+    return f"{nbytes / 1e9:.3g} GB"
+
+
+def with_quartiles(median: float, low: float, high: float) -> str:
+    """A median and, in brackets, its quartiles: ``12.3 (12.1 to 13)``."""
+    return "{} ({} to {})".format(*map(number, (median, low, high)))
+
+
+def microseconds(row: Mapping[str, Any]) -> str:
+    """A recorded time with its quartiles, in µs to a tenth."""
+    return with_quartiles(*(round(row[name], 1) for name in ("median_us", "low_us", "high_us")))
+
+
+def milliseconds(row: Mapping[str, Any]) -> str:
+    """A recorded time with its quartiles, in ms."""
+    return with_quartiles(*(row[name] / 1e3 for name in ("median_us", "low_us", "high_us")))
+
+
+def without_namespace(op: str) -> str:
+    """An operation as a reader calls it: ``mm.default`` of ``aten.mm.default``."""
+    return op.removeprefix("aten.").removeprefix("prims.")

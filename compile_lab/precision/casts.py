@@ -86,7 +86,7 @@ class TypedTrace:
         ]
 
 
-class _Listener(TorchDispatchMode):
+class _DtypeListener(TorchDispatchMode):
     def __init__(self, parameters: dict[int, str]) -> None:
         super().__init__()
         self.parameters = parameters
@@ -152,7 +152,7 @@ def dtypes(fn: Callable[..., Any], *args: Any, backward: bool = True, model: nn.
         raise TypeError(f"dtypes needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     module = model or (fn if isinstance(fn, nn.Module) else nn.Module())
     parameters = dict(module.named_parameters())
-    listener = _Listener({id(parameter): name for name, parameter in parameters.items()})
+    listener = _DtypeListener({id(parameter): name for name, parameter in parameters.items()})
     kept = _without_gradients([*parameters.values(), *_floating(args)])
     with torch.compiler.set_stance("force_eager"), kept, listener:
         wanted = [result for result in _floating(fn(*args)) if result.requires_grad]

@@ -51,7 +51,7 @@ RECIPES: dict[str, Recipe] = {
 
 
 @dataclass(frozen=True)
-class Run:
+class Training:
     """One training: the loss at each step, and what became of the parameters.
 
     ``stuck`` is the share of the updates that left a parameter as it was although its gradient was not zero.
@@ -75,7 +75,7 @@ def trained(
     recipe: Recipe,
     lr: float | Callable[[int], float] = 3e-3,
     scaler: dict[str, Any] | None = None,
-) -> Run:
+) -> Training:
     """Train a copy of ``model``, whose call returns the loss, for a step on each batch with AdamW (no weight decay).
 
     ``scaler`` holds options of ``torch.amp.GradScaler``. The model is left as it is. Seeded: stochastic rounding draws
@@ -106,7 +106,7 @@ def trained(
         raise ValueError("there are no batches, so nothing was trained: give at least one")
     final = {name: parameter.detach().double() for name, parameter in model.named_parameters()}
     scaled = (tuple(scales), tuple(skipped)) if recipe.scaled else ((), ())
-    return Run(tuple(losses), stuck / max(updates, 1), *scaled, parameters=final)
+    return Training(tuple(losses), stuck / max(updates, 1), *scaled, parameters=final)
 
 
 def _loss(model: nn.Module, batch: Batch, recipe: Recipe, device: str) -> Tensor:
@@ -150,7 +150,7 @@ def _stuck(parameters: Sequence[nn.Parameter], before: Sequence[Tensor]) -> tupl
     return stuck, updates
 
 
-def distance(run: Run, reference: Run, start: nn.Module) -> float:
+def distance(run: Training, reference: Training, start: nn.Module) -> float:
     """How far the parameters ended from those of ``reference``, by how far those had come from ``start``."""
     first = {name: parameter.detach().double() for name, parameter in start.named_parameters()}
     apart = sum(float((run.parameters[name] - end).square().sum()) for name, end in reference.parameters.items())
@@ -159,7 +159,7 @@ def distance(run: Run, reference: Run, start: nn.Module) -> float:
 
 
 @torch.no_grad()
-def loss_in_float64(model: nn.Module, run: Run, batches: Iterable[Batch]) -> float:
+def loss_in_float64(model: nn.Module, run: Training, batches: Iterable[Batch]) -> float:
     """The mean loss of a run's final parameters, computed in float64: what was learned, apart from how it is told."""
     judge = copy.deepcopy(model).double()
     for name, parameter in judge.named_parameters():

@@ -7,10 +7,10 @@ from ..inductor.generated import GeneratedCode
 from ..inductor.view import evidence
 from ..page.figures import Figure, Series, lines
 from ..page.tables import Cell, Code, Table
-from ..page.units import number
+from ..page.units import milliseconds
 from .casts import cast_kernels
 from .formats import FORMATS, Format
-from .training import Gradients, Run
+from .training import Gradients, Training
 
 Row = Mapping[str, Any]
 GB = 1e9
@@ -154,7 +154,7 @@ def steps(rows: Iterable[Row], provenance: object) -> Table:
     table: list[list[Cell]] = []
     for row in rows:
         busy, peak = row["launched"] and row["launched"]["gpu_ms"], row["peak_nbytes"] and row["peak_nbytes"] / GB
-        table.append([*_which(row), _milliseconds(row), _ratio(row, reference), busy, peak])
+        table.append([*_which(row), milliseconds(row), _ratio(row, reference), busy, peak])
     columns = ["precision", "", "ms a step", "× fp32", "GPU busy, ms", "peak, GB"]
     return Table(columns, table, str(provenance), "llrrrr")
 
@@ -174,12 +174,7 @@ def _which(row: Row) -> list[Cell]:
     return [row["precision"], "compiled" if row["compiled"] else "eager"]
 
 
-def _milliseconds(row: Row) -> str:
-    median, low, high = (number(row[name] / 1e3) for name in ("median_us", "low_us", "high_us"))
-    return f"{median} ({low} to {high})"
-
-
-def loss_differences(runs: Mapping[str, Run], reference: str, provenance: object) -> Figure:
+def loss_differences(runs: Mapping[str, Training], reference: str, provenance: object) -> Figure:
     """How far each run's loss is from that of ``reference``, step by step, on a logarithmic axis."""
     exact = runs[reference].losses
     series = []
@@ -199,7 +194,7 @@ def loss_differences(runs: Mapping[str, Run], reference: str, provenance: object
     )
 
 
-def loss_scale(run: Run, provenance: object) -> Figure:
+def loss_scale(run: Training, provenance: object) -> Figure:
     """The loss scale at each step; where it falls, the step was skipped."""
     return lines(
         Series("scale", [float(step) for step in range(len(run.scales))], list(run.scales)),

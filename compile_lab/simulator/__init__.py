@@ -5,7 +5,7 @@ Plain Python without torch, so that it runs in a browser too.
 
 from .overlap import Span, difference, merged, total_ms
 from .patterns import plan
-from .pipeline import SCHEDULES, carried_out, closed_form, simulate, table
+from .pipeline import SCHEDULES, closed_form, simulate, table, timeline_of
 from .recommendation import Network, compute_s, recommend
 from .sharding import parameter_count, parameters
 from .wire import MB, Gradient, buckets, ddp_overlap, fsdp_order, measured_wire
@@ -17,7 +17,6 @@ __all__ = [
     "Network",
     "Span",
     "buckets",
-    "carried_out",
     "closed_form",
     "compute_s",
     "ddp_overlap",
@@ -31,5 +30,6 @@ __all__ = [
     "recommend",
     "simulate",
     "table",
+    "timeline_of",
     "total_ms",
 ]

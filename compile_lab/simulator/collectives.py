@@ -8,10 +8,10 @@ WORLD = "world"
 
 @dataclass(frozen=True)
 class Collective:
-    """Some collectives of one kind over one axis of the mesh, in one step, as one rank takes part in them.
+    """All collectives of one kind along one axis of the mesh that a rank takes part in during a step.
 
-    ``payload_nbytes``: the whole tensors, of all ``count`` together: what an all-reduce adds up, what an all-gather
-    makes, what a reduce-scatter is given. ``ranks`` is the size of the group.
+    There are ``count`` of them in groups of ``ranks``. ``payload_nbytes`` is the size of the whole tensors of all of
+    them together: what an all-reduce adds up, what an all-gather makes, what a reduce-scatter is given.
     """
 
     kind: str
@@ -24,8 +24,9 @@ class Collective:
     def sent_nbytes(self) -> int:
         """Bytes that a rank sends to its neighbour if the group is a ring (Patarasu and Yuan, 2009), rounded.
 
-        With n ranks and a payload of P: (n − 1) / n · P for an all-gather, a reduce-scatter or an all-to-all, twice
-        that for an all-reduce, which is one after the other; P for a send and for a broadcast passed on.
+        With n ranks and a payload of P: (n − 1) / n · P for an all-gather, a reduce-scatter or an all-to-all; twice
+        that for an all-reduce, which is a reduce-scatter and then an all-gather; P for a send, and for a broadcast,
+        which each rank passes on.
         """
         if self.kind in ("send", "broadcast"):
             return self.payload_nbytes
@@ -38,10 +39,10 @@ class Collective:
 
 @dataclass(frozen=True)
 class Held:
-    """Bytes that one rank holds, by kind, each buffer once.
+    """Bytes that one rank holds, by kind; each buffer is counted once.
 
-    ``activations``: the most that autograd keeps at one time for the backward, without parameters, however they are
-    held. ``optimizer``: its state, but for the counters that are a single number.
+    ``activations`` is the most that autograd keeps for the backward at any time, parameters left out. ``optimizer`` is
+    the optimizer's state, without its counters of a single number.
     """
 
     parameters: int

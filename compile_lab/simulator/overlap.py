@@ -18,45 +18,48 @@ class Span(NamedTuple):
 
 
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same time without overlaps, in order: spans that touch or overlap become one, empty ones go."""
-    found: list[Span] = []
+    """The same time in order and without overlaps: spans that touch or overlap are joined, empty ones left out."""
+    joined: list[Span] = []
     for start, end in sorted(spans):
-        if found and start <= found[-1].end_ms:
-            found[-1] = Span(found[-1].start_ms, max(end, found[-1].end_ms))
+        if joined and start <= joined[-1].end_ms:
+            joined[-1] = Span(joined[-1].start_ms, max(end, joined[-1].end_ms))
         elif end > start:
-            found.append(Span(start, end))
-    return tuple(found)
+            joined.append(Span(start, end))
+    return tuple(joined)
 
 
-def intersection(one: Sequence[Span], other: Sequence[Span]) -> tuple[Span, ...]:
-    """The time that is in both, each of them merged. Linear in their lengths."""
-    found, i, j = [], 0, 0
-    while i < len(one) and j < len(other):
-        start, end = max(one[i].start_ms, other[j].start_ms), min(one[i].end_ms, other[j].end_ms)
+def intersection(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
+    """The time that is in both `left` and `right`, which are merged already. Takes time linear in their lengths."""
+    common, i, j = [], 0, 0
+    while i < len(left) and j < len(right):
+        start, end = max(left[i].start_ms, right[j].start_ms), min(left[i].end_ms, right[j].end_ms)
         if start < end:
-            found.append(Span(start, end))
-        if one[i].end_ms < other[j].end_ms:
+            common.append(Span(start, end))
+        if left[i].end_ms < right[j].end_ms:
             i += 1
         else:
             j += 1
-    return tuple(found)
+    return tuple(common)
 
 
-def difference(one: Sequence[Span], other: Sequence[Span]) -> tuple[Span, ...]:
-    """The time that is in `one` and not in `other`, each of them merged."""
-    edges = [-math.inf, *(edge for span in other for edge in span), math.inf]
+def difference(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
+    """The time that is in `left` and not in `right`, which are merged already."""
+    edges = [-math.inf, *(edge for span in right for edge in span), math.inf]
     gaps = [Span(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
-    return intersection(one, gaps)
+    return intersection(left, gaps)
 
 
 def total_ms(spans: Iterable[Span]) -> float:
-    """The sum of their times, in milliseconds."""
+    """How long the spans last together, in milliseconds."""
     return sum(span.time_ms for span in spans)
 
 
 @dataclass(frozen=True)
-class Collective:
-    """One collective on this rank. `nbytes` is the larger of what it takes and gives, None where the trace has none."""
+class Transfer:
+    """One collective on one rank, from start to end on its wire.
+
+    `nbytes` is the size of its input or its output, whichever is larger; None where the trace does not say.
+    """
 
     name: str
     start_ms: float
@@ -76,7 +79,7 @@ class Collective:
 
 @dataclass(frozen=True)
 class Overlap:
-    """One rank's compute and communication: merged spans, and what of the communication is exposed."""
+    """One rank's computation and communication as merged spans, and which part of the communication is exposed."""
 
     compute: tuple[Span, ...] = field(repr=False)
     communication: tuple[Span, ...] = field(repr=False)
@@ -84,7 +87,7 @@ class Overlap:
     """Communication while nothing is computed."""
     fraction: float
     """The share of the communication's time that is hidden, from 0 to 1."""
-    intervals: tuple[Collective, ...] = field(repr=False)
+    intervals: tuple[Transfer, ...] = field(repr=False)
     """Every collective by itself, by start. They may overlap each other."""
     phases: Mapping[str, Span] = field(default_factory=dict, repr=False)
     """Where the program marked them with ``record_function``: "forward", "backward", "optimizer"; and "gradients",
@@ -104,7 +107,7 @@ class Overlap:
 
     @property
     def span_ms(self) -> float:
-        """From the first start to the last end of compute and communication."""
+        """Milliseconds from the first start to the last end, of computation and communication."""
         both = [*self.compute, *self.communication]
         return max(span.end_ms for span in both) - min(span.start_ms for span in both)
 
@@ -117,23 +120,23 @@ class Overlap:
 
 def overlap_of(
     compute: Iterable[Span],
-    collectives: Iterable[Collective],
+    collectives: Iterable[Transfer],
     phases: Mapping[str, Span] | None = None,
     alone: bool = False,
 ) -> Overlap:
-    """The Overlap of spans of compute and collectives, whose `hidden` is filled in here.
+    """The Overlap that spans of computation and collectives make; it fills in each collective's `hidden`.
 
-    `alone`: there may be no collective at all, and then nothing is exposed.
+    With `alone`, there may be no collective at all, and nothing is exposed then. Otherwise that is a ValueError.
     """
-    computing, found = merged(compute), sorted(collectives, key=lambda each: (each.start_ms, each.end_ms))
-    communicating = merged(Span(each.start_ms, each.end_ms) for each in found)
+    computing, ordered = merged(compute), sorted(collectives, key=lambda each: (each.start_ms, each.end_ms))
+    communicating = merged(Span(each.start_ms, each.end_ms) for each in ordered)
     if not communicating and not alone:
         raise ValueError("there is no communication: give at least one collective that takes time")
     exposed = difference(communicating, computing)
-    told = []
-    for each in found:
+    transfers = []
+    for each in ordered:
         hidden = total_ms(intersection([Span(each.start_ms, each.end_ms)], computing))
         share = hidden / each.time_ms if each.time_ms else 1.0
-        told.append(replace(each, hidden=share))
+        transfers.append(replace(each, hidden=share))
     fraction = 1 - total_ms(exposed) / total_ms(communicating) if communicating else 1.0
-    return Overlap(computing, communicating, exposed, fraction, tuple(told), phases or {})
+    return Overlap(computing, communicating, exposed, fraction, tuple(transfers), phases or {})

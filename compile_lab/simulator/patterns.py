@@ -13,31 +13,16 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..page.units import in_gb
 from .collectives import Collective, Held
-from .sharding import AXES, Parameter, Shape, check_divides
+from .meshes import AXES, MACHINE, PATTERNS, SEQUENCE_PARALLEL, check_whole, mesh_of
+from .sharding import Parameter, Shape, check_divides
 from .traffic import FP32, Layout, collectives
-
-PATTERNS: dict[str, tuple[str, ...]] = {
-    "one device": (),
-    "ddp": ("replicate",),
-    "fsdp": ("shard",),
-    "hsdp": ("replicate", "shard"),
-    "tp": ("tp",),
-    "tp+sp": ("tp",),
-    "pp": ("pp",),
-    "fsdp+tp": ("shard", "tp"),
-    "pp+fsdp": ("pp", "shard"),
-    "3d": ("pp", "shard", "tp"),
-}
-"""Each pattern's axes, outermost first."""
-
-MACHINE = 8
-"""Devices of one machine, joined by a fast network: as many as a DGX or HGX has."""
 
 
 @dataclass(frozen=True)
 class Precision:
-    """Bytes of a number: in activations, in gathered parameters, in gradients on their way; fp32 elsewhere."""
+    """Bytes of one number in activations, in gathered parameters, and in gradients that are sent; all else is fp32."""
 
     computed: int
     gathered: int
@@ -54,28 +39,28 @@ OPTIMIZERS = {"AdamW": 2, "SGD, momentum": 1, "SGD": 0}
 
 @dataclass(frozen=True)
 class Share:
-    """What one device of one pipeline stage holds, and its collectives in a step. Without a pipeline there is one.
+    """What one device of a pipeline stage holds, and its collectives in a step. Without a pipeline there is one stage.
 
-    ``buffers_nbytes`` is what is there for a moment, or copied to travel: DDP's buckets; parameters that FSDP has
-    gathered and gradients that it has not scattered; bf16 copies of parameters; what a stage receives and returns; and
-    the logits, as computed and in fp32, at the turn from forward to backward. It is an estimate.
+    ``buffers_nbytes`` estimates what exists only for a moment, or as a copy to be sent: DDP's buckets; parameters that
+    FSDP has gathered and gradients that it has not scattered yet; bf16 copies of parameters; what a stage receives and
+    returns; and the logits, as computed and in fp32, at the turn from forward to backward.
     """
 
     held: Held
     buffers_nbytes: int
     collectives: tuple[Collective, ...]
     later_nbytes: int
-    """What of it is made after the turn: gradients, and those that FSDP has not scattered. 0 in a pipeline, where other
-    micro-batches have made them before."""
+    """The part of it that is made after the turn: gradients, and those that FSDP has not scattered yet. 0 in a
+    pipeline, where earlier micro-batches have made them."""
 
     @property
     def total_nbytes(self) -> int:
-        """All that is counted here, as if it were there at once. Workspaces and fragmentation come on top."""
+        """Bytes of all that is counted here, as if it were held at once. Workspaces and fragmentation come on top."""
         return sum(vars(self.held).values()) + self.buffers_nbytes
 
     @property
     def turn_nbytes(self) -> int:
-        """What is there when the backward begins: most, as long as activations are more than gradients."""
+        """Bytes held when the backward begins. That is the peak as long as activations are larger than gradients."""
         return self.total_nbytes - self.later_nbytes
 
     @property
@@ -123,15 +108,15 @@ class Plan:
         return self.busiest.sent_nbytes
 
     def inside_machine(self, axis: str) -> bool:
-        """True if the ranks along this axis, and all inside of it, are devices of one machine."""
+        """Are the ranks along this axis, with all axes inside it, devices of one machine?"""
         inner = AXES[AXES.index(axis) :]
         return math.prod(self.mesh.get(each, 1) for each in inner) <= MACHINE
 
     def __str__(self) -> str:
         mesh = " × ".join(f"{axis} {size}" for axis, size in self.mesh.items()) or "one device"
         return (
-            f"{self.pattern} on {mesh}: {self.total_nbytes / 1e9:.3g} GB on the fullest device, "
-            f"{self.sent_nbytes / 1e9:.3g} GB sent by the busiest in a step"
+            f"{self.pattern} on {mesh}: {in_gb(self.total_nbytes)} on the fullest device, "
+            f"{in_gb(self.sent_nbytes)} sent by the busiest in a step"
         )
 
 
@@ -146,13 +131,14 @@ def plan(
     precision: str = "fp32",
     optimizer: str = "AdamW",
 ) -> Plan:
-    """What each device holds and sends in a step, if ``shape`` is trained by ``pattern`` on ``devices``.
+    """What does each device hold and send in a step, if ``pattern`` spreads a model of this ``shape`` over ``devices``?
 
-    ``devices`` is their number, laid out by ``mesh_of``, or the sizes of the axes. ``batch``: sequences of a step over
-    all devices (one a device, unless given), each of ``length`` tokens (the model's context). A pipeline runs 1F1B over
-    ``microbatches`` (those of one sequence, unless given). Blocks are FSDP's units, and the rest is one.
+    ``devices`` is their number, which ``meshes.mesh_of`` lays out, or the sizes of the axes. ``batch`` is the number of
+    sequences in a step over all devices (by default as many as devices), each of ``length`` tokens (by default the
+    model's context). A pipeline runs 1F1B over ``microbatches`` (by default of one sequence each). FSDP gathers block
+    by block, and what is around the blocks as one unit.
 
-    Raises ValueError for what is not known, or does not divide: it names the input, the rule and a way out.
+    Raises ValueError for a name that is not known and a size that does not divide, with the rule and a way out.
     """
     _known("pattern", pattern, PATTERNS), _known("precision", precision, PRECISIONS)
     _known("optimizer", optimizer, OPTIMIZERS)
@@ -160,71 +146,17 @@ def plan(
     batch = math.prod(mesh.values()) if batch is None else batch
     length = shape.context if length is None else length
     for name, value in (("batch", batch), ("length", length)):
-        _whole(name, value)
+        check_whole(name, value)
     if length > shape.context:
         raise ValueError(f"length={length} is more than the model's context of {shape.context} tokens; take fewer")
     replicas, pp = mesh.get("replicate", 1) * mesh.get("shard", 1), mesh.get("pp", 1)
     pieces = (max(1, batch // replicas) if microbatches is None else microbatches) if pp > 1 else 1
-    _whole("microbatches", pieces)
-    sequence = pattern == "tp+sp"
+    check_whole("microbatches", pieces)
+    sequence = pattern in SEQUENCE_PARALLEL
     check_divides(shape, mesh, batch, length, sequence, pieces)
     layout = Layout(shape, mesh, batch // replicas, length, pieces, sequence, **vars(PRECISIONS[precision]))
     stages = tuple(_share(layout, stage, OPTIMIZERS[optimizer]) for stage in range(pp))
     return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, stages)
-
-
-def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dict[str, int]:
-    """The sizes of a pattern's axes, outermost first: {"shard": 2, "tp": 4}; those that are given, checked.
-
-    From a number: tensor parallel, and HSDP's sharding, take as much of a machine of eight as divides, leaving at least
-    2 to each other axis; a pipeline takes up to 8 stages of whole layers, and leaves a machine to the rest if it can.
-    """
-    axes = PATTERNS[pattern]
-    if isinstance(devices, Mapping):
-        if set(devices) != set(axes):
-            raise ValueError(f"mesh {dict(devices)} for pattern {pattern!r}: its axes are {', '.join(axes) or 'none'}")
-        for axis, size in devices.items():
-            _whole(f"mesh[{axis!r}]", size)
-        return {axis: devices[axis] for axis in axes}
-    _whole("devices", devices)
-    if devices < 2 ** len(axes) or (not axes and devices > 1):
-        raise ValueError(
-            f"devices={devices} for pattern {pattern!r}: it needs "
-            f"{f'at least 2 along each of {chr(44).join(axes)}' if axes else 'exactly one'}; take another number of "
-            "devices or another pattern"
-        )
-    sizes: dict[str, int] = {}
-    inner = {"tp": shape.heads} | ({"shard": devices} if pattern == "hsdp" else {})
-    rest = devices
-    for axis in [axis for axis in ("tp", "shard", "pp", "replicate") if axis in axes]:
-        others = len(axes) - len(sizes) - 1
-        if not others:
-            sizes[axis] = rest
-        elif axis in inner:
-            sizes[axis] = _share_of(rest, inner[axis], MACHINE, 2**others, axis, pattern)
-        elif axis == "shard":
-            continue  # it takes what the pipeline leaves
-        else:
-            leave = MACHINE // sizes.get("tp", 1) if rest >= 2 * MACHINE else 2
-            sizes[axis] = _share_of(rest, shape.layers, MACHINE, leave, axis, pattern)
-        rest //= sizes[axis]
-    if "shard" in axes and "shard" not in sizes:
-        sizes["shard"] = rest
-    return {axis: sizes[axis] for axis in axes}
-
-
-_SHARED = {"pp": "layers", "tp": "heads"}
-
-
-def _share_of(devices: int, whole: int, most: int, leave: int, axis: str, pattern: str) -> int:
-    """The largest size from 2 to ``most`` that divides both and leaves at least so many."""
-    for size in range(min(most, devices // leave), 1, -1):
-        if devices % size == 0 and whole % size == 0:
-            return size
-    raise ValueError(
-        f"pattern {pattern!r}: no size of axis {axis!r} from 2 to {most} divides both {devices} devices and {whole} "
-        f"{_SHARED.get(axis, 'devices')}, and leaves {leave} for the other axes; give the mesh, or other devices"
-    )
 
 
 def _share(layout: Layout, stage: int, states: int) -> Share:
@@ -237,15 +169,15 @@ def _share(layout: Layout, stage: int, states: int) -> Share:
 
 
 def _unscattered(own: tuple[Parameter, ...], tp: int) -> int:
-    """Gradients that FSDP has whole at a time: those around the blocks, and one block's."""
+    """How many numbers the gradients have that FSDP holds whole at one time: around the blocks, and of one block."""
     return sum(each.numbers(tp) for each in own)
 
 
 def _activations(layout: Layout, stage: int) -> int:
-    """Bytes that autograd keeps for the backward, of all micro-batches that are under way at a time.
+    """Bytes that autograd keeps for the backward, for all micro-batches that are under way at one time.
 
-    A layer keeps 16 numbers for each of its tokens and channels, if attention is computed in one piece that keeps only
-    a number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
+    A layer keeps 16 numbers for each token and channel, if attention is one fused operation, which itself keeps only
+    one number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
     parallel; sequence parallel divides the inputs, but what was gathered for a matrix product is kept as it is. A norm
     keeps a mean and a deviation a token. The loss keeps its log-softmax, in fp32, and one number.
     """
@@ -284,8 +216,3 @@ def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
 def _known(name: str, value: str, table: Mapping[str, object]) -> None:
     if value not in table:
         raise ValueError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, table))}")
-
-
-def _whole(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r}: it is a whole number, 1 or more")

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from ..page.figures import PALETTE, Drawing
 from ..page.tables import Table
-from ..page.units import gb
+from ..page.units import with_unit
 from .collectives import Collective
-from .patterns import PATTERNS, Plan, mesh_of
+from .meshes import PATTERNS, mesh_of
+from .patterns import Plan
 from .recommendation import Recommendation
 from .sharding import Parameter, Shape, parameters
 
@@ -24,7 +25,7 @@ CARDS_GB = (80, 141)
 
 
 def shards(shape: Shape, patterns: Sequence[str] = ("ddp", "fsdp", "tp", "pp"), devices: int = 4) -> Drawing:
-    """Every parameter under each pattern, identical layers folded: one colour for the slice of each device.
+    """Every parameter as each pattern splits it, identical layers folded: each device's slice has its colour.
 
     Raises ValueError for more than four devices, and as ``patterns.plan`` for what does not divide.
     """
@@ -82,13 +83,13 @@ def _box(left: float, top: float, wide: float, high: float, colour: str) -> str:
 
 def _split_in_words(rows: Sequence[Parameter], patterns: Sequence[str]) -> str:
     whole = [each.name for each in rows if each.tp is None]
-    said = {
+    sentences = {
         "ddp": "under ddp every device holds all parameters",
         "fsdp": "under fsdp each parameter is split by rows",
         "tp": f"under tp products are split by rows or columns, and whole remain {', '.join(whole)}",
         "pp": "under pp each device holds some layers, the first the embeddings, the last the head",
     }
-    return "; ".join(said[pattern] for pattern in patterns if pattern in said) or "shards of each parameter"
+    return "; ".join(sentences[pattern] for pattern in patterns if pattern in sentences) or "shards of each parameter"
 
 
 def _split_table(rows: Sequence[Parameter], patterns: Sequence[str], devices: int) -> Table:
@@ -108,50 +109,51 @@ def _split_table(rows: Sequence[Parameter], patterns: Sequence[str], devices: in
 
 
 def by_kind(plans: Mapping[str, Plan]) -> Table:
-    """Bytes on the fullest device by kind: one row a plan."""
+    """Bytes on the fullest device by kind, one row for each plan."""
     rows = []
-    for name, found in plans.items():
-        share = found.fullest
+    for name, plan in plans.items():
+        share = plan.fullest
         kinds = [*vars(share.held).values(), share.buffers_nbytes, share.total_nbytes]
-        rows.append([name, *map(gb, kinds)])
+        rows.append([name, *map(with_unit, kinds)])
     return Table(["pattern", *_KINDS, "all"], rows, align="l" + "r" * 6)
 
 
-def traffic(found: Plan) -> Table:
-    """Every collective of the busiest device's step."""
+def traffic(plan: Plan) -> Table:
+    """Every collective in a step of the busiest device."""
     rows = [
         [each.kind, each.axis, each.ranks, each.count, each.payload_nbytes, each.sent_nbytes]
-        for each in found.busiest.collectives
+        for each in plan.busiest.collectives
     ]
     return Table(["collective", "axis", "ranks", "count", "payload, bytes", "a rank sends, bytes"], rows)
 
 
 def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collective]]]) -> Table:
-    """Formula and count side by side: name, devices, planned and counted collectives of a step."""
+    """Formula and count side by side. Each row: name, devices, planned and counted collectives of a step."""
     lines = []
     for name, devices, planned, counted in rows:
-        sent = [sum(each.sent_nbytes for each in found) for found in (planned, counted)]
+        sent = [sum(each.sent_nbytes for each in collectives) for collectives in (planned, counted)]
         calls = ", ".join(f"{each.count} {each.kind}" for each in counted)
         lines.append([name, devices, calls, *sent, tuple(planned) == tuple(counted)])
     return Table(["pattern", "devices", "counted", "formula: bytes sent", "counted: bytes sent", "equal"], lines)
 
 
-def panel(found: Plan) -> list[str | Drawing]:
-    """What one device holds and sends, and whether it fits: a bar by kind, and two sentences."""
-    share = found.fullest
+def panel(plan: Plan) -> list[str | Drawing]:
+    """What one device holds, what it sends, and whether it fits: a bar divided by kind, and two sentences."""
+    share = plan.fullest
     kinds = dict(zip(_KINDS, [*vars(share.held).values(), share.buffers_nbytes], strict=True))
     total = share.total_nbytes
-    mesh = " × ".join(f"{axis} {size}" for axis, size in found.mesh.items())
+    mesh = " × ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
     fits = ", ".join(f"{card} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in CARDS_GB)
-    held = ", ".join(f"{name} {gb(nbytes)}" for name, nbytes in kinds.items() if nbytes)
+    held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
     sent = [
-        f"{gb(each.sent_nbytes)} {each.kind} along {each.axis}{'' if found.inside_machine(each.axis) else ' (network)'}"
-        for each in found.busiest.collectives
+        f"{with_unit(each.sent_nbytes)} {each.kind} along {each.axis}"
+        f"{'' if plan.inside_machine(each.axis) else ' (network)'}"
+        for each in plan.busiest.collectives
     ]
     return [
-        f"**{mesh}.** A device holds {held}: **{gb(total)}**. {fits}.",
+        f"**{mesh}.** A device holds {held}: **{with_unit(total)}**. {fits}.",
         _bar(kinds, total),
-        f"A step sends **{gb(found.sent_nbytes)}** a device: {'; '.join(sent)}.",
+        f"A step sends **{with_unit(plan.sent_nbytes)}** a device: {'; '.join(sent)}.",
     ]
 
 
@@ -168,26 +170,26 @@ def _bar(kinds: Mapping[str, int], total: int) -> Drawing:
         parts.append(f"<path d='M{at} 0v40' stroke='currentColor' stroke-width='3'/>")
         parts.append(f"<text x='{at - 6}' y='46' text-anchor='end'>{card} GB</text>")
     svg = f"<svg viewBox='0 0 1000 50' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
-    return Drawing(svg, f"A bar of {gb(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
+    return Drawing(svg, f"A bar of {with_unit(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
 
 
-def ranking(found: Recommendation) -> list[str | Table]:
+def ranking(recommendation: Recommendation) -> list[str | Table]:
     """The recommended pattern and its reason, the others in their order, and why some are out."""
-    if not found.choices:
-        return ["**Nothing fits.** " + "; ".join(f"{name} {_short(why)}" for name, why in found.refused.items())]
-    best = found.choices[0]
+    out = "; ".join(f"{name} {_short(why)}" for name, why in recommendation.refused.items())
+    if not recommendation.choices:
+        return [f"**Nothing fits.** {out}"]
+    best = recommendation.choices[0]
     rows = [
         [
             each.plan.pattern,
             " × ".join(map(str, each.plan.mesh.values())),
-            gb(each.plan.total_nbytes),
-            gb(each.plan.sent_nbytes),
+            with_unit(each.plan.total_nbytes),
+            with_unit(each.plan.sent_nbytes),
             *(f"{value:.3g}" for value in (each.step_ms, each.exposed_ms, each.bubble_ms)),
         ]
-        for each in found.choices
+        for each in recommendation.choices
     ]
     columns = ["pattern", "mesh", "holds", "sends", "step, ms", "waits, ms", "bubble, ms"]
-    out = "; ".join(f"{name} {_short(why)}" for name, why in found.refused.items())
     return [f"**{best}.**", Table(columns, rows, align="ll" + "r" * 5), f"Out: {out}." if out else "Everything fits."]
 
 

@@ -44,7 +44,7 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class Timeline:
-    """A schedule carried out: every action of every rank with its start and end."""
+    """When every action of every rank of a schedule starts and ends."""
 
     schedule: str
     ranks: int
@@ -56,12 +56,12 @@ class Timeline:
 
     @property
     def span(self) -> float:
-        """From the first start to the last end."""
+        """The time from the first start to the last end."""
         return max(action.end for action in self.actions) - min(action.start for action in self.actions)
 
     @property
     def busy(self) -> tuple[float, ...]:
-        """For each rank, the time that it computes."""
+        """How long each rank computes."""
         taken = [0.0] * self.ranks
         for action in self.actions:
             taken[action.rank] += action.end - action.start
@@ -69,12 +69,12 @@ class Timeline:
 
     @property
     def bubble_fraction(self) -> float:
-        """The share of all ranks' time, from the first start to the last end, in which they wait."""
+        """The share of the ranks' time, from the first start to the last end, that they spend waiting."""
         return 1 - sum(self.busy) / (self.ranks * self.span)
 
     @property
     def at_once(self) -> dict[int, float]:
-        """How many ranks compute at a time: for each number, the share of the span."""
+        """For each number of ranks, the share of the span in which just so many compute at the same time."""
         changes = sorted(each for a in self.actions for each in ((a.start, 1), (a.end, -1)))
         shares, busy = dict.fromkeys(range(self.ranks + 1), 0.0), 0
         for (moment, change), (later, _) in itertools.pairwise(changes):
@@ -84,11 +84,11 @@ class Timeline:
 
     @property
     def held_microbatches(self) -> tuple[float, ...]:
-        """``peak_activations`` of each rank, divided by its stages: in micro-batches through all layers of the rank."""
+        """``peak_activations`` by a rank's stages: how many micro-batches it holds, through all of its layers."""
         return tuple(peak * self.ranks / self.stages for peak in self.peak_activations)
 
     def of(self, rank: int) -> tuple[Action, ...]:
-        """One rank's actions in order. IndexError for a rank that is not there."""
+        """One rank's actions, in order. IndexError for a rank that the pipeline does not have."""
         if not 0 <= rank < self.ranks:
             raise IndexError(f"there is no rank {rank}: this pipeline has {self.ranks}, from 0")
         return tuple(action for action in self.actions if action.rank == rank)
@@ -120,13 +120,14 @@ def simulate(
     """When does each rank do what, if ``schedule`` runs ``microbatches`` through ``stages``?
 
     ``forward``, ``input_grad`` and ``weight_grad`` are the times that a stage takes for one micro-batch, in any unit;
-    a whole backward takes the last two together. ``transfer`` passes between the end of an action and its result being
-    on another rank; without ``prefetch`` it begins only once that rank is free and asks for it, so that no transfer is
-    hidden behind the receiver's own work. ``between`` passes on a rank from one action to the next, even if nothing is
-    missing: the time that the program around them takes. ``single`` has times of single actions, by (kind, stage,
-    micro-batch), which go before those of their stage. Linear in the number of actions.
+    a whole backward takes the last two together. ``transfer`` is the time from the end of an action until its result
+    is on another rank; without ``prefetch`` the transfer begins only when that rank is free and asks for it, so that
+    none is hidden behind the receiver's own work. ``between`` is the time that the program takes on a rank from one
+    action to the next, even if nothing is missing. ``single`` gives times of single actions, by (kind, stage,
+    micro-batch), in place of those of their stage. The simulation takes time linear in the number of actions.
 
-    Raises ValueError for a schedule that is not known, sizes that it cannot run, times below 0 or not one a stage.
+    Raises ValueError for a schedule that is not known, sizes that it cannot run, times below 0, and lists of times
+    that are not one for each stage.
     """
     ranks = _checked(schedule, stages, microbatches)
     costs = _costs(stages, forward, input_grad, weight_grad)
@@ -137,7 +138,7 @@ def simulate(
 
 
 def _torchs() -> ModuleType:
-    """Torch's own tables of its schedules, which GPipe and 1F1B do without: there need be no torch."""
+    """Torch's own tables of its schedules. GPipe and 1F1B do without them, so that they need no torch."""
     from .._torch import distributed
 
     return distributed
@@ -163,7 +164,7 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
         raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
 
 
-def carried_out(
+def timeline_of(
     orders: Sequence[Order],
     *,
     forward: Times = 1.0,
@@ -172,10 +173,10 @@ def carried_out(
     transfer: float = 0.0,
     name: str = "by hand",
 ) -> Timeline:
-    """The same for a schedule that you wrote: for each rank its actions (kind, stage, micro-batch), in order.
+    """When does each rank do what, by a schedule that you wrote? ``orders`` are each rank's actions, in order.
 
-    Raises ValueError, naming the first action that is wrong, for orders that leave one out or have it twice or on two
-    ranks; and for those that deadlock.
+    An action is (kind, stage, micro-batch); times are as in ``simulate``. Raises ValueError, naming the first action
+    that is wrong, for orders that leave an action out, or have it twice or on two ranks; and for orders that deadlock.
     """
     stages, microbatches = _sizes(orders)
     costs = _costs(stages, forward, input_grad, weight_grad)
@@ -184,7 +185,7 @@ def carried_out(
 
 
 def _sizes(orders: Sequence[Order]) -> tuple[int, int]:
-    """Stages and micro-batches of orders that are a schedule; else ValueError."""
+    """How many stages and micro-batches the orders have. ValueError if they are no schedule."""
     counted = Counter(action for order in orders for action in order)
     stages, microbatches = (1 + max((action[at] for action in counted), default=0) for at in (1, 2))
     for stage, m in itertools.product(range(stages), range(microbatches)):
@@ -209,7 +210,7 @@ def _sizes(orders: Sequence[Order]) -> tuple[int, int]:
 
 
 def closed_form(schedule: str, stages: int, microbatches: int) -> Fraction | None:
-    """The bubble fraction by formula, exact where every stage takes the same time and a transfer none.
+    """The bubble fraction by formula, exact if all stages take the same time and transfers take none.
 
     (p − 1) / (m + p − 1) for p ranks and m micro-batches; with v stages on a rank (p − 1) / (v·m + p − 1), where m is a
     multiple of p or the schedule is breadth-first (Narayanan et al., 2021; Lamy-Poirier, 2023). None where no formula
@@ -224,7 +225,7 @@ def closed_form(schedule: str, stages: int, microbatches: int) -> Fraction | Non
 
 
 def _one_forward_one_backward(rank: int, ranks: int, microbatches: int) -> Iterator[tuple[str, int, int]]:
-    """Forwards until the first gradient can be there, then a backward and a forward in turn, then what is left."""
+    """Forwards until the first gradient can have come, then backward and forward in turn, then the other backwards."""
     ahead = min(microbatches, ranks - rank)
     yield from ((FORWARD, rank, m) for m in range(ahead))
     for m in range(microbatches):
@@ -252,9 +253,9 @@ def _timed(
     delays: _Delays,
     single: Mapping[tuple[str, int, int], float],
 ) -> Iterator[Action]:
-    """Carry the orders out: each rank goes on until it lacks something, and is called again when that is there.
+    """Carries the orders out: each rank goes on until an input is missing, and is called again when that has been made.
 
-    What an action of ``pairs`` makes is sent after the next one.
+    The result of an action in ``pairs`` is sent only after the next action.
     """
     stages = len(costs[FORWARD])
     home = {stage: rank for rank, order in enumerate(orders) for _, stage, _ in order}
@@ -295,7 +296,7 @@ def _timed(
 
 
 def most_held(order: Order) -> int:
-    """Activations that a rank holds at most: from a forward until the backward, or the gradient of the weights."""
+    """The most activations that a rank holds: each from its forward until its backward, or its weights' gradient."""
     held = most = 0
     for kind, _, _ in order:
         held += (kind == FORWARD) - (kind in (BACKWARD, WEIGHT_GRAD))
@@ -311,7 +312,7 @@ def _costs(stages: int, forward: Times, input_grad: Times, weight_grad: Times) -
 
 
 def of_each_stage(name: str, times: Times, stages: int) -> list[float]:
-    """Times as a list, one a stage. ValueError, naming ``name``, for another number of them and for times below 0."""
+    """The times as a list, one for each stage. ValueError, with the ``name``, for another number or a time below 0."""
     each = [times] * stages if isinstance(times, int | float) else list(times)
     if len(each) != stages:
         raise ValueError(f"{name} has {len(each)} times for {stages} stages: give one number, or one for each stage")
@@ -321,7 +322,7 @@ def of_each_stage(name: str, times: Times, stages: int) -> list[float]:
 
 
 def _checked(schedule: str, stages: int, microbatches: int) -> int:
-    """The number of ranks."""
+    """How many ranks run so many stages. ValueError for what the schedule cannot run."""
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule={schedule!r} is not known; it is one of {', '.join(map(repr, SCHEDULES))}")
     for name, value in (("stages", stages), ("microbatches", microbatches)):

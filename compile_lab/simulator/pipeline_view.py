@@ -27,7 +27,7 @@ _ORDER_UP_TO = 16
 
 
 def bubbles(
-    found: Timeline | Mapping[str, Timeline],
+    timelines: Timeline | Mapping[str, Timeline],
     caption: str = "",
     *,
     unit: str = "",
@@ -40,7 +40,7 @@ def bubbles(
     ``unit`` is the unit of their times. ``waits`` gives (rank, start, end) of what is to be marked by a line under the
     bars, as ``pipeline_receives.waiting`` does. Raises ValueError without a timeline.
     """
-    several = {"": found} if isinstance(found, Timeline) else dict(found)
+    several = {"": timelines} if isinstance(timelines, Timeline) else dict(timelines)
     if not several:
         raise ValueError("nothing to draw: give at least one Timeline")
     span = max(each.span for each in several.values())
@@ -57,33 +57,33 @@ def bubbles(
         f"{''.join(parts)}</svg>"
     ).replace('"', "'")  # an explorer's JSON escapes each ", and the notebook's JSON once more
     alt = " ".join(
-        _said(each) if name in ("", each.schedule) else f"{name}: {_said(each)}" for name, each in several.items()
+        _alt(each) if name in ("", each.schedule) else f"{name}: {_alt(each)}" for name, each in several.items()
     )
-    table = by_rank(found) if isinstance(found, Timeline) else compared(several)
+    table = by_rank(timelines) if isinstance(timelines, Timeline) else compared(several)
     legend = _legend(several.values(), _length(span, unit))
     if waits:
         legend += " Line under the bars: a receive was posted, and waits."
     return Drawing(svg, alt, caption, table, provenance, legend)
 
 
-def by_rank(found: Timeline) -> Table:
-    """For each rank: when it begins and ends, the share of the span that it waits, what it holds, its actions."""
-    begin = min(action.start for action in found.actions)
+def by_rank(timeline: Timeline) -> Table:
+    """For each rank: when it begins and ends, for which share of the span it waits, what it holds, its actions."""
+    begin = min(action.start for action in timeline.actions)
     rows = []
-    for rank, busy in enumerate(found.busy):
-        own = found.of(rank)
-        waits = f"{1 - busy / found.span:.1%}"
+    for rank, busy in enumerate(timeline.busy):
+        own = timeline.of(rank)
+        waits = f"{1 - busy / timeline.span:.1%}"
         listed = " ".join(map(str, own)) if len(own) <= _ORDER_UP_TO else f"{len(own)} actions"
         times = (float(own[0].start - begin), float(own[-1].end - begin))
-        rows.append((rank, *times, waits, found.peak_activations[rank], listed))
+        rows.append((rank, *times, waits, timeline.peak_activations[rank], listed))
     return Table(["rank", "begins", "ends", "waits", "holds at most", "in order: stage, kind, micro-batch"], rows)
 
 
 def compared(several: Mapping[str, Timeline]) -> Table:
-    """One row a timeline: how long it takes, how long its ranks wait, what each holds at most, what they send.
+    """One row for each timeline: how long it takes, how long its ranks wait, what each holds at most, what they send.
 
-    What is held is counted in micro-batches through all layers of a rank, so that schedules with one and with two
-    stages a rank compare.
+    What a rank holds is counted in micro-batches through all of its layers, so that schedules with one stage on each
+    rank and with two can be compared.
     """
     rows = []
     for name, each in several.items():
@@ -93,24 +93,24 @@ def compared(several: Mapping[str, Timeline]) -> Table:
     return Table(["schedule", "span", "bubble", "micro-batches held by a rank", "messages"], rows, align="lrrrr")
 
 
-def messages(found: Timeline) -> int:
-    """How many tensors pass between ranks: an activation forward and a gradient back, wherever two stages part."""
-    home = {action.stage: action.rank for action in found.actions}
-    borders = sum(home[stage] != home[stage + 1] for stage in range(found.stages - 1))
-    return 2 * borders * found.microbatches
+def messages(timeline: Timeline) -> int:
+    """How many tensors ranks send: an activation and a gradient between neighbouring stages that are on two ranks."""
+    home = {action.stage: action.rank for action in timeline.actions}
+    borders = sum(home[stage] != home[stage + 1] for stage in range(timeline.stages - 1))
+    return 2 * borders * timeline.microbatches
 
 
 # ---- the drawing ---------------------------------------------------------------------------------------------------
-def _rows(found: Timeline, top: int, scale: float) -> list[str]:
-    """A grey band for each rank, over it one path for each kind of bar, and over those the numbers."""
-    begin = min(action.start for action in found.actions)
-    width = round(found.span * scale)
-    bands = "".join(f"M{_GUTTER} {top + _ROW * rank + _BAR // 2}h{width}" for rank in range(found.ranks))
-    names = "".join(f'<text x="0" y="{top + _ROW * rank + 27}">rank {rank}</text>' for rank in range(found.ranks))
+def _rows(timeline: Timeline, top: int, scale: float) -> list[str]:
+    """A grey band for each rank, one path over it for each kind of bar, and the numbers over those."""
+    begin = min(action.start for action in timeline.actions)
+    width = round(timeline.span * scale)
+    bands = "".join(f"M{_GUTTER} {top + _ROW * rank + _BAR // 2}h{width}" for rank in range(timeline.ranks))
+    names = "".join(f'<text x="0" y="{top + _ROW * rank + 27}">rank {rank}</text>' for rank in range(timeline.ranks))
     lines: dict[tuple[str, bool], list[tuple[int, int, int]]] = defaultdict(list)
     labels: dict[bool, list[str]] = {True: [], False: []}
-    for rank in range(found.ranks):
-        own, middle = found.of(rank), top + _ROW * rank + _BAR // 2
+    for rank in range(timeline.ranks):
+        own, middle = timeline.of(rank), top + _ROW * rank + _BAR // 2
         first = min(action.stage for action in own)
         bars = [(each, *_ends(each, begin, scale)) for each in own]
         for each, left, right in bars:
@@ -128,8 +128,8 @@ def _rows(found: Timeline, top: int, scale: float) -> list[str]:
     return [grey, names, *paths, *texts]
 
 
-def _marks(found: Timeline, top: int, scale: float, waits: list[tuple[int, float, float]]) -> list[str]:
-    begin = min(action.start for action in found.actions)
+def _marks(timeline: Timeline, top: int, scale: float, waits: list[tuple[int, float, float]]) -> list[str]:
+    begin = min(action.start for action in timeline.actions)
     lines = [
         (round(_GUTTER + (start - begin) * scale), round(_GUTTER + (end - begin) * scale), rank)
         for rank, start, end in waits
@@ -145,7 +145,7 @@ def _ends(action: Action, begin: float, scale: float) -> tuple[int, int]:
 
 
 def _path(colour: str, height: int, bars: Iterable[tuple[int, int, int]]) -> str:
-    """Bars as strokes of one path, each a unit shorter than its time so that neighbours part: few bytes for many."""
+    """Bars as strokes of one path, which takes few bytes. Each is a unit shorter than its time, to part neighbours."""
     drawn, x, y = [], 0, 0
     for left, right, middle in bars:
         length = max(1, right - left - 1)
@@ -156,7 +156,7 @@ def _path(colour: str, height: int, bars: Iterable[tuple[int, int, int]]) -> str
 
 
 def _numbers(bars: Iterable[tuple[Action, int, int]], baseline: int) -> str:
-    """The micro-batches of bars that have room for them, as one text with a place for each digit."""
+    """The micro-batches' numbers in the bars that have room for them: one text, with a place for each digit."""
     digits, places = [], []
     for action, left, right in bars:
         text = str(action.microbatch)
@@ -172,16 +172,16 @@ def _legend(several: Iterable[Timeline], length: str) -> str:
     kinds = {action.kind for each in several for action in each.actions}
     looped = any(each.stages > each.ranks for each in several)
     square = '<span style="display:inline-block;width:.9em;height:.9em;background:{}"></span> {}'
-    said = [square.format(colour, name) for kind, (colour, _, _, name) in STYLES.items() if kind in kinds]
+    kinds_shown = [square.format(colour, name) for kind, (colour, _, _, name) in STYLES.items() if kind in kinds]
     paler = "; paler: the rank's second stage" if looped else ""
-    return f"{' &nbsp; '.join(said)}{paler}. Grey: the rank waits. Time runs to the right, {length} in all."
+    return f"{' &nbsp; '.join(kinds_shown)}{paler}. Grey: the rank waits. Time runs to the right, {length} in all."
 
 
 def _length(span: float, unit: str) -> str:
     return f"{number(float(span))} {unit}".strip() if unit else f"{number(float(span))} units"
 
 
-def _said(found: Timeline) -> str:
-    waits = [1 - busy / found.span for busy in found.busy]
+def _alt(timeline: Timeline) -> str:
+    waits = [1 - busy / timeline.span for busy in timeline.busy]
     spread = f"{100 * min(waits):.0f} to {100 * max(waits):.0f} %" if max(waits) > min(waits) + 0.005 else None
-    return f"{found}. Each rank waits {spread or f'{100 * waits[0]:.0f} %'} of the time."
+    return f"{timeline}. Each rank waits {spread or f'{100 * waits[0]:.0f} %'} of the time."

@@ -9,16 +9,18 @@ as slow as its last stage, which has the head. Chapter 11 holds the estimates ag
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from .patterns import MACHINE, PATTERNS, Plan, plan
+from ..page.units import in_gb
+from .meshes import DATA_AXES, MACHINE, PATTERNS
+from .patterns import Plan, plan
 from .sharding import Shape, parameter_count
 
-HIDDEN_AXES = ("replicate", "shard")
-"""Along these, traffic runs beside the computation."""
+RANKED = tuple(name for name in PATTERNS if name not in ("one device", "pp+tp"))
+"""What several devices choose among. A pipeline of tensor parallel alone does not split the batch: with 3d it can."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Assumed rates of one device: what it sends a second, inside its machine of eight and out of it, and computes.
+    """Assumed rates of one device: the bytes a second that it sends inside its machine and out of it, and its FLOP/s.
 
     The defaults are round numbers for a machine of eight H100 or H200 with a network card for each: about two thirds of
     NVLink's 450 GB/s and nearly all of 50 GB/s, and 40 % of the matrix rate in bf16.
@@ -37,7 +39,7 @@ class Network:
 
 @dataclass(frozen=True)
 class Choice:
-    """A plan that fits, and its estimated step: time to compute, to wait for messages, to wait in a bubble."""
+    """A plan that fits, and its estimated step: the time spent computing, waiting for messages, and in a bubble."""
 
     plan: Plan
     compute_ms: float
@@ -55,7 +57,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What fits, best first; why the other patterns are out; and what was assumed."""
+    """The patterns that fit, best first; why the others do not; and what was assumed."""
 
     choices: tuple[Choice, ...]
     refused: Mapping[str, str]
@@ -76,7 +78,7 @@ def recommend(
     optimizer: str = "AdamW",
     network: Network | None = None,
 ) -> Recommendation:
-    """The patterns that fit ``devices`` of ``memory_nbytes`` each, the shortest estimated step first.
+    """The patterns that fit on ``devices`` of ``memory_nbytes`` each, the shortest estimated step first.
 
     ``batch``, ``precision`` and ``optimizer`` as in ``patterns.plan``. A tenth of the memory is left for what a plan
     does not count: temporaries, workspaces, fragmentation.
@@ -88,62 +90,63 @@ def recommend(
     network = network or Network()
     plan(shape, "one device", 1, precision=precision, optimizer=optimizer)  # refuses these before any pattern does
     choices, refused = [], {}
-    for pattern in ["one device"] if devices == 1 else [name for name in PATTERNS if name != "one device"]:
+    for pattern in ["one device"] if devices == 1 else RANKED:
         try:
-            found = plan(shape, pattern, devices, batch=batch, precision=precision, optimizer=optimizer)
+            candidate = plan(shape, pattern, devices, batch=batch, precision=precision, optimizer=optimizer)
         except ValueError as error:
             refused[pattern] = f"does not divide: {error}"
             continue
-        if found.total_nbytes > 0.9 * memory_nbytes:
-            refused[pattern] = _too_large(found, memory_nbytes)
+        if candidate.total_nbytes > 0.9 * memory_nbytes:
+            refused[pattern] = _too_large(candidate, memory_nbytes)
         else:
-            choices.append(estimate(found, memory_nbytes, network))
+            choices.append(estimate(candidate, memory_nbytes, network))
     ranked = sorted(choices, key=lambda choice: (choice.step_ms, choice.plan.total_nbytes))
     return Recommendation(tuple(ranked), refused, str(network))
 
 
-def compute_s(found: Plan, network: Network) -> float:
-    """Seconds that a device computes, on the mean: 6 operations a parameter and token, and 12 · layers · dim · length
-    for attention (Chowdhery et al., 2022), shared by all devices.
+def compute_s(plan: Plan, network: Network) -> float:
+    """Seconds that a device computes in a step, if all devices share the work equally.
+
+    For each token 6 operations a parameter, and 12 · layers · dim · length for attention (Chowdhery et al., 2022).
     """
-    shape = found.shape
-    per_token = 6 * parameter_count(shape) + 12 * shape.layers * shape.dim * found.length
-    return per_token * found.batch * found.length / found.devices / network.flop_per_s
+    shape = plan.shape
+    per_token = 6 * parameter_count(shape) + 12 * shape.layers * shape.dim * plan.length
+    return per_token * plan.batch * plan.length / plan.devices / network.flop_per_s
 
 
-def last_stage(found: Plan) -> float:
-    """How much more than the mean the last stage of a pipeline computes: it has the head besides its layers."""
-    shape, stages = found.shape, found.mesh.get("pp", 1)
-    layer, head = 12 * shape.dim**2 + 2 * shape.dim * found.length, shape.dim * shape.vocabulary
+def last_stage(plan: Plan) -> float:
+    """How many times the mean the last stage of a pipeline computes: it has the head besides its layers."""
+    shape, stages = plan.shape, plan.mesh.get("pp", 1)
+    layer, head = 12 * shape.dim**2 + 2 * shape.dim * plan.length, shape.dim * shape.vocabulary
     return (shape.layers * layer / stages + head) / ((shape.layers * layer + head) / stages)
 
 
-def traffic_s(found: Plan, network: Network) -> dict[str, float]:
-    """Seconds that the busiest device's sending takes along each axis."""
-    taken = dict.fromkeys(found.mesh, 0.0)
-    for each in found.busiest.collectives:
-        inside = found.inside_machine(each.axis)
+def traffic_s(plan: Plan, network: Network) -> dict[str, float]:
+    """For each axis, the seconds that the busiest device spends sending along it in a step."""
+    taken = dict.fromkeys(plan.mesh, 0.0)
+    for each in plan.busiest.collectives:
+        inside = plan.inside_machine(each.axis)
         taken[each.axis] += each.sent_nbytes / (network.inside_bytes_per_s if inside else network.across_bytes_per_s)
     return taken
 
 
-def estimate(found: Plan, memory_nbytes: float, network: Network) -> Choice:
+def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
     """How long a step of a plan takes under the assumptions at the head of this module, and why."""
-    computing, traffic = compute_s(found, network) * last_stage(found), traffic_s(found, network)
-    behind = sum(each for axis, each in traffic.items() if axis in HIDDEN_AXES)
-    waited = max(0.0, behind - computing) + sum(each for axis, each in traffic.items() if axis not in HIDDEN_AXES)
-    bubble = computing * (found.mesh.get("pp", 1) - 1) / found.microbatches
+    computing, traffic = compute_s(plan, network) * last_stage(plan), traffic_s(plan, network)
+    behind = sum(each for axis, each in traffic.items() if axis in DATA_AXES)
+    waited = max(0.0, behind - computing) + sum(each for axis, each in traffic.items() if axis not in DATA_AXES)
+    bubble = computing * (plan.mesh.get("pp", 1) - 1) / plan.microbatches
     return Choice(
-        found, 1e3 * computing, 1e3 * waited, 1e3 * bubble, _why(found, memory_nbytes, waited, bubble, computing)
+        plan, 1e3 * computing, 1e3 * waited, 1e3 * bubble, _why(plan, memory_nbytes, waited, bubble, computing)
     )
 
 
-def _why(found: Plan, memory_nbytes: float, waited: float, bubble: float, computing: float) -> str:
-    """One sentence: what it holds, what it sends where, and what it waits for."""
-    out = [axis for axis in found.mesh if not found.inside_machine(axis)]
-    crossing = sum(each.sent_nbytes for each in found.busiest.collectives if each.axis in out)
-    sends = f"sends {_gb(found.sent_nbytes)} a step" + (
-        f", {_gb(crossing)} of it out of the machine" if crossing else ""
+def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, computing: float) -> str:
+    """One sentence: what a device holds, what it sends and where, and what it waits for."""
+    out = [axis for axis in plan.mesh if not plan.inside_machine(axis)]
+    crossing = sum(each.sent_nbytes for each in plan.busiest.collectives if each.axis in out)
+    sends = f"sends {in_gb(plan.sent_nbytes)} a step" + (
+        f", {in_gb(crossing)} of it out of the machine" if crossing else ""
     )
     waits = [
         f"{share:.0%} of it {what}"
@@ -154,17 +157,13 @@ def _why(found: Plan, memory_nbytes: float, waited: float, bubble: float, comput
         if share >= 0.005
     ]
     step = f"a step of {1e3 * (computing + waited + bubble):.3g} ms, {' and '.join(waits) or 'with all traffic hidden'}"
-    return f"holds {_gb(found.total_nbytes)} of {_gb(memory_nbytes)}, {sends}: {step}"
+    return f"holds {in_gb(plan.total_nbytes)} of {in_gb(memory_nbytes)}, {sends}: {step}"
 
 
-def _too_large(found: Plan, memory_nbytes: float) -> str:
-    kinds = vars(found.fullest.held) | {"buffers": found.fullest.buffers_nbytes}
+def _too_large(plan: Plan, memory_nbytes: float) -> str:
+    kinds = vars(plan.fullest.held) | {"buffers": plan.fullest.buffers_nbytes}
     most = max(kinds, key=kinds.__getitem__)
     return (
-        f"does not fit: {_gb(found.total_nbytes)} a device, {_gb(kinds[most])} of them {most}, "
-        f"and {_gb(0.9 * memory_nbytes)} of {_gb(memory_nbytes)} can be used"
+        f"does not fit: {in_gb(plan.total_nbytes)} a device, {in_gb(kinds[most])} of them {most}, "
+        f"and {in_gb(0.9 * memory_nbytes)} of {in_gb(memory_nbytes)} can be used"
     )
-
-
-def _gb(nbytes: float) -> str:
-    return f"{nbytes / 1e9:.3g} GB"

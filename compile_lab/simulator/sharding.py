@@ -9,9 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-AXES = ("pp", "replicate", "shard", "tp")
-"""The dimensions that a mesh may have, outermost first: neighbours along ``tp`` are neighbouring ranks."""
-
 
 class Shape(Protocol):
     """What a formula needs to know of a GPT."""
@@ -26,10 +23,10 @@ class Shape(Protocol):
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of the unsharded model; of ``count`` identical layers, one stands for all.
+    """A parameter of the unsharded model. One stands for those of ``count`` identical layers.
 
-    ``part``: "first" before the blocks, "block", "last" after them. ``tp``: the dimension along which tensor parallel
-    splits it, None if every rank of the group holds it whole.
+    ``part`` is "first" before the blocks, "block" in them, "last" after them. ``tp`` is the dimension along which
+    tensor parallel splits it, or None if every rank of the group holds it whole.
     """
 
     name: str
@@ -39,10 +36,10 @@ class Parameter:
     count: int = 1
 
     def split(self, tp: int = 1, shard: int = 1) -> tuple[int, ...]:
-        """Its shape on the first rank: divided over tensor parallel, then its rows over FSDP, rounded up.
+        """Its shape on the first rank: tensor parallel divides it, then FSDP its rows; both round up.
 
-        FSDP pads the rows to a multiple of the ranks, so every rank's buffer has this size; the last ranks' rows may be
-        fewer, or none.
+        FSDP pads the rows to a multiple of the ranks, so every rank's buffer has this size; the last ranks may have
+        fewer rows of their own, or none.
         """
         sizes = list(self.shape)
         if self.tp is not None:
@@ -51,12 +48,12 @@ class Parameter:
         return tuple(sizes)
 
     def numbers(self, tp: int = 1, shard: int = 1) -> int:
-        """How many numbers ``split`` leaves, of one layer."""
+        """How many numbers of one layer are on a rank after ``split``."""
         return math.prod(self.split(tp, shard))
 
 
 def parameters(shape: Shape, sequence: bool = False) -> tuple[Parameter, ...]:
-    """Every parameter of the model, in the model's order, identical layers folded into one with a ``*``.
+    """Every parameter of the model, in the model's order; a ``*`` in a name stands for all of the identical layers.
 
     Tensor parallel splits q, k, v by heads, the MLP by its width, the embedding and the head by the vocabulary; with
     ``sequence`` parallel, the positions too.
@@ -95,7 +92,8 @@ def parameter_count(shape: Shape) -> int:
 def check_divides(shape: Shape, mesh: Mapping[str, int], batch: int, length: int, sequence: bool, pieces: int) -> None:
     """Raise ValueError, naming input, rule and way out, if the model or the batch cannot be laid out on the mesh.
 
-    ``batch`` in sequences of ``length`` tokens over the whole mesh, ``pieces`` the micro-batches of a pipeline.
+    ``batch`` is the number of sequences of ``length`` tokens on the whole mesh, ``pieces`` that of a pipeline's
+    micro-batches.
     """
     tp, pp = mesh.get("tp", 1), mesh.get("pp", 1)
     replicas = mesh.get("replicate", 1) * mesh.get("shard", 1)

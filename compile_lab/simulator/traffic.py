@@ -6,16 +6,17 @@ from dataclasses import dataclass, replace
 from .collectives import Collective
 from .pipeline import table
 from .sharding import Parameter, Shape, parameters
+from .wire import buckets
 
 FP32 = 4
 
 FIRST_BUCKET_NBYTES, BUCKET_NBYTES = 2**20, 25 * 2**20
-"""DDP's buckets: a small one first, so that the first all-reduce starts early, then 25 MiB each."""
+"""DDP's default buckets: a small one first, so that the first all-reduce starts early, then 25 MiB each."""
 
 
 @dataclass(frozen=True)
 class Layout:
-    """A model on a mesh, and what one replica computes in a step: ``rows`` sequences in ``pieces`` micro-batches.
+    """A model on a mesh, of which each replica computes ``rows`` sequences a step, in ``pieces`` micro-batches.
 
     ``computed``, ``gathered`` and ``reduced`` are bytes of a number, as in ``patterns.Precision``.
     """
@@ -47,29 +48,29 @@ class Layout:
         return stage == self.size("pp") - 1
 
     def parameters_of(self, stage: int) -> tuple[Parameter, ...]:
-        """The parameters of a stage; a block's with as many layers as the stage has. Both ends have a tied head."""
+        """The parameters of a stage, with the stage's own number of layers. A tied head is on the first and last."""
         here = {"first": stage == 0, "last": self.is_last(stage), "block": True}
-        found = [
+        own = [
             replace(each, count=self.layers) if each.part == "block" else each
             for each in parameters(self.shape, self.sequence)
             if here[each.part]
         ]
         if self.shape.tied_head and stage and self.is_last(stage):
-            found.append(Parameter("head.weight", (self.shape.vocabulary, self.shape.dim), "last", 0))
-        return tuple(found)
+            own.append(Parameter("head.weight", (self.shape.vocabulary, self.shape.dim), "last", 0))
+        return tuple(own)
 
 
 def collectives(layout: Layout, stage: int) -> tuple[Collective, ...]:
     """All collectives of a step on the first device of a stage, sorted by axis and kind."""
-    found: dict[tuple[str, str], list[int]] = {}
+    sums: dict[tuple[str, str], list[int]] = {}
     for kind, axis, count, payload in _each(layout, stage):
         if count and layout.size(axis) > 1:
-            totals = found.setdefault((axis, kind), [0, 0])
+            totals = sums.setdefault((axis, kind), [0, 0])
             totals[0] += count
             totals[1] += count * payload
     return tuple(
         Collective(kind, axis, layout.size(axis), count, payload)
-        for (axis, kind), (count, payload) in sorted(found.items())
+        for (axis, kind), (count, payload) in sorted(sums.items())
     )
 
 
@@ -84,23 +85,13 @@ def _each(layout: Layout, stage: int) -> Iterator[Row]:
     if layout.size("shard") > 1:
         yield from _sharded(layout, stage, own)
     else:
-        sizes = [layout.reduced * each.numbers(layout.size("tp")) for each in own for _ in range(each.count)]
-        yield from (("all_reduce", "replicate", 1, size) for size in buckets(sizes[::-1]))
-
-
-def buckets(sizes: list[int]) -> list[int]:
-    """How DDP puts gradients of ``sizes`` bytes into buckets, in the order in which they come: bytes of each bucket."""
-    made, filling, limit = [], 0, FIRST_BUCKET_NBYTES
-    for size in sizes:
-        filling += size
-        if filling >= limit:
-            made.append(filling)
-            filling, limit = 0, BUCKET_NBYTES
-    return made + [filling] * (filling > 0)
+        made = [layout.reduced * each.numbers(layout.size("tp")) for each in reversed(own) for _ in range(each.count)]
+        for bucket in buckets(made, BUCKET_NBYTES, FIRST_BUCKET_NBYTES):
+            yield "all_reduce", "replicate", 1, sum(made[position] for position in bucket)
 
 
 def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
-    """Each pair of split products: one all-reduce forward, one backward; or a gather and a scatter in place of each.
+    """One all-reduce forward and one backward for each pair of split products; or a gather and a scatter in its place.
 
     The embedding and the head are split by the vocabulary, so each adds one more, and the logits are gathered. A pair's
     result travels as it was computed, and its input, which a norm made, in fp32: autocast computes norms in that.
@@ -121,7 +112,7 @@ def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
 
 
 def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
-    """Each micro-batch's activation to the next stage, and its gradient to the one before."""
+    """Sends each micro-batch's activation to the next stage, and its gradient to the one before."""
     shape, pp = layout.shape, layout.size("pp")
     neighbours = (stage > 0) + (stage < pp - 1)
     activation = layout.rows // layout.pieces * layout.length * shape.dim * layout.stream
@@ -132,7 +123,7 @@ def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
 
 
 def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator[Row]:
-    """FSDP's units are the blocks, and what is around them. Rows are padded to a multiple of the ranks.
+    """Gathers and scatters of FSDP's units: each block, and all around the blocks. Rows are padded to divide.
 
     A block is gathered for its forward and again for its backward, the rest once. In a pipeline a block stays gathered
     from one backward to the next action of its stage. Gradients are scattered once, then added up over replicas.
@@ -147,11 +138,11 @@ def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator
 
 
 def _gathers(layout: Layout, stage: int) -> int:
-    """How often a block is gathered in a step: before a forward and after it, unless a backward left it gathered."""
+    """How often a block is gathered in a step: before each action of its stage, unless a backward left it gathered."""
     if layout.size("pp") == 1:
         return 2
-    gathers, there = 0, False
+    gathers, gathered = 0, False
     for kind, _, _ in table("1F1B", layout.size("pp"), layout.pieces)[stage]:
-        gathers += not there
-        there = kind == "B"
+        gathers += not gathered
+        gathered = kind == "B"
     return gathers

@@ -9,38 +9,38 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .overlap import Collective, Overlap, Span, overlap_of
+from .overlap import Overlap, Span, Transfer, overlap_of
 
 MB = 2**20
 """As DDP counts: ``bucket_cap_mb`` is in units of 2²⁰ bytes."""
 
 
 class Gradient(NamedTuple):
-    """One parameter's gradient: `ready_ms` after the backward's start, `nbytes` large."""
+    """One parameter's gradient, of `nbytes`, which is ready `ready_ms` after the start of the backward."""
 
     ready_ms: float
     nbytes: int
 
 
 def buckets(nbytes: Sequence[int], cap_nbytes: float, first_nbytes: float | None = None) -> list[list[int]]:
-    """Which gradients DDP sends together: positions in `nbytes`, which is in the order in which they are made.
+    """Which gradients does DDP send together? Lists of positions in `nbytes`, the sizes in the order of their making.
 
     A bucket is closed once it has `cap_nbytes` or more; so a large gradient can make it much larger than the cap. The
-    first one is closed at `first_nbytes`: with DDP's default cap of 25 MB that is 1 MB, with one of your own, the cap.
+    first is closed at `first_nbytes`: DDP takes 1 MB with its default cap of 25 MB, and otherwise the cap.
     Raises ValueError for a cap that is not above 0.
     """
     if min(cap_nbytes, first_nbytes or cap_nbytes) <= 0:
         raise ValueError(f"cap_nbytes={cap_nbytes}, first_nbytes={first_nbytes}: a bucket holds more than 0 bytes")
-    found: list[list[int]] = []
+    members: list[list[int]] = []
     full = True
     for position, size in enumerate(nbytes):
         if full:
-            found.append([])
+            members.append([])
             held = 0
-        found[-1].append(position)
+        members[-1].append(position)
         held += size
-        full = held >= (first_nbytes or cap_nbytes if len(found) == 1 else cap_nbytes)
-    return found
+        full = held >= (first_nbytes or cap_nbytes if len(members) == 1 else cap_nbytes)
+    return members
 
 
 def ddp_overlap(
@@ -57,12 +57,12 @@ def ddp_overlap(
 ) -> Overlap:
     """When does DDP send which bucket, and how much of it is exposed?
 
-    `gradients` in the order in which the backward makes them. A bucket starts when its last gradient is ready and the
-    wire is free, and takes `latency_ms` plus its bytes over `bytes_per_ms`, or what `collective_ms` says for so many
-    bytes. The optimizer starts when the backward is done and the last bucket is there. Times in the result count from
-    the start of the forward.
+    `gradients` stand in the order in which the backward makes them. A bucket starts when its last gradient is ready
+    and the wire is free, and takes `latency_ms` plus its bytes over `bytes_per_ms`, or what `collective_ms` says for so
+    many bytes. The optimizer starts when the backward is done and the last bucket has arrived. Times in the result
+    count from the start of the forward.
 
-    Raises ValueError where there is no gradient, one is ready after the backward's end, or the wire has no speed.
+    Raises ValueError if there is no gradient, if one is ready after the backward's end, or if the wire has no speed.
     """
     if not gradients or max(each.ready_ms for each in gradients) > backward_ms:
         raise ValueError(f"give at least one gradient, each ready within the backward's {backward_ms} ms")
@@ -74,7 +74,7 @@ def ddp_overlap(
         size = sum(gradients[at].nbytes for at in members)
         start = max(free, forward_ms + max(gradients[at].ready_ms for at in members))
         free = start + takes(size)
-        collectives.append(Collective("all_reduce", start, free, size, 0.0))
+        collectives.append(Transfer("all_reduce", start, free, size, 0.0))
     computed = forward_ms + backward_ms
     done = max(computed, free)
     compute = [Span(0, computed), Span(done, done + optimizer_ms)]
@@ -84,15 +84,15 @@ def ddp_overlap(
 
 
 COLLECTIVES = {"AG": "all_gather", "RS": "reduce_scatter", "AR": "all_reduce"}
-"""How `collective_order` abbreviates the start of a collective; "w3" waits for the collective that "…3" started."""
+"""What starts a collective in an order: "AG3" an all-gather. "w3" waits for the collective that "…3" started."""
 
 
-def carried_out(order: Sequence[str], compute_ms: float, collective_ms: float | Sequence[float]) -> Overlap:
-    """A compiled step carried out on paper: `order` is that of `compile_lab.devices.compiled_collectives`.
+def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequence[float]) -> Overlap:
+    """How long does a compiled step take, and what is exposed? `order` is as `devices.compiled_collectives` reads it.
 
     Each matrix product ("MM") takes `compute_ms`, other kernels ("k") no time. A collective ("AG0", "RS1", …) starts at
     once if the wire is free, and takes `collective_ms`: a number, or one for each. "w0" waits for collective 0.
-    Raises ValueError for a wait whose collective has not been started, and where a collective is not waited for.
+    Raises ValueError for a wait whose collective has not been started, and for a collective that nobody waits for.
     """
     now = free = 0.0
     compute, ends, collectives, waiting = [], {}, [], set()
@@ -104,7 +104,7 @@ def carried_out(order: Sequence[str], compute_ms: float, collective_ms: float | 
             start = max(now, free)
             at = len(collectives)
             free = start + (collective_ms if isinstance(collective_ms, int | float) else collective_ms[at])
-            collectives.append(Collective(COLLECTIVES[kind], start, free, None, 0.0))
+            collectives.append(Transfer(COLLECTIVES[kind], start, free, None, 0.0))
             ends[number] = free
             waiting.add(number)
         elif kind == "w":
@@ -118,10 +118,11 @@ def carried_out(order: Sequence[str], compute_ms: float, collective_ms: float | 
 
 
 def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[int], float]:
-    """What a collective of so many bytes takes, in milliseconds, where the rates of the wire were measured.
+    """How many milliseconds a collective of so many bytes takes, as a function, from measured rates of a wire.
 
-    `rates`: rows of the recording `collectives`, of one number of ranks. Between two sizes that were measured, on the
-    line through both; beyond the largest, at its bandwidth. Raises ValueError for a kind that was not measured.
+    `rates` are rows of the recording `collectives`, for one number of ranks. Times between two measured sizes lie on
+    the line through both; beyond the largest size its bandwidth holds. Raises ValueError for a kind that was not
+    measured.
     """
     rows = sorted((row["nbytes"], row["median_us"] / 1e3) for row in rates if row["kind"] == kind)
     if not rows:
@@ -131,11 +132,12 @@ def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[in
 
 
 def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = True) -> list[str]:
-    """A step of FSDP2 in the order in which its host issues it, for `carried_out`: forward and backward.
+    """A step of FSDP2 in the order in which its host issues it, for `step_of`: forward and backward.
 
-    Each block is a product in the forward and two in the backward; after the blocks comes a head of `head` products.
-    The embedding takes no time. Collectives are numbered: 0 for the root, which has embedding and head, then the
-    blocks; with ``reshard``, ``blocks + 1`` higher for the gathers of the backward; the reduce-scatters after them.
+    Each block is one product in the forward and two in the backward; after the blocks comes a head of `head` products.
+    The embedding takes no time. Collectives are numbered: 0 gathers the root, which has embedding and head, then come
+    the blocks; with ``reshard`` the gathers of the backward have numbers ``blocks + 1`` higher; the reduce-scatters
+    come after them.
 
     The host is ahead, so the next block is gathered while one computes. In the backward that takes `prefetch`: without
     it, a gather is issued behind the reduce-scatter of the block before, and waits on the wire until that is done.

@@ -168,14 +168,21 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
 
 
 # ---- patterns by name, and their combinations
-def make_mesh(pattern: str, devices: int | None = None, device: str | None = None, **sizes: int) -> DeviceMesh:
+def make_mesh(
+    pattern: str,
+    devices: int | None = None,
+    device: str | None = None,
+    config: GPTConfig | None = None,
+    **sizes: int,
+) -> DeviceMesh:
     """The mesh of the pattern's axes over all ranks, with sizes as in `mesh_sizes`.
 
     devices: the number of ranks, by default that of the process group. device: "cpu" or "cuda", by default the
-    process group's. ValueError if it is not the number of ranks that run.
+    process group's. config: of the model that it is for, where more than one size is to be chosen. ValueError if
+    devices is not the number of ranks that run.
     """
     running = dist.get_world_size()
-    sizes = mesh_sizes(pattern, running if devices is None else devices, **sizes)
+    sizes = mesh_sizes(config, pattern, running if devices is None else devices, **sizes)
     if devices not in (None, running):
         raise ValueError(
             f"a mesh of {devices} devices on {running} ranks: each rank is one device. Start {devices} ranks"
@@ -202,11 +209,11 @@ def parallelize(
     """
     axes = pattern_of(pattern).axes
     if not isinstance(mesh, DeviceMesh):
-        mesh = make_mesh(pattern, mesh, next(model.parameters()).device.type)
+        mesh = make_mesh(pattern, mesh, next(model.parameters()).device.type, model.config)
     if mesh.mesh_dim_names != axes:
         raise ValueError(
             f"the mesh has axes {mesh.mesh_dim_names}, and pattern {pattern!r} needs {axes}. "
-            f"make_mesh({pattern!r}) makes one"
+            f"make_mesh({pattern!r}, config=model.config) makes one"
         )
     check(model.config, pattern, dict(zip(axes, mesh.shape, strict=True)), schedule, microbatches, mode)
 

@@ -1,16 +1,24 @@
 """Which patterns there are, which axes of a mesh each of them needs, and whether a model and a batch divide by it.
 
-Nothing here builds or sends anything, so a size that does not divide is told before a model is made.
+Patterns, axes and the rule that chooses sizes stand in a table, ``compile_lab/simulator/patterns.toml``, which the
+simulator plans by too: it is read here as data, and no instrument is imported. Nothing here builds or sends anything,
+so a size that does not divide is told before a model is made.
 """
 
 from __future__ import annotations
 
+import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from math import prod
+from typing import Any
 
 from ..model import GPTConfig
 
-DATA_AXES = ("replicate", "shard")
+_TABLE = tomllib.loads(resources.files("compile_lab").joinpath("simulator", "patterns.toml").read_text("utf-8"))
+
+DATA_AXES: tuple[str, ...] = tuple(_TABLE["axes"]["split_the_batch"])
 MODES = ("default", "max-autotune-no-cudagraphs")
 """Of torch.compile, for a model in parts: the other modes replay CUDA graphs, and nobody tried those here."""
 
@@ -24,21 +32,13 @@ class Pattern:
     """
 
     axes: tuple[str, ...]
-    title: str
-    sequence: bool = False  # outside the matrix products, tensor parallel splits the sequence
+    sequence: bool  # outside the matrix products, tensor parallel splits the sequence
 
 
 PATTERNS = {
-    "ddp": Pattern(("replicate",), "data parallel (DDP)"),
-    "fsdp": Pattern(("shard",), "fully sharded data parallel (FSDP)"),
-    "hsdp": Pattern(("replicate", "shard"), "hybrid sharded data parallel (HSDP)"),
-    "tp": Pattern(("tp",), "tensor parallel"),
-    "tp+sp": Pattern(("tp",), "tensor and sequence parallel", sequence=True),
-    "pp": Pattern(("pp",), "pipeline parallel"),
-    "fsdp+tp": Pattern(("shard", "tp"), "FSDP × tensor parallel"),
-    "pp+fsdp": Pattern(("pp", "shard"), "pipeline × FSDP"),
-    "pp+tp": Pattern(("pp", "tp"), "pipeline × tensor parallel"),
-    "3d": Pattern(("pp", "shard", "tp"), "pipeline × FSDP × tensor parallel"),
+    name: Pattern(tuple(axes), name in _TABLE["axes"]["split_the_sequence"])
+    for name, axes in _TABLE["patterns"].items()
+    if axes  # one device needs no mesh
 }
 
 
@@ -76,11 +76,12 @@ def schedule_of(name: str) -> Schedule:
     return SCHEDULES[name]
 
 
-def mesh_sizes(pattern: str, devices: int, **given: int) -> dict[str, int]:
+def mesh_sizes(config: GPTConfig | None, pattern: str, devices: int, **given: int) -> dict[str, int]:
     """How many ranks there are along each axis of the pattern's mesh: {"shard": 4, "tp": 2}.
 
-    given: sizes of axes by name. Of the axes that are not given, one takes what is left (the data's, if the pattern
-    has one) and the others have 2. ValueError for an unknown pattern or axis, or a product that is not `devices`.
+    given: sizes of axes by name. The others choose in the table's order, tensor parallel first and inside a machine,
+    by the heads and layers of `config`; the last takes what is left, and if it is the only one, no config is needed.
+    ValueError for an unknown pattern or axis, or a number of devices that makes no such mesh.
     """
     axes = pattern_of(pattern).axes
     for name, size in {"devices": devices, **given}.items():
@@ -88,18 +89,40 @@ def mesh_sizes(pattern: str, devices: int, **given: int) -> dict[str, int]:
             raise ValueError(f"{name}={size!r}: a number of devices is a whole number from 1")
     if unknown := [axis for axis in given if axis not in axes]:
         raise ValueError(f"pattern {pattern!r} has no axis {unknown[0]!r}; its axes are {', '.join(axes)}")
-    free = sorted((axis for axis in axes if axis not in given), key=("shard", "replicate", "pp", "tp").index)
-    sizes = given | dict.fromkeys(free[1:], 2)
-    rest, left_over = divmod(devices, prod(sizes.values()))
-    if free and rest and not left_over:
-        sizes[free[0]] = rest
+    choices = [choice for choice in _TABLE["choice"] if choice["axis"] in axes and choice["axis"] not in given]
+    sizes, (rest, left_over) = dict(given), divmod(devices, prod(given.values()))
+    for later, choice in zip(reversed(range(len(choices))), choices, strict=True):
+        size = _largest(choice, config, rest, later, prod(sizes.values())) if later else rest
+        if not size or left_over:
+            break
+        sizes[choice["axis"]] = size
+        rest //= size
     if set(sizes) != set(axes) or prod(sizes.values()) != devices:
         named = " × ".join(f"{axis} {sizes[axis]}" if axis in sizes else axis for axis in axes)
         raise ValueError(
-            f"{devices} devices do not make a mesh of {named} for pattern {pattern!r}: the product of the axes must be "
-            "the number of devices. Take another number of devices, or give the sizes of the axes"
+            f"{devices} devices do not make a mesh of {named} for pattern {pattern!r}: the product of the axes is the "
+            "number of devices, tp divides the heads and pp the layers, and an axis whose size is not given has 2 or "
+            "more. Take another number of devices, or give the sizes of the axes"
         )
     return {axis: sizes[axis] for axis in axes}
+
+
+def _largest(choice: Mapping[str, Any], config: GPTConfig | None, rest: int, later: int, inside: int) -> int | None:
+    """The size that an axis chooses, with `rest` devices left and `later` axes still to choose; None if none fits.
+
+    `inside` is the product of the sizes that are known already.
+    """
+    if config is None:
+        raise ValueError(
+            f"axis {choice['axis']!r} has no size, and without a model none can be chosen. Give the sizes of all axes "
+            "but one, or the model's config"
+        )
+    leave = 2**later
+    if choice.get("leaves_a_machine") and rest >= 2 * _TABLE["machine"]:
+        leave = max(leave, _TABLE["machine"] // inside)
+    whole = getattr(config, choice.get("divides", ""), rest)
+    fitting = [size for size in range(2, min(choice["most"], rest // leave) + 1) if rest % size == whole % size == 0]
+    return max(fitting, default=None)
 
 
 def check(

@@ -119,8 +119,8 @@ def _sizes(settings: Settings, options: argparse.Namespace) -> dict[str, int]:
             f"torchrun started {os.environ['WORLD_SIZE']} ranks, and without --parallel each would train a model "
             f"of its own. Say how they share the work: {COMMAND}"
         )
-    sizes = patterns.mesh_sizes(options.parallel, int(os.environ["WORLD_SIZE"]), **options.mesh)
     model = config(settings.config)
+    sizes = patterns.mesh_sizes(model, options.parallel, int(os.environ["WORLD_SIZE"]), **options.mesh)
     patterns.check(model, options.parallel, sizes, options.schedule, options.microbatches, _mode(options.mode))
     patterns.check_batch(settings.batch, sizes, options.microbatches)
     return sizes
@@ -134,11 +134,11 @@ def _device(name: str) -> torch.device:
     """This rank's device: the CPU, or the GPU of its number on this machine."""
     if not name.startswith("cuda"):
         return torch.device("cpu")
-    number, there = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
-    if int(os.environ["LOCAL_WORLD_SIZE"]) > there:
+    number, gpus = int(os.environ["LOCAL_RANK"]), torch.cuda.device_count()
+    if int(os.environ["LOCAL_WORLD_SIZE"]) > gpus:
         raise ValueError(
-            f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {there} GPUs: each rank takes one. "
-            f"Take --nproc-per-node {there}, or --device cpu"
+            f"{os.environ['LOCAL_WORLD_SIZE']} ranks on a machine with {gpus} GPUs: each rank takes one. "
+            f"Take --nproc-per-node {gpus}, or --device cpu"
         )
     torch.cuda.set_device(number)
     return torch.device("cuda", number)

@@ -13,7 +13,7 @@ from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
 from compile_lab.devices import ranks
 from compile_lab.devices.compiled_collectives import BUCKETED, REORDERED, compiled, order, orders
 from compile_lab.devices.view import order_table
-from compile_lab.simulator import wire as overlap_model
+from compile_lab.simulator import wire
 
 SOURCE = """
 # buf9 = torch.ops._c10d_functional.all_reduce.default(buf8, 'sum', '0')
@@ -74,7 +74,7 @@ def test_inductor_moves_and_joins_the_collectives_of_a_sharded_step(mesh):
     assert " ".join(token for token in moved[0] if token != "k") == "AG0 AG1 AG2 w0 MM w1 MM w2 MM"
     for each in (plain, moved, joined):
         assert [graph.count("MM") for graph in each] == [3, 5]
-    times = [overlap_model.carried_out(each[0], 1.0, 1.0).span_ms for each in (plain, moved)]
+    times = [wire.step_of(each[0], 1.0, 1.0).span_ms for each in (plain, moved)]
     assert times == [6, 4]
     shown = repr(order_table({"plain": plain}, "caption"))
     assert "caption" in shown and " ".join(plain[1]) in shown

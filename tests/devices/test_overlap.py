@@ -10,7 +10,7 @@ import torch
 
 from compile_lab.devices import overlap
 from compile_lab.devices.overlap import on_the_wire
-from compile_lab.simulator.overlap import Collective, Span, difference, intersection, merged, overlap_of, total_ms
+from compile_lab.simulator.overlap import Span, Transfer, difference, intersection, merged, overlap_of, total_ms
 
 
 def cpu_op(name, start_us, dur_us, pid=7):
@@ -209,7 +209,7 @@ def test_span_arithmetic_is_that_of_sets(seed):
 
 @pytest.mark.parametrize("seed", range(20))
 def test_hidden_and_exposed_make_up_the_communication(seed):
-    wire = [Collective("all_reduce", *span, 1, 0.0) for span in merged(spans(seed)) or [Span(0, 1)]]
+    wire = [Transfer("all_reduce", *span, 1, 0.0) for span in merged(spans(seed)) or [Span(0, 1)]]
     found = overlap_of(spans(seed + 500), wire)
     hidden = sum(each.hidden * each.time_ms for each in found.intervals)
     assert hidden + found.exposed_ms == pytest.approx(found.communication_ms)
@@ -229,11 +229,9 @@ def test_a_step_that_sends_nothing_is_read_where_one_says_so():
 def test_on_the_wire_a_collective_takes_what_it_takes_on_the_last_rank_to_come():
     early = overlap_of(
         [Span(0, 10), Span(14, 20)],
-        [Collective("all_reduce", 4, 13, 8, 0.0), Collective("all_gather", 13, 16, 4, 0.0, 1)],
+        [Transfer("all_reduce", 4, 13, 8, 0.0), Transfer("all_gather", 13, 16, 4, 0.0, 1)],
     )
-    late = overlap_of(
-        [Span(2, 14)], [Collective("all_gather", 12, 18, 4, 0.0, 1), Collective("all_reduce", 9, 12, 8, 0.0)]
-    )
+    late = overlap_of([Span(2, 14)], [Transfer("all_gather", 12, 18, 4, 0.0, 1), Transfer("all_reduce", 9, 12, 8, 0.0)])
     one, other = on_the_wire([early, late])
     assert [(each.name, each.start_ms, each.end_ms) for each in one.intervals] == [
         ("all_reduce", 10, 13),
@@ -247,7 +245,7 @@ def test_on_the_wire_a_collective_takes_what_it_takes_on_the_last_rank_to_come()
 
 @pytest.mark.parametrize("other", [[("all_reduce", 9)], [("all_gather", 8)], [("all_reduce", 8), ("all_reduce", 8)]])
 def test_steps_whose_collectives_differ_are_not_the_same_step(other):
-    found = overlap_of([Span(0, 1)], [Collective("all_reduce", 1, 2, 8, 0.0)])
-    differs = overlap_of([Span(0, 1)], [Collective(name, 1, 2, nbytes, 0.0) for name, nbytes in other])
+    found = overlap_of([Span(0, 1)], [Transfer("all_reduce", 1, 2, 8, 0.0)])
+    differs = overlap_of([Span(0, 1)], [Transfer(name, 1, 2, nbytes, 0.0) for name, nbytes in other])
     with pytest.raises(ValueError, match="do not match by name, order and bytes"):
         on_the_wire([found, differs])

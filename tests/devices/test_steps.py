@@ -7,7 +7,7 @@ from torch import nn
 
 from compile_lab.devices import ranks, throttle
 from compile_lab.devices import steps as overlap_runs
-from compile_lab.simulator.overlap import Collective, Span, overlap_of
+from compile_lab.simulator.overlap import Span, Transfer, overlap_of
 
 WIDTH, LAYERS = 256, 6
 
@@ -48,7 +48,7 @@ def test_gloos_collectives_are_found_in_the_trace_of_every_rank():
 def typical():
     """Three steps; to one rank alone the first would be the typical one, to the other the last."""
     exposed = ([5, 2, 9], [1, 8, 3])[dist.get_rank()]
-    seen = [overlap_of([Span(0, 1)], [Collective("all_reduce", 2, 2 + ms, 1, 0.0)]) for ms in exposed]
+    seen = [overlap_of([Span(0, 1)], [Transfer("all_reduce", 2, 2 + ms, 1, 0.0)]) for ms in exposed]
     return overlap_runs._typical(seen, "cpu").exposed_ms
 
 

@@ -12,11 +12,11 @@ from compile_lab.devices import ranks
 from compile_lab.devices.overlap import on_the_wire
 from compile_lab.experiments import overlap as overlap_recording
 from compile_lab.experiments.overlap import FSDP_CASES, as_json, record, timeline
-from compile_lab.simulator.overlap import Collective, Span, overlap_of
+from compile_lab.simulator.overlap import Span, Transfer, overlap_of
 
 
 def test_a_timeline_survives_being_kept_to_a_microsecond():
-    sent = [Collective("all_reduce", 3.00001, 6, 4000, 0.0), Collective("all_gather", 7, 9, None, 0.0, 1)]
+    sent = [Transfer("all_reduce", 3.00001, 6, 4000, 0.0), Transfer("all_gather", 7, 9, None, 0.0, 1)]
     found = overlap_of([Span(0, 4), Span(4.001, 4.5), Span(5, 8)], sent, {"forward": Span(0, 2)})
     again = timeline(json.loads(json.dumps(as_json(found))))
     assert [(each.name, each.nbytes, each.lane) for each in again.intervals] == [
@@ -31,7 +31,7 @@ def test_a_timeline_survives_being_kept_to_a_microsecond():
 
 def test_a_timeline_is_kept_with_and_without_waiting():
     one, other = (
-        overlap_of([Span(0, 4)], [Collective("all_reduce", at, 6, 80, 0.0), Collective("all_reduce", 6, 8, 40, 0.0)])
+        overlap_of([Span(0, 4)], [Transfer("all_reduce", at, 6, 80, 0.0), Transfer("all_reduce", 6, 8, 40, 0.0)])
         for at in (1, 5)
     )
     kept = json.loads(json.dumps(as_json(one, on_the_wire([one, other])[0])))

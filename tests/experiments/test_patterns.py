@@ -5,7 +5,7 @@ import pytest
 from compile_lab import recordings
 from compile_lab.experiments import patterns as pattern_cost
 from compile_lab.experiments import patterns_view as view
-from compile_lab.experiments.patterns import Case
+from compile_lab.experiments.patterns import PatternCase
 from compile_lab.simulator.recommendation import Network
 
 
@@ -25,7 +25,7 @@ def test_a_step_takes_as_long_as_its_slowest_rank():
 
 
 def test_what_does_not_divide_is_a_row_that_says_so():
-    refused = pattern_cost._row("cpu", Case("small", 2, 4, "tp", None))
+    refused = pattern_cost._row("cpu", PatternCase("small", 2, 4, "tp", None))
     assert refused["stopped"].startswith("heads=2 cannot be shared by tp=4 ranks") and "median_us" not in refused
 
 

@@ -5,7 +5,6 @@ import pytest
 from compile_lab.memory import gantt_view
 from compile_lab.memory import view as memory_view
 from compile_lab.memory.ledger import Ledger, Tensor
-from compile_lab.page import units
 from compile_lab.source import Line
 
 
@@ -146,10 +145,3 @@ def test_curves_give_each_phase_the_same_width(step):
     assert plot["layout"]["xaxis"]["range"] == [0, 2]
     with pytest.raises(ValueError, match="nothing to draw"):
         memory_view.curves({})
-
-
-@pytest.mark.parametrize(
-    ("nbytes", "text"), [(0, "0 bytes"), (999, "999 bytes"), (3_556_000, "3.56 MB"), (17e9, "17 GB"), (-2000, "-2 kB")]
-)
-def test_bytes_are_said_in_a_unit_that_reads_well(nbytes, text):
-    assert units.said(nbytes) == text

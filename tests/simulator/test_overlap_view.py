@@ -8,14 +8,14 @@ import pytest
 from compile_lab.devices import view as devices_view
 from compile_lab.devices.steps import StepRun
 from compile_lab.simulator import overlap_view
-from compile_lab.simulator.overlap import Collective, Span, overlap_of
+from compile_lab.simulator.overlap import Span, Transfer, overlap_of
 from compile_lab.simulator.wire import MB, Gradient, ddp_overlap
 
 
 @pytest.fixture
 def found():
     """Compute 12 to 14 and 15 to 18 ms after the start of the trace, the forward at 10; two lanes."""
-    sent = [Collective("all_reduce", 13, 16, 2_000_000, 0.0), Collective("all_reduce", 17, 20, 4_000_000, 0.0, 1)]
+    sent = [Transfer("all_reduce", 13, 16, 2_000_000, 0.0), Transfer("all_reduce", 17, 20, 4_000_000, 0.0, 1)]
     phases = {"forward": Span(10, 12), "gradients": Span(12, 18)}
     return overlap_of([Span(12, 14), Span(15, 18)], sent, phases)
 
@@ -75,7 +75,7 @@ def test_steps_of_ranks_are_told_by_the_slowest(found):
 
 
 def test_a_picture_of_hundreds_of_spans_and_buckets_stays_small():
-    sent = [Collective("all_reduce", at + 0.2, at + 0.9, 1000, 0.0) for at in range(100)]
+    sent = [Transfer("all_reduce", at + 0.2, at + 0.9, 1000, 0.0) for at in range(100)]
     many = overlap_of([Span(at / 50, at / 50 + 0.015) for at in range(5000)], sent)
     assert len(json.dumps(overlap_view.timeline(many).to_json())) < 15_000
     gradients = [Gradient(at / 4, MB) for at in range(1, 161)]

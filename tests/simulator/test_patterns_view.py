@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from compile_lab.page import units
 from compile_lab.simulator import patterns_view
 from compile_lab.simulator.collectives import Collective
 from compile_lab.simulator.patterns import plan
@@ -13,11 +12,6 @@ from compile_lab.simulator.recommendation import recommend
 from mini_model.model import GPT2_124M, MINI
 
 SEVENTY_B = replace(GPT2_124M, dim=8192, layers=80, heads=64, context=2048, tied_head=False)
-
-
-def test_bytes_are_said_in_three_figures():
-    said = [units.gb(nbytes) for nbytes in (0, 999, 1000, 1_234_567, 26.94e9, 1.5e12, 999.7e6)]
-    assert said == ["0 bytes", "999 bytes", "1 kB", "1.23 MB", "26.9 GB", "1,500 GB", "1,000 MB"]
 
 
 def test_the_picture_has_a_box_for_each_slice_and_a_table_of_shapes():

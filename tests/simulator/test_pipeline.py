@@ -8,7 +8,7 @@ from fractions import Fraction
 import pytest
 
 from compile_lab._torch.distributed import pipeline_orders
-from compile_lab.simulator.pipeline import SCHEDULES, carried_out, closed_form, simulate, table
+from compile_lab.simulator.pipeline import SCHEDULES, closed_form, simulate, table, timeline_of
 
 FUSED = ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS")
 """Those whose backward is one action."""
@@ -89,7 +89,7 @@ def test_dualpipev_sends_a_forward_of_a_pair_after_its_backward():
 @pytest.mark.parametrize("schedule", ["1F1B", "Interleaved1F1B", "InterleavedZeroBubble"])
 def test_a_schedule_written_by_hand_is_carried_out_as_a_known_one(schedule):
     known = simulate(schedule, 4 * SCHEDULES[schedule], 8, forward=2, transfer=0.5)
-    by_hand = carried_out(table(schedule, known.stages, 8), forward=2, transfer=0.5, name=schedule)
+    by_hand = timeline_of(table(schedule, known.stages, 8), forward=2, transfer=0.5, name=schedule)
     assert by_hand == known
 
 
@@ -109,9 +109,9 @@ RIGHT = [[(F, 0, 0), (B, 0, 0)], [(F, 1, 0), (B, 1, 0)]]
     ],
 )
 def test_orders_that_are_no_schedule_are_refused(orders, said):
-    assert carried_out(RIGHT).span == 6
+    assert timeline_of(RIGHT).span == 6
     with pytest.raises(ValueError, match=said):
-        carried_out(orders)
+        timeline_of(orders)
 
 
 def test_the_slowest_stage_sets_the_pace():

@@ -7,7 +7,7 @@ import torch
 import torch.distributed as dist
 
 from compile_lab.simulator.overlap import Span
-from compile_lab.simulator.wire import Gradient, buckets, carried_out, ddp_overlap, fsdp_order, measured_wire
+from compile_lab.simulator.wire import Gradient, buckets, ddp_overlap, fsdp_order, measured_wire, step_of
 
 TWO = [Gradient(2, 100), Gradient(4, 100)]
 
@@ -54,12 +54,12 @@ def test_what_is_exposed_lies_between_its_bounds(seed):
 
 
 def test_an_order_is_carried_out_with_one_wire():
-    plain = carried_out(["AG0", "w0", "MM", "AG1", "w1", "MM"], 2, 3)
+    plain = step_of(["AG0", "w0", "MM", "AG1", "w1", "MM"], 2, 3)
     assert plain.span_ms == 10 and plain.exposed_ms == 6
-    ahead = carried_out(["AG0", "AG1", "w0", "MM", "w1", "MM"], 2, 3)
+    ahead = step_of(["AG0", "AG1", "w0", "MM", "w1", "MM"], 2, 3)
     assert ahead.span_ms == 8 and ahead.exposed_ms == 4 and ahead.fraction == pytest.approx(1 / 3)
     assert [each.name for each in ahead.intervals] == ["all_gather"] * 2
-    bucketed = carried_out(["AG0", "k", "w0", "MM", "MM", "RS1", "w1"], 2, [3, 1])
+    bucketed = step_of(["AG0", "k", "w0", "MM", "MM", "RS1", "w1"], 2, [3, 1])
     assert bucketed.span_ms == 8 and bucketed.communication_ms == 4
 
 
@@ -80,7 +80,7 @@ def test_a_measured_wire_is_read_between_its_sizes_and_used_by_the_buckets():
 def fsdp(**options):
     """Three blocks and a head of two products, 10 ms each; collectives of 1 ms."""
     order = fsdp_order(3, 2, **options)
-    return order, carried_out(order, 10, 1)
+    return order, step_of(order, 10, 1)
 
 
 def test_fsdp_gathers_before_each_use_and_hides_all_but_the_first_and_the_last():
@@ -105,8 +105,8 @@ def test_without_resharding_fsdp_gathers_once_and_without_prefetch_it_waits_for_
         (lambda: ddp_overlap([], 4, cap_nbytes=1, bytes_per_ms=1), "at least one gradient"),
         (lambda: ddp_overlap(TWO, 3, cap_nbytes=1, bytes_per_ms=1), "within the backward's 3 ms"),
         (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=0), "bytes_per_ms=0"),
-        (lambda: carried_out(["w0", "MM"], 1, 1), "w0 waits for a collective that has not been started"),
-        (lambda: carried_out(["AG0", "MM"], 1, 1), "nobody waits for 0"),
+        (lambda: step_of(["w0", "MM"], 1, 1), "w0 waits for a collective that has not been started"),
+        (lambda: step_of(["AG0", "MM"], 1, 1), "nobody waits for 0"),
     ],
 )
 def test_what_cannot_be_is_refused(call, said):

@@ -180,12 +180,12 @@ def halves() -> tuple[float, float, int]:
         ("hsdp", 8, {}, {"replicate": 2, "shard": 4}),
         ("hsdp", 8, {"replicate": 4}, {"replicate": 4, "shard": 2}),
         ("fsdp+tp", 16_384, {"tp": 8}, {"shard": 2048, "tp": 8}),
-        ("pp+tp", 8, {}, {"pp": 4, "tp": 2}),
+        ("pp+tp", 8, {}, {"pp": 2, "tp": 4}),
         ("3d", 8, {}, {"pp": 2, "shard": 2, "tp": 2}),
     ],
 )
 def test_a_number_of_devices_becomes_a_mesh(pattern, devices, given, sizes):
-    made = parallel.mesh_sizes(pattern, devices, **given)
+    made = parallel.mesh_sizes(TINY, pattern, devices, **given)
     assert made == sizes and list(made) == list(parallel.PATTERNS[pattern].axes)
 
 
@@ -195,14 +195,14 @@ def test_a_number_of_devices_becomes_a_mesh(pattern, devices, given, sizes):
         ("ring", 4, {}, "unknown pattern 'ring'; the patterns are ddp, fsdp"),
         ("fsdp", 0, {}, "devices=0: a number of devices is a whole number from 1"),
         ("fsdp", 4, {"tp": 2}, "'fsdp' has no axis 'tp'; its axes are shard"),
-        ("hsdp", 7, {}, "7 devices do not make a mesh of replicate 2 × shard"),
-        ("3d", 6, {}, "6 devices do not make a mesh of pp 2 × shard × tp 2"),
-        ("fsdp+tp", 8, {"tp": 2, "shard": 3}, "the product of the axes must be the number of devices"),
+        ("hsdp", 7, {}, "7 devices do not make a mesh of replicate × shard"),
+        ("3d", 6, {}, "6 devices do not make a mesh of pp × shard × tp"),
+        ("fsdp+tp", 8, {"tp": 2, "shard": 3}, "the product of the axes is the number of devices"),
     ],
 )
 def test_devices_that_make_no_mesh(pattern, devices, given, says):
     with pytest.raises(ValueError, match=says):
-        parallel.mesh_sizes(pattern, devices, **given)
+        parallel.mesh_sizes(TINY, pattern, devices, **given)
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def losses_of(arguments: str, settings: loop.Settings = TINY, stop: int | None =
     """On a rank: the losses of a run of scale_out.train, or its CheckpointError; `stop` interrupts it after a step."""
     CONFIGS["tiny"] = SHAPE
     options, losses, step = train._parser().parse_args(arguments.split()), [], Parallel.step
-    sizes = scale_out.patterns.mesh_sizes(options.parallel, torch.distributed.get_world_size(), **options.mesh)
+    sizes = scale_out.patterns.mesh_sizes(SHAPE, options.parallel, torch.distributed.get_world_size(), **options.mesh)
 
     def recorded(*args):
         if len(losses) == stop:

@@ -1,0 +1,119 @@
+"""What is predicted is what is trained: the simulator and the model read one table, and choose the same mesh."""
+
+import math
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from compile_lab.simulator import meshes
+from compile_lab.simulator.sharding import check_divides
+from mini_model.model import GPT2_124M, MINI
+from mini_model.parallel import patterns
+
+ROOT = Path(__file__).parents[2]
+MODELS = {
+    "MINI": MINI,
+    "GPT-2 124M": GPT2_124M,
+    "1.3 B": replace(GPT2_124M, dim=2048, layers=24, heads=16, tied_head=False),
+    "odd": replace(MINI, layers=15, heads=6, dim=96),
+}
+SPREAD = [name for name, axes in meshes.PATTERNS.items() if axes]
+
+
+def or_none(choose, *arguments):
+    try:
+        return choose(*arguments)
+    except ValueError:
+        return None
+
+
+def fits(check, *arguments) -> bool:
+    try:
+        check(*arguments)
+    except ValueError:
+        return False
+    return True
+
+
+def practitioners(shape, mesh) -> None:
+    """Of several axes: tensor parallel in a machine and of whole heads, a pipeline of whole layers, then the data's."""
+    tp, shard, pp = (mesh.get(axis, 1) for axis in ("tp", "shard", "pp"))
+    if len(mesh) > 1:
+        assert tp <= meshes.MACHINE and shape.heads % tp == 0, f"{mesh}"
+    if "replicate" in mesh and len(mesh) > 1:
+        assert shard <= meshes.MACHINE, f"{mesh}"
+    if "pp" in mesh and "shard" in mesh:
+        assert pp <= 8 and shape.layers % pp == 0, f"{mesh}"
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("pattern", SPREAD)
+def test_what_is_predicted_is_what_is_trained(pattern, model):
+    shape, chosen = MODELS[model], 0
+    for devices in range(2, 16_385):
+        planned = or_none(meshes.mesh_of, shape, pattern, devices)
+        trained = or_none(patterns.mesh_sizes, shape, pattern, devices)
+        assert planned == trained, f"{devices} devices"
+        if planned is None:
+            continue
+        chosen += 1
+        assert math.prod(planned.values()) == devices and min(planned.values()) >= 2
+        assert list(planned) == [axis for axis in meshes.AXES if axis in planned]
+        practitioners(shape, planned)
+        micro = 2 * planned.get("pp", 1)
+        batch = micro * planned.get("replicate", 1) * planned.get("shard", 1)
+        sequence = pattern in meshes.SEQUENCE_PARALLEL
+        assert fits(check_divides, shape, planned, batch, shape.context, sequence, micro) == (
+            fits(patterns.check, shape, pattern, trained, "1F1B", micro)
+        ), f"{planned}"
+    assert chosen > 1000
+
+
+@pytest.mark.parametrize(("pattern", "devices", "mesh"), [
+    ("fsdp+tp", 16, {"shard": 4, "tp": 4}),
+    ("fsdp+tp", 96, {"shard": 16, "tp": 6}),
+    ("hsdp", 64, {"replicate": 8, "shard": 8}),
+    ("pp+fsdp", 16, {"pp": 2, "shard": 8}),
+    ("pp+fsdp", 64, {"pp": 4, "shard": 16}),
+    ("pp+tp", 16, {"pp": 4, "tp": 4}),
+    ("3d", 64, {"pp": 4, "shard": 4, "tp": 4}),
+])  # fmt: skip
+def test_meshes_of_gpt2(pattern, devices, mesh):
+    assert meshes.mesh_of(GPT2_124M, pattern, devices) == mesh
+
+
+def test_both_know_the_same_patterns_and_axes():
+    assert {name: axes for name, axes in meshes.PATTERNS.items() if axes} == {
+        name: each.axes for name, each in patterns.PATTERNS.items()
+    }
+    assert meshes.DATA_AXES == patterns.DATA_AXES
+    assert tuple(name for name, each in patterns.PATTERNS.items() if each.sequence) == meshes.SEQUENCE_PARALLEL
+    assert {axis for axes in meshes.PATTERNS.values() for axis in axes} == set(meshes.AXES)
+
+
+def test_sizes_that_are_given_are_kept_and_the_others_chosen_around_them():
+    assert patterns.mesh_sizes(GPT2_124M, "3d", 64, tp=2) == {"pp": 4, "shard": 8, "tp": 2}
+    assert patterns.mesh_sizes(GPT2_124M, "3d", 1024, tp=16) == {"pp": 4, "shard": 16, "tp": 16}
+    assert patterns.mesh_sizes(None, "fsdp+tp", 64, tp=2) == {"shard": 32, "tp": 2}
+    with pytest.raises(ValueError, match="axis 'tp' has no size, and without a model none can be chosen"):
+        patterns.mesh_sizes(None, "fsdp+tp", 64)
+
+
+def test_the_simulator_plans_where_there_is_no_model_and_no_torch(tmp_path):
+    """As in a browser: compile_lab's page and simulator, and nothing else."""
+    for room in ("page", "simulator"):
+        shutil.copytree(ROOT / "compile_lab" / room, tmp_path / "compile_lab" / room)
+    program = (
+        "import sys; sys.modules['torch'] = None; from types import SimpleNamespace as S\n"
+        "from compile_lab.simulator import plan\n"
+        "shape = S(vocabulary=600, context=64, dim=128, layers=4, heads=4, tied_head=False)\n"
+        "print(dict(plan(shape, 'fsdp+tp', 16).mesh), 'mini_model' in sys.modules)"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert (ran.stdout, ran.stderr) == ("{'shard': 4, 'tp': 4} False\n", "")
