@@ -82,12 +82,12 @@ def test_a_continued_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop, mo
 
 KILLABLE = """
 import sys
-from mini_model import train
-rate = train.learning_rate
+from mini_model import loop, train
+rate = loop.learning_rate
 def announced(settings, step):
     print(step, flush=True)
     return rate(settings, step)
-train.learning_rate = announced
+loop.learning_rate = announced
 sys.exit(train.main(sys.argv[1:]))
 """
 
@@ -308,7 +308,9 @@ def test_compiled_training_agrees_with_eager():
     eager, compiled = train(TINY), train(TINY, mode="default")
     assert MODES[1] == "default" and torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
     for (name, x), y in zip(eager.named_parameters(), compiled.parameters(), strict=True):
-        torch.testing.assert_close(x, y, rtol=1e-3, atol=1e-4, msg=name)
+        # By norm, not by element: where a gradient is next to nothing (the keys' bias has none but rounding), Adam
+        # makes a whole step of its sign, and that differs between processors.
+        assert (x - y).norm() <= 1e-3 * x.norm(), name
 
 
 @pytest.mark.slow
