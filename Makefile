@@ -4,11 +4,14 @@ BIN := .venv/bin
 READY := .venv/.ready
 VENDOR := book/node_modules/.ready
 
+# A file's tests stay together, and files come in their order: chapters, which take longest, first.
+TWO_AT_A_TIME := -n 2 --dist loadscope --no-loadscope-reorder
+
 FITS := 'import sys; print("yes" if (3, 11) <= sys.version_info[:2] <= (3, 13) else "")'
 NEEDS_PYTHON = Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none of them. Name yours: make PYTHON=python3.12
 NEEDS_COMPILER = A C++ compiler is needed (torch.compile calls one). Install g++: 'apt install g++', on macOS 'xcode-select --install'
 
-.PHONY: book serve test lab execute record lint repository check clean
+.PHONY: book serve test quick lab execute record lint repository check clean
 
 book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _build/html
 	$(BIN)/jupyter-book build . -W -n --keep-going
@@ -18,7 +21,10 @@ serve: book                         ## the site on loopback
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
 test: book                          ## the packages, every notebook, the notebook rules, the site in a browser
-	$(BIN)/python -m pytest --nbval -n 2 --dist loadscope $(ARGS)
+	$(BIN)/python -m pytest --nbval $(TWO_AT_A_TIME) --durations=30 $(ARGS)
+
+quick: $(READY)                     ## the packages and the notebook rules, without what is slow
+	$(BIN)/python -m pytest -m "not slow" $(TWO_AT_A_TIME) --ignore=tests/site tests $(ARGS)
 
 lab: $(READY)                       ## JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks

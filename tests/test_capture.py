@@ -8,13 +8,6 @@ from compile_lab import capture
 from compile_lab.capture import compilation
 
 
-@pytest.fixture(autouse=True)
-def fresh():
-    torch.compiler.reset()
-    yield
-    torch.compiler.reset()
-
-
 def prints(x):
     y = x.sin()
     print("between")

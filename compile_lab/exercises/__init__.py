@@ -12,6 +12,7 @@ from typing import Any
 
 Checker = Callable[[Any], str | None]
 _CHECKERS: dict[str, Checker] = {}
+_ASKS = {Callable: "a function, not {given}", int: "a whole number", float: "a number", object: "an answer"}
 
 
 @dataclass(frozen=True)
@@ -34,14 +35,33 @@ class Outcome:
         return f'<p class="lab-outcome lab-{kind}">{html.escape(repr(self), quote=False)}</p>'
 
 
-def exercise(name: str) -> Callable[[Checker], Checker]:
-    """Register a checker under the name of its exercise, ``NN.K``."""
+def exercise(name: str, *, takes: Any = object, asks: str = "") -> Callable[[Checker], Checker]:
+    """Register a checker under the name of its exercise, ``NN.K``.
+
+    ``takes`` is the type of an answer, Callable for a function: another one is refused, in the words ``asks`` if its
+    type's do not fit, before the checker sees it. A float may be an int, and neither may be a bool.
+    """
+    refusal = f"this asks for {asks or _ASKS[takes]}."
 
     def register(checker: Checker) -> Checker:
-        _CHECKERS[name] = checker
+        def checked(answer: Any) -> str | None:
+            return checker(answer) if _fits(answer, takes) else refusal.format(given=type(answer).__name__)
+
+        _CHECKERS[name] = checked
         return checker
 
     return register
+
+
+def _fits(answer: Any, takes: Any) -> bool:
+    if takes in (int, float):
+        return isinstance(answer, int | takes) and not isinstance(answer, bool)
+    return isinstance(answer, takes)
+
+
+def more_or_fewer(answer: int, right: int, ask: str) -> str | None:
+    """Which way a predicted number is off, and what to ask oneself; None for the right one."""
+    return None if answer == right else f"{'more' if answer < right else 'fewer'} than {answer}: {ask}"
 
 
 def check(name: str, answer: Any) -> Outcome:

@@ -6,33 +6,23 @@ from typing import Any
 import torch
 
 from ..eager.dispatch import log
-from . import exercise
-
-
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
+from . import exercise, more_or_fewer
 
 
 def _same(found: Any, right: torch.Tensor) -> bool:
     return isinstance(found, torch.Tensor) and found.shape == right.shape and torch.allclose(found, right)
 
 
-@exercise("00.1")
+@exercise("00.1", takes=int)
 def predicted_operators(answer: int) -> str | None:
     """How many operators below autograd has ``x @ W.T + b`` for a matrix x?"""
-    if not isinstance(answer, int) or isinstance(answer, bool):
-        return "this asks for a whole number."
     found = log(lambda x, w, b: x @ w.T + b, torch.rand(3, 4), torch.rand(5, 4), torch.rand(5)).below_autograd
-    if answer == found:
-        return None
-    return f"{'more' if answer < found else 'fewer'} than {answer}: is every operator in it one that writes data?"
+    return more_or_fewer(answer, found, "is every operator in it one that writes data?")
 
 
-@exercise("00.2")
+@exercise("00.2", takes=Callable)
 def one_operator_that_writes(answer: Callable) -> str | None:
     """fused(x, y, b) = 0.5·x·y + b, in one operator that writes data."""
-    if wrong := _expects_function(answer):
-        return wrong
     x, y, b = (torch.linspace(-1, 1 + k, 6) for k in range(3))
     before = [one.clone() for one in (x, y, b)]
     found = log(answer, x, y, b)
@@ -43,11 +33,9 @@ def one_operator_that_writes(answer: Callable) -> str | None:
     return None if found.computing == 1 else f"{found.computing} operators write data, not one."
 
 
-@exercise("00.3")
+@exercise("00.3", takes=Callable)
 def only_views(answer: Callable) -> str | None:
     """pick(x): the even rows of a matrix as columns, with no data moved."""
-    if wrong := _expects_function(answer):
-        return wrong
     x = torch.arange(24.0).reshape(6, 4)
     found = log(answer, x)
     if not _same(found.result, torch.stack([x[0], x[2], x[4]]).T):
@@ -55,11 +43,9 @@ def only_views(answer: Callable) -> str | None:
     return f"{found.computing} operators write data." if found.computing else None
 
 
-@exercise("00.4")
+@exercise("00.4", takes=Callable)
 def twelve_dispatches(answer: Callable) -> str | None:
     """A function of one tensor: one call of torch by Python, and at least twelve dispatches."""
-    if wrong := _expects_function(answer):
-        return wrong
     found = log(answer, torch.rand(2, 3, 4))
     if found.python_calls != 1:
         return f"Python calls torch {found.python_calls} times, not once."

@@ -6,11 +6,7 @@ from typing import Any
 import torch
 
 from ..dynamo.tracing import DynamoTrace, trace
-from . import exercise
-
-
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
+from . import exercise, more_or_fewer
 
 
 def _first_break(found: DynamoTrace) -> str | None:
@@ -19,11 +15,9 @@ def _first_break(found: DynamoTrace) -> str | None:
     return None if len(found.graphs) == 1 else f"Dynamo made {len(found.graphs)} graphs."
 
 
-@exercise("01.1")
+@exercise("01.1", takes=Callable)
 def clip_in_one_graph(answer: Callable) -> str | None:
     """clip(x, limit): scaled to norm ``limit`` if the norm is above it, in one graph."""
-    if wrong := _expects_function(answer):
-        return wrong
     for name, x in [("above the limit", torch.full((4,), 3.0)), ("below the limit", torch.full((4,), 0.1))]:
         norm = x.norm()
         right = x * (2.0 / norm) if norm > 2.0 else x
@@ -32,7 +26,7 @@ def clip_in_one_graph(answer: Callable) -> str | None:
     return _first_break(trace(answer, torch.full((4,), 3.0), 2.0))
 
 
-@exercise("01.2")
+@exercise("01.2", takes=int)
 def predicted_graphs(answer: int) -> str | None:
     """How many graphs come of a break two calls deep, with work before and after it at each level."""
 
@@ -48,19 +42,12 @@ def predicted_graphs(answer: int) -> str | None:
         return middle(x.exp()).sqrt()
 
     graphs = len(trace(outer, torch.rand(4)).graphs)
-    if not isinstance(answer, int) or isinstance(answer, bool):
-        return "this asks for a whole number."
-    if answer == graphs:
-        return None
-    more = "more" if answer < graphs else "fewer"
-    return f"{more} than {answer}: walk through each function that is on the stack when print is reached."
+    return more_or_fewer(answer, graphs, "walk through each function that is on the stack when print is reached.")
 
 
-@exercise("01.3")
+@exercise("01.3", takes=Callable)
 def logs_without_breaking(answer: Callable) -> str | None:
     """step(w, x, history): one descent step on mean((x·w)²) that also records its loss in ``history``."""
-    if wrong := _expects_function(answer):
-        return wrong
     x, w = torch.eye(3) * 2, torch.ones(3)
     history: list[Any] = []
     found = trace(answer, w.clone(), x, history)
@@ -73,11 +60,9 @@ def logs_without_breaking(answer: Callable) -> str | None:
     return None
 
 
-@exercise("01.4")
+@exercise("01.4", takes=Callable)
 def one_break_five_graphs(answer: Callable) -> str | None:
     """A function of one tensor with exactly one break and exactly five graphs."""
-    if wrong := _expects_function(answer):
-        return wrong
     found = trace(answer, torch.rand(4))
     if len(found.breaks) != 1:
         return f"it has {len(found.breaks)} breaks, not one."

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from ..dynamo.recompiles import WatchedCall, replay
-from . import exercise
+from . import exercise, more_or_fewer
 
 
 def weighted(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -44,7 +44,7 @@ def three_of_five(answer: Sequence[tuple[Any, ...]]) -> str | None:
 
 
 class Decayed(nn.Module):
-    """What 02.2 asks to be rewritten: it scales by 0.9 to the number of calls so far, counted in Python."""
+    """What 02.2 asks to be rewritten: it scales by 0.9 to the number of calls so far, more_or_fewer in Python."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -85,11 +85,9 @@ def embedded(tokens: torch.Tensor) -> torch.Tensor:
     return tokens * 2 + positions
 
 
-@exercise("02.3")
+@exercise("02.3", takes=Callable, asks="a function of the tokens, not {given}")
 def one_graph_for_all_lengths(answer: Callable[[torch.Tensor], torch.Tensor]) -> str | None:
     """A function that marks a batch of tokens so that lengths 2 to 64 are served by one graph, the first included."""
-    if not callable(answer):
-        return f"this asks for a function of the tokens, not {type(answer).__name__}."
     inputs = [answer(torch.ones(2, length, dtype=torch.int64)) for length in range(2, 65)]
     if any(not isinstance(tokens, torch.Tensor) for tokens in inputs):
         return "the function must return the tokens that it has marked."
@@ -108,13 +106,8 @@ SERIES = ((8, 2), (9, 2), (9, 3), (10, 4), (1, 4), (12, 5))
 """The calls of 02.4: the length of x, and n."""
 
 
-@exercise("02.4")
+@exercise("02.4", takes=int)
 def predicted_compilations(answer: int) -> str | None:
     """How many of the calls in `SERIES` compile?"""
-    if not isinstance(answer, int) or isinstance(answer, bool):
-        return "this asks for a whole number."
     right = _compiled(replay(weighted, [(torch.ones(length), n) for length, n in SERIES]))
-    if answer == right:
-        return None
-    more = "more" if answer < right else "fewer"
-    return f"{more} than {answer}: for each call, ask what the newest code still assumes of x and of n."
+    return more_or_fewer(answer, right, "for each call, ask what the newest code still assumes of x and of n.")

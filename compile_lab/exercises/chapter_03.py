@@ -24,11 +24,9 @@ def predicted_bytes(answer: tuple[int, int]) -> str | None:
     return None
 
 
-@exercise("03.2")
+@exercise("03.2", takes=Callable)
 def keeps_nothing(answer: Callable) -> str | None:
     """A function of x and w, both 32 by 32, with a matrix product and a sine, that keeps nothing besides its inputs."""
-    if not callable(answer):
-        return f"this asks for a function, not {type(answer).__name__}."
     graphs = training_graphs(answer, *(torch.randn(32, 32, requires_grad=True) for _ in range(2)))
     ops = {node.op for node in graphs.forward.nodes}
     for op, what in (("aten.mm", "matrix product"), ("aten.sin", "sine")):
@@ -40,11 +38,9 @@ def keeps_nothing(answer: Callable) -> str | None:
     return None
 
 
-@exercise("03.3")
+@exercise("03.3", takes=Callable)
 def lean_swish(answer: Callable) -> str | None:
     """x * sigmoid(x) that keeps, in eager mode, one buffer of the size of x, and has the right gradient."""
-    if not callable(answer):
-        return f"this asks for a function, not {type(answer).__name__}."
     x = torch.linspace(-3, 3, 64, requires_grad=True)
     if not torch.allclose(answer(x), F.silu(x), atol=1e-6):
         return "the result is not x * sigmoid(x)."

@@ -1,4 +1,4 @@
-"""Exercises of chapter 04, Inductor's code. Kernels are counted for a virtual H200."""
+"""Exercises of chapter 04, Inductor's code. Kernels are more_or_fewer for a virtual H200."""
 
 from collections.abc import Callable
 
@@ -6,34 +6,29 @@ import torch
 import torch.nn.functional as F
 
 from ..inductor.generated import GeneratedCode, generated_code
-from . import exercise
+from . import exercise, more_or_fewer
 
 
 def _code(answer: Callable, *shapes: tuple[int, ...]) -> GeneratedCode:
     return generated_code(answer, *(torch.randn(shape) for shape in shapes), chip="H200")
 
 
-@exercise("04.1")
+@exercise("04.1", takes=int)
 def predicted_kernels(answer: int) -> str | None:
     """How many launches: a linear layer, a GELU, a layer norm, in inference and float32."""
 
     def predict_me(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return F.layer_norm(F.gelu(F.linear(x, weight, bias)), (256,))
 
-    if not isinstance(answer, int) or isinstance(answer, bool):
-        return "this asks for a whole number."
     kernels = len(_code(predict_me, (512, 64), (256, 64), (256,)).kernels)
-    if answer == kernels:
-        return None
-    more = "more" if answer < kernels else "fewer"
-    return f"{more} than {answer}: which of the three can be one loop with its neighbour, and which is a library's?"
+    return more_or_fewer(
+        answer, kernels, "which of the three can be one loop with its neighbour, and which is a library's?"
+    )
 
 
-@exercise("04.2")
+@exercise("04.2", takes=Callable)
 def one_kernel(answer: Callable) -> str | None:
     """standardise(x): (x − mean) / largest absolute value of x, both along each row, in one kernel."""
-    if not callable(answer):
-        return f"this asks for a function, not {type(answer).__name__}."
     x = torch.randn(64, 300, generator=torch.Generator().manual_seed(0))
     right = (x - x.mean(1, keepdim=True)) / x.abs().amax(1, keepdim=True)
     if not torch.allclose(torch.as_tensor(answer(x.clone())), right, atol=1e-5):
@@ -43,11 +38,9 @@ def one_kernel(answer: Callable) -> str | None:
     return None if len(kernels) == 1 else f"it takes {len(kernels)} kernels: {names}."
 
 
-@exercise("04.3")
+@exercise("04.3", takes=Callable)
 def two_kernels(answer: Callable) -> str | None:
     """A function of one tensor with the same values as x.sin() * 2, which Inductor cannot write as one kernel."""
-    if not callable(answer):
-        return f"this asks for a function, not {type(answer).__name__}."
     x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
     if not torch.allclose(torch.as_tensor(answer(x.clone())), x.sin() * 2, atol=1e-5):
         return "the result is not x.sin() * 2."

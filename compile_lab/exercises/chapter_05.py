@@ -10,11 +10,9 @@ from ..virtual_gpu.warps import occupancy
 from . import exercise
 
 
-@exercise("05.1")
+@exercise("05.1", takes=int, asks="a whole number of warps")
 def predicted_warps(answer: int) -> str | None:
     """Warps of a kernel with 72 registers a thread and 8 warps a block."""
-    if not isinstance(answer, int) or isinstance(answer, bool):
-        return "this asks for a whole number of warps."
     held = occupancy(CHIPS["H200"], registers=72, shared_bytes=0, num_warps=8)
     if answer == held.warps:
         return None
@@ -38,11 +36,9 @@ def rms_norm_in_the_interpreter(answer: Any) -> str | None:
     return None
 
 
-@exercise("05.3")
+@exercise("05.3", takes=str, asks="text: two opcodes, with a space between")
 def opcodes_of_the_exponential(answer: str) -> str | None:
     """The two operations of PTX that tl.exp takes for each element."""
-    if not isinstance(answer, str):
-        return "this asks for text: two opcodes, with a space between."
     opcodes = answer.split()
     if not opcodes or not opcodes[-1].startswith("ex2"):
         return "the last operation must compute a power, of the only base that the chip knows."

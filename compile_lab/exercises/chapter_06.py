@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -11,15 +10,9 @@ from ..modes.cost import break_even_calls
 from . import exercise
 
 
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
-
-
-@exercise("06.1")
+@exercise("06.1", takes=Callable)
 def break_even(answer: Callable) -> str | None:
     """break_even(compile_s, eager_ms, compiled_ms): calls after which compiling has paid, or None."""
-    if wrong := _expects_function(answer):
-        return wrong
     for times in ((10.0, 3.0, 1.0), (20.5, 2.5, 1.75), (0.0101, 2.0, 1.0), (10.0, 1.0, 2.0), (10.0, 1.0, 1.0)):
         expected = break_even_calls(*times)
         try:
@@ -38,11 +31,9 @@ def break_even(answer: Callable) -> str | None:
     return None
 
 
-@exercise("06.2")
+@exercise("06.2", takes=Callable)
 def choose(answer: Callable) -> str | None:
     """choose(costs, calls): the mode that is done first with so many calls."""
-    if wrong := _expects_function(answer):
-        return wrong
     costs = {"eager": (0.0, 5.0), "default": (10.0, 3.0), "reduce-overhead": (12.0, 2.0), "max-autotune": (90.0, 1.9)}
     for calls in (1, 2_000, 4_500, 100_000, 10_000_000):
         best = min(costs, key=lambda mode: costs[mode][0] + calls * costs[mode][1] / 1e3)
@@ -52,21 +43,17 @@ def choose(answer: Callable) -> str | None:
     return None
 
 
-@exercise("06.3")
+@exercise("06.3", takes=float)
 def most_that_cuda_graphs_give(answer: float) -> str | None:
     """A call of 2.4 ms that keeps the GPU busy for 0.3 ms."""
-    if not isinstance(answer, int | float) or isinstance(answer, bool):
-        return "this asks for a number."
     if math.isclose(answer, 2.4 / 0.3, rel_tol=0.01):
         return None
     return f"{answer:g}× would leave {2.4 / answer:.3g} ms a call." if answer > 0 else "a ratio of times is positive."
 
 
-@exercise("06.4")
+@exercise("06.4", takes=Callable)
 def leaves_its_input_alone(answer: Callable) -> str | None:
     """normalised(x): rows centred, divided by their deviation, doubled; the input unchanged, one graph."""
-    if wrong := _expects_function(answer):
-        return wrong
     x = torch.linspace(-1, 2, 12).view(3, 4) ** 3
     given = x.clone()
     found = trace(answer, given)

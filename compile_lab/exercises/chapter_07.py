@@ -12,15 +12,9 @@ from ..inductor.traffic import computing
 from . import exercise
 
 
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
-
-
-@exercise("07.1")
+@exercise("07.1", takes=Callable)
 def moved(answer: Callable) -> str | None:
     """moved(rows, d, itemsize): bytes that the backward of LayerNorm(GELU(h)) moves, (eager, fused)."""
-    if wrong := _expects_function(answer):
-        return wrong
     for rows, d, itemsize in ((16384, 4096, 2), (100, 10, 4)):
         got = answer(rows, d, itemsize)
         if not isinstance(got, tuple) or len(got) != 2:
@@ -36,11 +30,9 @@ def moved(answer: Callable) -> str | None:
     return None
 
 
-@exercise("07.2")
+@exercise("07.2", takes=Callable)
 def at_most(answer: Callable) -> str | None:
     """at_most(backward_us, products_us, factor): the speed-up if all but the products gets so many times faster."""
-    if wrong := _expects_function(answer):
-        return wrong
     for backward, products, factor in ((800.0, 400.0, 2.0), (900.0, 810.0, 3.0), (50.0, 0.0, 2.0), (50.0, 50.0, 2.0)):
         got = answer(backward, products, factor)
         if math.isclose(got, backward / (products + (backward - products) / factor), rel_tol=1e-6):
@@ -51,11 +43,9 @@ def at_most(answer: Callable) -> str | None:
     return None
 
 
-@exercise("07.3")
+@exercise("07.3", takes=Callable)
 def bias_by_the_product(answer: Callable) -> str | None:
     """linear(x, weight, bias) whose backward, on an H200, has no reduction beside its matrix products."""
-    if wrong := _expects_function(answer):
-        return wrong
     torch.manual_seed(0)
     sizes = ((6, 4), (5, 4), (5,))
     given = [torch.randn(size, requires_grad=True) for size in sizes]
@@ -79,11 +69,9 @@ def _reduces(kernel: Any) -> bool:
     return kernel.direction == "backward" and sums
 
 
-@exercise("07.4")
+@exercise("07.4", takes=Callable)
 def accumulate(answer: Callable) -> str | None:
     """accumulate(grad, dy, x): add dyᵀ x to grad, in place, in one operator."""
-    if wrong := _expects_function(answer):
-        return wrong
     torch.manual_seed(0)
     grad, dy, x = torch.randn(5, 4), torch.randn(6, 5), torch.randn(6, 4)
     expected, memory = grad + dy.T @ x, grad.data_ptr()

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import nn
@@ -12,15 +11,9 @@ from ..eager.flops import work_of
 from . import exercise
 
 
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
-
-
-@exercise("08.1")
+@exercise("08.1", takes=Callable)
 def best_segment(answer: Callable) -> str | None:
     """best_segment(blocks, input_nbytes, block_nbytes): the length with the least inputs and activations together."""
-    if wrong := _expects_function(answer):
-        return wrong
     for blocks, inputs, block in [(36, 1, 1), (24, 67, 640), (24, 100, 5), (7, 3, 1), (48, 10, 40)]:
         lengths = [k for k in range(1, blocks + 1) if blocks % k == 0]
         took = answer(blocks, inputs, block)
@@ -33,11 +26,9 @@ def best_segment(answer: Callable) -> str | None:
     return None
 
 
-@exercise("08.2")
+@exercise("08.2", takes=Callable)
 def keeps_products(answer: Callable) -> str | None:
     """A policy under which linear, GELU, linear repeats the GELU and no matrix product."""
-    if wrong := _expects_function(answer):
-        return wrong
     for bias in (True, False):
         torch.manual_seed(0)
         block = nn.Sequential(nn.Linear(8, 16, bias=bias), nn.GELU(), nn.Linear(16, 8, bias=bias), nn.Tanh())
@@ -55,11 +46,9 @@ def keeps_products(answer: Callable) -> str | None:
     return None
 
 
-@exercise("08.3")
+@exercise("08.3", takes=int)
 def least_work(answer: int) -> str | None:
     """Four results of (bytes, work), and room for 8 bytes: the least work that is repeated."""
-    if not isinstance(answer, int) or isinstance(answer, bool):
-        return "this asks for a whole number."
     if answer == 3:
         return None
     if answer == 5:
@@ -67,11 +56,9 @@ def least_work(answer: int) -> str | None:
     return "repeat less: find the pair that fits." if answer > 3 else "that little does not fit into 8 bytes."
 
 
-@exercise("08.4")
+@exercise("08.4", takes=Callable)
 def same_numbers(answer: Callable) -> str | None:
     """again(fn, x): fn(x) twice with the same random numbers, leaving the generator as one call would."""
-    if wrong := _expects_function(answer):
-        return wrong
     x = torch.ones(64)
 
     def fn(x: torch.Tensor) -> torch.Tensor:

@@ -1,7 +1,6 @@
 """Exercises of chapter 09, memory lifetimes."""
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -10,12 +9,7 @@ from torch import nn
 from ..memory.eager import eager_lifetimes
 from ..memory.ledger import Lifetimes
 from ..page.units import number
-from . import exercise
-
-
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
-
+from . import exercise, more_or_fewer
 
 BUFFERS = (
     [(0, 0, 5)],
@@ -26,11 +20,9 @@ BUFFERS = (
 """Lives as (birth, death, bytes)."""
 
 
-@exercise("09.1")
+@exercise("09.1", takes=Callable)
 def peak_of_lives(answer: Callable) -> str | None:
     """peak(lives): the most bytes alive at one time, and the first operation at which they are."""
-    if wrong := _expects_function(answer):
-        return wrong
     for lives in BUFFERS:
         times = range(max(death for _, death, _ in lives) + 1)
         live = {at: sum(nbytes for birth, death, nbytes in lives if birth <= at <= death) for at in times}
@@ -46,25 +38,18 @@ def peak_of_lives(answer: Callable) -> str | None:
     return None
 
 
-@exercise("09.2")
+@exercise("09.2", takes=int)
 def predicted_copies(answer: int) -> str | None:
     """Buffers of the size of x alive at the peak of exp(sin(x)).sum(), forward and backward, in eager mode."""
-    if not isinstance(answer, int) or isinstance(answer, bool):
-        return "this asks for a whole number."
     x = torch.ones(1000, requires_grad=True)
     found = eager_lifetimes(lambda: torch.exp(torch.sin(x)).sum().backward())
     copies = found.peak_bytes // (x.numel() * x.element_size())
-    if answer == copies:
-        return None
-    more = "more" if answer < copies else "fewer"
-    return f"{more} than {answer}: write down, operation by operation, what the next one still reads."
+    return more_or_fewer(answer, copies, "write down, operation by operation, what the next one still reads.")
 
 
-@exercise("09.3")
+@exercise("09.3", takes=Callable)
 def lean_loss(answer: Callable) -> str | None:
     """loss(x, w, targets): cross entropy of x @ w.T with a peak of at most a third, and the same gradients."""
-    if wrong := _expects_function(answer):
-        return wrong
     generator = torch.Generator().manual_seed(0)
     targets = torch.randint(2000, (512,), generator=generator)
     values = [torch.randn(*shape, generator=generator) / 8 for shape in ((512, 64), (2000, 64))]
@@ -96,11 +81,9 @@ def _trained(
     return (fn(*leaves, targets).detach(), *gradients), found
 
 
-@exercise("09.4")
+@exercise("09.4", takes=Callable)
 def validates(answer: Callable) -> str | None:
     """validate(model, batches): the mean loss as a float, with a peak that does not grow with the batches."""
-    if wrong := _expects_function(answer):
-        return wrong
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.Linear(64, 10))
     batches = [(torch.randn(16, 32), torch.randint(10, (16,))) for _ in range(12)]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -10,15 +9,9 @@ from ..precision.formats import FORMATS, error
 from . import exercise
 
 
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
-
-
-@exercise("10.1")
+@exercise("10.1", takes=Callable)
 def is_lost(answer: Callable) -> str | None:
     """is_lost(weight, update): does a bf16 weight stay as it is?"""
-    if wrong := _expects_function(answer):
-        return wrong
     # Just below and above half a step, also towards zero, where below a power of two steps are half as wide.
     for weight in (1.0, 0.02, 300.0, -1.0):
         for share in (0.0, 1e-3, 0.2, 0.45, 0.6, 2.0, -0.2, -0.3, -0.6):
@@ -32,11 +25,9 @@ def is_lost(answer: Callable) -> str | None:
     return None
 
 
-@exercise("10.2")
+@exercise("10.2", takes=Callable)
 def loss_scale(answer: Callable) -> str | None:
     """loss_scale(gradients): the largest power of two with which none overflows in fp16."""
-    if wrong := _expects_function(answer):
-        return wrong
     for largest in (1.0, 3e-5, 700.0, 65504.0, 1e6):
         gradients = [torch.full((3,), largest / 7), torch.tensor([[-largest, largest / 1000]])]
         got = answer(gradients)
@@ -49,11 +40,9 @@ def loss_scale(answer: Callable) -> str | None:
     return None
 
 
-@exercise("10.3")
+@exercise("10.3", takes=Callable)
 def to_fp8(answer: Callable) -> str | None:
     """to_fp8(x): values in e4m3 and one scale."""
-    if wrong := _expects_function(answer):
-        return wrong
     x = torch.randn(64, 64, generator=torch.Generator().manual_seed(0))
     for size in (1.0, 1e-4, 1e4):
         values, scale = answer(x * size)

@@ -28,7 +28,7 @@ class Thirteen:
     tied_head: bool = False
 
 
-@exercise("11.1")
+@exercise("11.1", takes=Callable)
 def fsdp_traffic(answer: Callable[[int, int, int], float]) -> str | None:
     """sent(blocks, rest, n): bytes that a rank sends in a step of FSDP, rows that divide, on a ring."""
     for blocks, rest, n in ((800, 0, 2), (800, 400, 2), (800, 400, 4), (6400, 3200, 64)):
@@ -58,11 +58,9 @@ def three_axes(answer: Mapping[str, int]) -> str | None:
     return None
 
 
-@exercise("11.3")
+@exercise("11.3", takes=Callable)
 def mlp_in_two_halves(answer: Callable[..., torch.Tensor]) -> str | None:
     """mlp(x, up, down): this rank's half of the MLP, and the whole result on both ranks, with one all-reduce."""
-    if not callable(answer):
-        return f"this asks for a function, not {type(answer).__name__}."
     try:
         results = ranks.run(_half, 2, answer, timeout=60, echo=False)
     except ranks.RankFailed as failed:

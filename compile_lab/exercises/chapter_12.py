@@ -2,21 +2,14 @@
 
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
 
 from ..simulator.pipeline import closed_form, simulate, timeline_of
 from . import exercise
 
 
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
-
-
-@exercise("12.1")
+@exercise("12.1", takes=Callable)
 def bubble_of(answer: Callable) -> str | None:
     """bubble(ranks, microbatches, forward, backward): GPipe's bubble as a share of the step."""
-    if wrong := _expects_function(answer):
-        return wrong
     for ranks, microbatches, forward, backward in ((1, 4, 1, 2), (4, 1, 1, 2), (4, 8, 1, 1), (8, 32, 2, 5)):
         found = simulate("GPipe", ranks, microbatches, forward=forward, input_grad=backward, weight_grad=0)
         got = answer(ranks, microbatches, forward, backward)
@@ -29,11 +22,9 @@ def bubble_of(answer: Callable) -> str | None:
     return None
 
 
-@exercise("12.2")
+@exercise("12.2", takes=Callable)
 def fewest_microbatches(answer: Callable) -> str | None:
     """fewest(ranks, most): the smallest number of micro-batches with which 1F1B's bubble is at most ``most``."""
-    if wrong := _expects_function(answer):
-        return wrong
     for ranks, most in ((2, Fraction(1, 2)), (4, Fraction(1, 10)), (16, Fraction(1, 20)), (64, Fraction(1, 100))):
         got = answer(ranks, most)
         if not isinstance(got, int) or isinstance(got, bool):
@@ -45,11 +36,9 @@ def fewest_microbatches(answer: Callable) -> str | None:
     return None
 
 
-@exercise("12.3")
+@exercise("12.3", takes=Callable)
 def lean_order(answer: Callable) -> str | None:
     """order(rank, ranks, microbatches): a schedule that holds at most ``ranks`` activations, no slower than GPipe."""
-    if wrong := _expects_function(answer):
-        return wrong
     for ranks, microbatches in ((2, 6), (4, 8), (4, 2)):
         try:
             found = timeline_of([list(answer(rank, ranks, microbatches)) for rank in range(ranks)])
@@ -85,11 +74,9 @@ def balanced(answer: list) -> str | None:
     return None
 
 
-@exercise("12.5")
+@exercise("12.5", takes=Callable)
 def step_of_split(answer: Callable) -> str | None:
     """step(before, after, more): the step with a split backward as a part of the step with a whole one."""
-    if wrong := _expects_function(answer):
-        return wrong
     for microbatches, more in ((8, 0.0), (8, 0.1), (32, 0.5)):
         whole = simulate("1F1B", 4, microbatches, forward=2, input_grad=2, weight_grad=2)
         halves = {"input_grad": 1 + more, "weight_grad": 1 + more}

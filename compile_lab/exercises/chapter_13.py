@@ -2,22 +2,15 @@
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..simulator import wire
 from ..simulator.overlap import Span, difference, merged, total_ms
 from . import exercise
 
 
-def _expects_function(answer: Any) -> str | None:
-    return None if callable(answer) else f"this asks for a function, not {type(answer).__name__}."
-
-
-@exercise("13.1")
+@exercise("13.1", takes=Callable)
 def exposed_time(answer: Callable) -> str | None:
     """exposed(compute, communication): the milliseconds of communication in which nothing is computed."""
-    if wrong := _expects_function(answer):
-        return wrong
     drawn = random.Random(0)
     cases = [([(0, 4)], [(1, 3)]), ([(0, 4)], [(3, 6)]), ([(0, 4), (2, 3)], [(1, 6), (5, 7)]), ([], [(1, 2), (1, 2)])]
     for _ in range(20):
@@ -35,11 +28,9 @@ def exposed_time(answer: Callable) -> str | None:
     return None
 
 
-@exercise("13.2")
+@exercise("13.2", takes=Callable)
 def ddp_buckets(answer: Callable) -> str | None:
     """buckets(nbytes, cap): positions of the gradients that DDP sends together, in the order of sending."""
-    if wrong := _expects_function(answer):
-        return wrong
     drawn = random.Random(0)
     cases = [([10, 10, 10], 20), ([30, 1], 20), ([5], 20), ([1, 1, 50, 1], 20)]
     cases += [([drawn.randrange(1, 30) for _ in range(12)], drawn.randrange(5, 60)) for _ in range(10)]
@@ -54,11 +45,9 @@ def ddp_buckets(answer: Callable) -> str | None:
     return None
 
 
-@exercise("13.3")
+@exercise("13.3", takes=float, asks="a number from 0 to 1")
 def hidden_share(answer: float) -> str | None:
     """The hidden share of four equal gradients, one every 10 ms, each its own bucket, each 10 ms on the wire."""
-    if not isinstance(answer, int | float) or isinstance(answer, bool):
-        return "this asks for a number from 0 to 1."
     gradients = [wire.Gradient(10.0 * at, 100) for at in range(1, 5)]
     found = wire.ddp_overlap(gradients, 40, cap_nbytes=1, bytes_per_ms=10)
     if abs(answer - found.fraction) < 1e-6:
@@ -76,11 +65,9 @@ ORDERS = (
 )
 
 
-@exercise("13.4")
+@exercise("13.4", takes=Callable)
 def prefetch(answer: Callable) -> str | None:
     """prefetch(order): every gather started one product earlier, and none earlier than that."""
-    if wrong := _expects_function(answer):
-        return wrong
     for text in ORDERS:
         order = text.split()
         got = answer(list(order))

@@ -1,9 +1,16 @@
 """check says what is wrong with an answer, and takes a right one. The notebook's own solutions are checked by nbval."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
+from compile_lab import exercises
 from compile_lab.exercises import check
+
+CHAPTERS = Path(exercises.__file__).parent.glob("chapter_*.py")
+NAMES = sorted(re.findall(r'(?m)^@exercise\("(\d\d\.\d)"', "".join(path.read_text() for path in CHAPTERS)))
 
 
 def clip(x, limit):
@@ -23,7 +30,6 @@ def branches(x, limit):
         ("01.1", branches, "the graph still breaks: if norm > limit"),
         ("01.1", lambda x, limit: x, "norm is above the limit"),
         ("01.1", lambda x, limit: x * (limit / x.norm()), "norm is below the limit"),
-        ("01.1", 3, "asks for a function, not int"),
         ("01.1", ..., "no answer yet"),
         ("01.2", 2, "more than 2"),
         ("01.2", 7, "fewer than 7"),
@@ -42,6 +48,28 @@ def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
 @pytest.mark.parametrize(("name", "answer"), [("01.1", clip), ("01.2", 6)])
 def test_a_right_answer_passes(name, answer):
     assert check(name, answer).passed and repr(check(name, answer)) == f"✓ {name}: right."
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_answer_of_another_kind_is_told_what_is_asked_for(name):
+    assert "this asks for" in check(name, b"").wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "wrong"),
+    [
+        ("01.1", 3, "this asks for a function, not int."),
+        ("01.2", True, "this asks for a whole number."),
+        ("01.2", 2.5, "this asks for a whole number."),
+        ("02.3", 3, "this asks for a function of the tokens, not int."),
+        ("05.1", "24", "this asks for a whole number of warps."),
+        ("05.3", 3, "this asks for text: two opcodes, with a space between."),
+        ("06.3", False, "this asks for a number."),
+        ("13.3", "half", "this asks for a number from 0 to 1."),
+    ],
+)
+def test_a_refusal_says_so_in_the_words_of_its_exercise(name, answer, wrong):
+    assert check(name, answer).wrong == wrong
 
 
 def test_an_unknown_exercise_lists_those_there_are():

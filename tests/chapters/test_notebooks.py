@@ -1,17 +1,11 @@
-"""What every chapter keeps to: small and clean outputs, short cells, parts in their order, runs twice in one kernel."""
+"""What every chapter keeps to: small and clean outputs, short cells, parts in their order, and outputs compared."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
-
-from compile_lab.page.explore import PUBLISH
 
 NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
 MACHINE = re.compile(r"(?<![\w.])/(home|root|Users|tmp|work|opt|usr|mnt|content)/\w|[A-Z]:\\\\Users")
@@ -98,22 +92,10 @@ def test_starters_do_not_pass_and_solutions_do(path):
     assert len(seen["exercise"]) >= 3 and seen["exercise"] == seen["solution"]
 
 
-def test_an_output_altered_by_hand_is_found(path, tmp_path):
-    notebook = read(path)
-    at = next(i for i, cell in enumerate(notebook.cells) if "def " in cell.source and cell.get("outputs"))
-    notebook.cells = notebook.cells[: at + 1]
-    output = notebook.cells[at].outputs[-1]
-    output["data"]["text/plain"] += " altered"
-    nbformat.write(notebook, tmp_path / path.name)
-    command = [sys.executable, "-m", "pytest", "-q", "--nbval", "-p", "no:cacheprovider", path.name]
-    ran = subprocess.run(command, cwd=tmp_path, env={**os.environ, PUBLISH: "1"}, capture_output=True, text=True)
-    assert ran.returncode == 1 and "1 failed" in ran.stdout, ran.stdout[-2000:]
-
-
-@pytest.mark.slow
-def test_it_runs_twice_in_a_row_in_one_kernel(path):
-    notebook = read(path)
-    cells = notebook.cells
-    notebook.cells = cells + [nbformat.from_dict({**cell, "id": f"again-{i}"}) for i, cell in enumerate(cells)]
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(path.parent)}}).execute()
-    assert notebook.cells[-1].cell_type == "markdown" or notebook.cells[-1].execution_count > len(code(path))
+def test_all_that_can_be_compared_is(path):
+    """Left out is only what this machine decides: times, rounding, its own machine code. A reader's verdicts never."""
+    ignored = [cell for cell in code(path) if "nbval-ignore-output" in tags(cell)]
+    others = {tag for cell in code(path) for tag in tags(cell) if re.match("nbval|raises", tag)}
+    assert others <= {"nbval-ignore-output"} and not any("NBVAL" in cell.source for cell in code(path))
+    assert not [tag for cell in ignored for tag in tags(cell) if tag.startswith(("exercise-", "solution-"))]
+    assert len(ignored) <= len(code(path)) / 4

@@ -32,8 +32,10 @@ LAYERS, DIM, ROWS = 4, 16, 64
 
 @pytest.fixture(scope="module")
 def subject():
+    threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    return Subject(subjects.deep_mlp(LAYERS, DIM), (subjects.rows(ROWS, DIM),), "cpu")
+    yield Subject(subjects.deep_mlp(LAYERS, DIM), (subjects.rows(ROWS, DIM),), "cpu")
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture(scope="module")
@@ -126,9 +128,9 @@ def test_held_bytes_of_a_plan_are_those_of_the_same_graphs_under_autograd(subjec
     fn = as_graphs(subject.model, memory_budget=0.1)
     peak = measure_step(lambda: fn(*subject.args), reset=subject.forget)
     assert peak.held_bytes == planned[0.1].saved_nbytes + 4
-    torch._dynamo.reset()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")
 def test_a_step_that_does_not_fit_fits_under_a_budget():
     without, budgeted = memory_limit.steps_under_limit(layers=4, rows=8192)

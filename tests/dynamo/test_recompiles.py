@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
+from compile_lab._torch.dynamo import dynamo_config
 from compile_lab.dynamo.recompiles import described, replay, watch, would_recompile
 
 
@@ -55,7 +55,6 @@ def test_every_compilation_is_asked_and_of_a_chain_of_bounds_the_one_that_fails_
 
 
 def test_compiled_functions_of_any_backend_modules_closures_and_library_modules_can_be_asked():
-    reset_dynamo()
     gain = 3
     closed = torch.compile(lambda x, *more, scale=1: x * gain * scale + len(more), backend="aot_eager")
     closed(torch.ones(2), 1, scale=2)
@@ -69,7 +68,6 @@ def test_compiled_functions_of_any_backend_modules_closures_and_library_modules_
         compiled(torch.ones(1, 2))
         assert would_recompile(compiled, torch.ones(1, 2)).fits
         assert "expected 1, actual 3" in str(would_recompile(compiled, torch.ones(3, 2)))
-    reset_dynamo()
 
 
 def test_grad_mode_is_part_of_the_question():

@@ -117,7 +117,6 @@ def test_listening_changes_no_kernel():
         with torch._inductor.config.patch({"fx_graph_cache": False, "trace.provenance_tracking_level": 1}):
             return run_and_get_code(torch.compile(linear_softmax), *inputs(False))[1]
 
-    torch._dynamo.reset()
     (wrapper,) = plainly()
     torch._dynamo.reset()
     with collecting() as graphs:

@@ -77,7 +77,6 @@ def test_loss_is_the_mean_cross_entropy_of_the_logits(model):
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 @pytest.mark.parametrize("shape", [TINY, GPTConfig(50, 16, 32, 2, 4, tied_head=True)], ids=["untied", "tied"])
 def test_compiles_as_one_graph_with_the_same_loss_and_gradients(backend, shape):
-    torch._dynamo.reset()
     torch.manual_seed(0)
     model = MiniGPT(shape)
     inputs, targets = batch()

@@ -258,6 +258,7 @@ def test_a_timeout_or_an_interrupt_leaves_nothing_running(how):
     assert _gone(pid)
 
 
+@pytest.mark.slow
 def test_the_server_ends_with_its_parent_even_if_that_is_killed():
     program = (
         "import os, signal\nfrom compile_lab.virtual_gpu import run, server\nrun('H200', int)\n"

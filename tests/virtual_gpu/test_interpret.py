@@ -16,6 +16,7 @@ from compile_lab.virtual_gpu.interpreter import UPCAST
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")
 
 
+@pytest.mark.slow
 def test_minigpts_training_step_is_eagers():
     model = subjects.minigpt()
     batch = subjects.tokens(model, 2, 16)

@@ -104,6 +104,7 @@ def agree(cases: list[Case], n: int) -> None:
             assert distance(ours.weights, theirs.weights) < 1e-5, where
 
 
+@pytest.mark.slow
 def test_patterns_train_what_one_process_trains(capfd):
     agree(SPLIT + STAGED, 4)
     assert capfd.readouterr() == ("", "")  # a notebook's cell shows what a rank says

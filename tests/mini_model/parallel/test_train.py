@@ -205,6 +205,7 @@ def test_torchrun_trains_and_reports_like_one_process(monkeypatch):
     assert float(re.findall(r"loss=([0-9.]+)", err)[-1]) == pytest.approx(losses[-1], abs=1e-4)
 
 
+@pytest.mark.slow
 def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
