@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
+from ..inputs import one_of
 from ..model import GPTConfig
 
 DATA_AXES = ("replicate", "shard")
@@ -64,16 +65,12 @@ SCHEDULES = {
 
 def pattern_of(name: str) -> Pattern:
     """The pattern of that name. ValueError lists the names."""
-    if name not in PATTERNS:
-        raise ValueError(f"unknown pattern {name!r}; the patterns are {', '.join(PATTERNS)}")
-    return PATTERNS[name]
+    return PATTERNS[one_of("pattern", name, PATTERNS)]
 
 
 def schedule_of(name: str) -> Schedule:
     """The pipeline schedule of that name. ValueError lists the names."""
-    if name not in SCHEDULES:
-        raise ValueError(f"unknown schedule {name!r}; the schedules are {', '.join(SCHEDULES)}")
-    return SCHEDULES[name]
+    return SCHEDULES[one_of("schedule", name, SCHEDULES)]
 
 
 def mesh_sizes(pattern: str, devices: int, **given: int) -> dict[str, int]:
