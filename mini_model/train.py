@@ -95,7 +95,8 @@ def _restore(
         return 0
     checkpoint.fill(file, found, model, optimizer)
     print(f"continuing from {file} at step {found['step']} of {settings.steps}", file=sys.stderr)
-    if note := checkpoint.other_threads(found.get("threads"), device):
+    note = checkpoint.other_threads(found.get("threads"), device)
+    if note and found["step"] < settings.steps:
         print(f"note: {note}", file=sys.stderr)
     return found["step"]
 

@@ -39,14 +39,13 @@ def main(settings: Settings, options: argparse.Namespace) -> int:
     options: those of `mini_model.train`.
     """
     first = os.environ.get("RANK", "0") == "0"
-    if "RANK" in os.environ:
-        threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     start = time.perf_counter()
     try:
         sizes = _sizes(settings, options)
         device = _device(options.device)
     except ValueError as error:
         return _leave(f"error: {error}", 1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     stopped = _heed_control_c()
     try:
@@ -111,7 +110,8 @@ def _train(settings: Settings, options: argparse.Namespace, sizes: dict[str, int
     first_rank = dist.get_rank() == 0
     if found and first_rank:
         print(f"continuing from {folder} at step {found.step} of {settings.steps}", file=sys.stderr)
-        if note := other_threads(found.threads, device.type):
+        note = other_threads(found.threads, device.type)
+        if note and found.step < settings.steps:
             print(f"note: {note}", file=sys.stderr)
 
     def step(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
