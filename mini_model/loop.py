@@ -11,6 +11,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from .grammar import GRAMMAR
+from .inputs import instance, positive, whole
 from .model import MiniGPT, check_tokens, config, generate
 
 VALIDATION_TOKENS = 65_536
@@ -20,13 +21,21 @@ LONGEST_SAMPLE = 64  # tokens; of the grammar's own sentences four in a million 
 
 @dataclass(frozen=True)
 class Settings:
-    """What decides a run's result, and what a run must share with a checkpoint to continue it."""
+    """What decides a run's result, and what a run must share with a checkpoint to continue it.
+
+    ValueError, or TypeError, for what no run can have. That the config is there is checked where it is used.
+    """
 
     config: str = "mini"
     steps: int = 2400
     batch: int = 32  # windows a step
     lr: float = 8e-3  # the peak of the schedule
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        instance("Settings.config", self.config, str)
+        whole("Settings.steps", self.steps), whole("Settings.batch", self.batch), whole("Settings.seed", self.seed, 0)
+        positive("Settings.lr", self.lr)
 
 
 @dataclass(frozen=True)
@@ -59,7 +68,11 @@ def windows(settings: Settings, n: int, stream: int, step: int = 0) -> tuple[Ten
 
 
 def learning_rate(settings: Settings, step: int) -> float:
-    """Warm-up over a tenth of the steps (100 at most), then constant, then linear to zero over the last 40 %."""
+    """Warm-up over a tenth of the steps (100 at most), then constant, then linear to zero over the last 40 %.
+
+    ValueError for a step that is none of theirs.
+    """
+    whole("step", step, 0, instance("settings", settings, Settings).steps - 1)
     warmup = min(100, max(1, settings.steps // 10))
     return settings.lr * min(1, (step + 1) / warmup, (1 - step / settings.steps) / 0.4)
 

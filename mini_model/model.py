@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .inputs import instance, one_of, whole
+
 
 @dataclass(frozen=True)
 class GPTConfig:
@@ -31,8 +33,8 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "context", "dim", "layers", "heads"):
-            if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
-                raise ValueError(f"GPTConfig.{name} is {getattr(self, name)!r}; it must be a whole number from 1")
+            whole(f"GPTConfig.{name}", getattr(self, name), most=2**31 - 1)
+        instance("GPTConfig.tied_head", self.tied_head, bool)
         if self.dim % self.heads:
             raise ValueError(
                 f"GPTConfig.dim {self.dim} does not divide into {self.heads} heads of equal width; "
@@ -47,9 +49,7 @@ CONFIGS = {"mini": MINI, "gpt2-124m": GPT2_124M}
 
 def config(name: str) -> GPTConfig:
     """The configuration of that name: "mini" or "gpt2-124m". ValueError lists the names."""
-    if name not in CONFIGS:
-        raise ValueError(f"unknown config {name!r}; the configs are {', '.join(CONFIGS)}")
-    return CONFIGS[name]
+    return CONFIGS[one_of("config", name, CONFIGS)]
 
 
 class Attention(nn.Module):
@@ -107,7 +107,7 @@ class MiniGPT(nn.Module):
 
     def __init__(self, config: GPTConfig = MINI) -> None:
         super().__init__()
-        self.config = config
+        self.config = instance("config", config, GPTConfig)
         self.token_embedding = nn.Embedding(config.vocabulary, config.dim)
         self.position_embedding = nn.Embedding(config.context, config.dim)
         self.blocks = nn.ModuleList(Block(config) for _ in range(config.layers))
@@ -144,10 +144,11 @@ class MiniGPT(nn.Module):
 
 
 def check_tokens(tokens: Tensor, config: GPTConfig) -> Tensor:
-    """The same tokens, if they are int64 [batch, length] with ids below config.vocabulary; else ValueError.
+    """The same tokens, if they are int64 [batch, length] with ids below config.vocabulary; else an error.
 
     Reads values, and so waits for the device: call it on data as it comes in, not inside a compiled function.
     """
+    instance("tokens", tokens, Tensor), instance("config", config, GPTConfig)
     if tokens.dtype != torch.int64 or tokens.ndim != 2:
         raise ValueError(f"tokens are {tokens.dtype} {list(tokens.shape)}; they must be int64 [batch, length]")
     outside = (tokens < 0) | (tokens >= config.vocabulary)
@@ -165,13 +166,16 @@ def generate(model: MiniGPT, n: int, end: int, seed: int = 0, limit: int | None 
     """n sentences drawn token by token from the model, each from the end token on up to the next one.
 
     A sentence longer than `limit` tokens (the model's context, unless given) is cut there and has no end token.
-    ValueError if `end` is out of range or `limit` is over the context.
+    ValueError if `end` is no id of the model or `limit` is over the context.
     """
+    shape = instance("model.config", getattr(model, "config", None), GPTConfig)
+    whole("n", n, least=0), whole("end", end, 0, shape.vocabulary - 1), whole("seed", seed, 0)
+    limit = shape.context if limit is None else whole("limit", limit, 1, shape.context)
     device = model.head.weight.device
-    tokens = check_tokens(torch.full((n, 1), end), model.config)
+    tokens = torch.full((n, 1), end)
     generator = torch.Generator().manual_seed(seed)
     finished: list[list[int]] = []
-    while len(tokens) and tokens.shape[1] <= (limit or model.config.context):
+    while len(tokens) and tokens.shape[1] <= limit:
         logits = model(tokens.to(device))[:, -1].float().cpu()
         drawn = torch.multinomial(logits.softmax(-1), 1, generator=generator)
         tokens = torch.cat([tokens, drawn], dim=1)

@@ -3,7 +3,8 @@
 On many devices: torchrun --nproc-per-node 2 -m mini_model.train --parallel fsdp (see `mini_model.parallel.train`).
 
 Batches are a pure function of (seed, step) and the model has no dropout, so that a checkpoint needs no state of a
-random generator: a run that was killed and continued has the same losses as one that was not (eager, same machine).
+random generator: a run that was killed and continued has the same losses as one that was not (eager, same machine,
+and on a CPU the same number of threads, since that decides in which order sums are added).
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from . import checkpoint
+from . import checkpoint, inputs, lock
 from .checkpoint import CheckpointError
 from .loop import Settings, judge, run_steps
 from .model import CONFIGS, MiniGPT, config
+from .parallel.patterns import PATTERNS
 
 MODES = ("eager", "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 
@@ -41,11 +43,21 @@ def train(
     """The model after settings.steps steps of AdamW.
 
     mode: "eager", or a mode of torch.compile. file: a checkpoint is written there every `every` steps, and a run with
-    the same settings continues from it. CheckpointError as in `mini_model.checkpoint`; ValueError for an unknown
-    mode or config; FloatingPointError when the loss is no longer finite, with nothing saved after that.
+    the same settings continues from it; nobody else may be at work on it. CheckpointError as in
+    `mini_model.checkpoint`, and while another run has the file; ValueError or TypeError for other input that does not
+    go; FloatingPointError when the loss is no longer finite, with nothing saved after that.
     """
-    if mode not in MODES:
-        raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+    inputs.instance("settings", settings, Settings)
+    config(settings.config), inputs.one_of("mode", mode, MODES), inputs.whole("every", every)
+    device = inputs.device(device)
+    if file is None:
+        return _train(settings, mode, device, None, every)
+    file = inputs.path("file", file)
+    with lock.held(file.parent / f".{file.name}.lock", checkpoint=file):
+        return _train(settings, mode, device, file, every)
+
+
+def _train(settings: Settings, mode: str, device: str, file: Path | None, every: int) -> MiniGPT:
     torch.manual_seed(settings.seed)
     model = MiniGPT(config(settings.config)).to(device)
     # No weight decay: no window comes twice, so nothing is overfitted, and decay keeps probability on wrong words.
@@ -81,16 +93,18 @@ def _restore(
     if found is None:
         checkpoint.save(file, asdict(settings), 0, model.state_dict(), optimizer.state_dict())
         return 0
-    model.load_state_dict(found["model"])
-    optimizer.load_state_dict(found["optimizer"])
+    checkpoint.fill(file, found, model, optimizer)
     print(f"continuing from {file} at step {found['step']} of {settings.steps}", file=sys.stderr)
+    note = checkpoint.other_threads(found.get("threads"), device)
+    if note and found["step"] < settings.steps:
+        print(f"note: {note}", file=sys.stderr)
     return found["step"]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     # Under torchrun, the other ranks would say the same.
     with redirect_stderr(io.StringIO()) if os.environ.get("RANK", "0") != "0" else nullcontext():
-        options = _parser().parse_args(arguments)
+        options = parsed(arguments)
     settings = Settings(options.config, options.steps, options.batch, options.lr, options.seed)
     start = time.perf_counter()
     if options.parallel or int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -114,8 +128,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+OF_RANKS = {"mesh": {}, "schedule": "1F1B", "microbatches": 4}
+"""Options that say nothing without --parallel, and what they are then."""
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """The options of a command line. Ends the program, with the reason, for what does not go, or not together."""
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    for name, default in OF_RANKS.items():
+        if getattr(options, name) is None:
+            setattr(options, name, default)
+        elif not options.parallel:
+            parser.error(f"--{name} is about many devices: add --parallel PATTERN, or leave it out")
+        elif name != "mesh" and options.parallel in PATTERNS and "pp" not in PATTERNS[options.parallel].axes:
+            parser.error(f"--{name} is of a pipeline, and --parallel {options.parallel} has none: leave it out")
+    return options
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m mini_model.train", description="Train MiniGPT on the grammar.")
+    parser = argparse.ArgumentParser(
+        prog="python -m mini_model.train",
+        description="Train MiniGPT on the grammar.",
+        epilog="The same command continues from its checkpoint, eager and on the same machine with the losses of one "
+        "uninterrupted run; on a CPU that takes the same number of threads (OMP_NUM_THREADS), because it decides in "
+        "which order sums are added. A checkpoint keeps that number, and a run that has another one says so.",
+    )
     default = Settings()
     parser.add_argument("--config", choices=CONFIGS, default=default.config, help="default: %(default)s")
     parser.add_argument("--mode", choices=MODES, default="eager", help="eager, or a mode of torch.compile")
@@ -129,21 +167,24 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--parallel", metavar="PATTERN", help="under torchrun: ddp, fsdp, hsdp, tp, tp+sp, pp, fsdp+tp, …"
     )
-    parser.add_argument("--mesh", type=_sizes, default={}, metavar="AXIS=N,…", help="sizes of the mesh, such as tp=4")
-    parser.add_argument("--schedule", default="1F1B", help="of the pipeline; default: %(default)s")
-    parser.add_argument("--microbatches", type=_count, default=4, help="of the pipeline; default: %(default)s")
+    parser.add_argument("--mesh", type=_sizes, metavar="AXIS=N,…", help="sizes of the mesh, such as tp=4")
+    parser.add_argument("--schedule", help=f"of the pipeline; default: {OF_RANKS['schedule']}")
+    parser.add_argument("--microbatches", type=_count, help=f"of the pipeline; default: {OF_RANKS['microbatches']}")
     return parser
 
 
 def _sizes(text: str) -> dict[str, int]:
     pairs = [pair.partition("=") for pair in text.split(",")]
-    if not all(name and size.isdecimal() for name, _, size in pairs):
-        raise argparse.ArgumentTypeError(f"{text!r} are not sizes of axes, such as shard=2,tp=4")
+    axes = sorted({axis for pattern in PATTERNS.values() for axis in pattern.axes})
+    if not all(name in axes and size.isdecimal() and int(size) for name, _, size in pairs):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} are not sizes of axes, such as shard=2,tp=4: whole numbers from 1, of {', '.join(axes)}"
+        )
     return {name: int(size) for name, _, size in pairs}
 
 
 def _count(text: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
+    if not text.isdecimal() or not 1 <= int(text) <= inputs.LARGEST:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
     return int(text)
 
@@ -166,13 +207,9 @@ def _rate(text: str) -> float:
 
 def _device(text: str) -> str:
     try:
-        if torch.device(text).type not in ("cpu", "cuda"):
-            raise RuntimeError("cpu and cuda are the devices to train on")
-        torch.empty(0, device=text)
-    except (RuntimeError, AssertionError) as error:
-        reason = str(error).partition("\n")[0]
-        raise argparse.ArgumentTypeError(f"{text!r} cannot be used here ({reason}); try cpu") from error
-    return text
+        return inputs.device(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 if __name__ == "__main__":

@@ -27,6 +27,14 @@ ATTENTION = (
 )
 
 
+def _check_every(every: int) -> None:
+    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+        raise ValueError(
+            f"every={every!r}: a segment has at least one block, so it is a whole number from 1; for no checkpoint, "
+            "take the model as it is (Strategy: every=None)"
+        )
+
+
 @dataclass(frozen=True)
 class Strategy:
     """How a model of many blocks trades memory for work.
@@ -43,8 +51,8 @@ class Strategy:
     budget: float | None = None
 
     def __post_init__(self) -> None:
-        if self.every is not None and self.every < 1:
-            raise ValueError(f"strategy {self.name!r}: every={self.every} must be at least one block a segment")
+        if self.every is not None:
+            _check_every(self.every)
         if self.keep and self.every is None:
             raise ValueError(f"strategy {self.name!r}: keep={self.keep} has no segment to keep something in: set every")
         if self.budget is not None and not self.compiled:
@@ -124,8 +132,9 @@ def checkpointed(
     """A twin of ``model`` that shares its parameters and runs its blocks in checkpointed segments of ``every`` blocks.
 
     ``blocks`` names the ModuleList that the model's forward runs through. The model itself stays as it is.
-    Raises ValueError if there is no such list.
+    Raises ValueError if there is no such list, or ``every`` is no number of blocks.
     """
+    _check_every(every)
     layers = getattr(model, blocks, None)
     if not isinstance(layers, nn.ModuleList):
         there = [name for name, child in model.named_children() if isinstance(child, nn.ModuleList)]

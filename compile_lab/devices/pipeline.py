@@ -134,7 +134,11 @@ def runs(schedule: str, backend: str = "gloo") -> bool:
     """Can this torch run the schedule over this backend?
 
     Not ZBVZeroBubble and DualPipeV over gloo on torch 2.11: a rank with two neighbouring stages sends to itself there.
+    Raises ValueError for a schedule or a backend that is not known.
     """
+    for name, value, known in (("schedule", schedule, SCHEDULES), ("backend", backend, ("gloo", "nccl"))):
+        if value not in known:
+            raise ValueError(f"{name}={value!r} is not known; it is one of {', '.join(map(repr, known))}")
     return schedule not in ("ZBVZeroBubble", "DualPipeV") or backend != "gloo" or not pipeline_sends_to_itself()
 
 

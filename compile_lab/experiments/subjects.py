@@ -142,8 +142,11 @@ def sentences(model: MiniGPT, batch: int, step: int = 0) -> tuple[Tensor, Tensor
 def gpt2_block(device: str = "cpu", dim: int = 768) -> nn.Module:
     """One block of GPT-2 from the transformers library, without dropout; float32 [batch, length, dim] in.
 
-    Raises ModuleNotFoundError, naming transformers, where it is not installed.
+    Raises ValueError for a width that is not of whole heads, and ModuleNotFoundError, naming transformers, where it is
+    not installed.
     """
+    if not isinstance(dim, int) or isinstance(dim, bool) or dim < 64 or dim % 64:
+        raise ValueError(f"dim={dim!r}: GPT-2's heads are 64 wide, so dim is a multiple of 64, such as 64, 128 or 768")
     from transformers import GPT2Config
     from transformers.models.gpt2.modeling_gpt2 import GPT2Block
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..page.figures import PALETTE, Figure, plot_text
 from ..page.tables import Cell, Table
@@ -12,10 +12,6 @@ from ..page.units import rounded, unit_of, with_unit, without_namespace
 from .differences import differences
 from .ledger import KINDS, PHASES, Lifetimes, Tensor
 from .measured import Peak
-
-if TYPE_CHECKING:
-    pass
-
 
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 

@@ -6,6 +6,7 @@ hides behind the computation as far as that lasts; what tensor parallel and a pi
 as slow as its last stage, which has the head. Chapter 11 holds the estimates against GPUs.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -23,12 +24,17 @@ class Network:
     """Assumed rates of one device: the bytes a second that it sends inside its machine and out of it, and its FLOP/s.
 
     The defaults are round numbers for a machine of eight H100 or H200 with a network card for each: about two thirds of
-    NVLink's 450 GB/s and nearly all of 50 GB/s, and 40 % of the matrix rate in bf16.
+    NVLink's 450 GB/s and nearly all of 50 GB/s, and 40 % of the matrix rate in bf16. ValueError for one that is none.
     """
 
     inside_bytes_per_s: float = 300e9
     across_bytes_per_s: float = 45e9
     flop_per_s: float = 400e12
+
+    def __post_init__(self) -> None:
+        for name, rate in vars(self).items():
+            if not 0 < rate < math.inf:
+                raise ValueError(f"Network.{name} is {rate}: a rate is a number above 0; leave it out for the default")
 
     def __str__(self) -> str:
         return (
@@ -85,7 +91,7 @@ def recommend(
 
     Raises ValueError for a memory that is not positive, and as ``plan`` for a precision or optimizer it does not know.
     """
-    if memory_nbytes <= 0:
+    if not memory_nbytes > 0:  # nor for NaN
         raise ValueError(f"memory_nbytes={memory_nbytes}: a device's memory in bytes is more than 0")
     network = network or Network()
     plan(shape, "one device", 1, precision=precision, optimizer=optimizer)  # refuses these before any pattern does

@@ -4,6 +4,7 @@ What is assumed: one wire that carries one collective after the other, in the or
 computation that is not slowed down by it; and all ranks alike. So no rank waits for another.
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -27,9 +28,11 @@ def buckets(nbytes: Sequence[int], cap_nbytes: float, first_nbytes: float | None
 
     A bucket is closed once it has `cap_nbytes` or more; so a large gradient can make it much larger than the cap. The
     first is closed at `first_nbytes`: DDP takes 1 MB with its default cap of 25 MB, and otherwise the cap.
-    Raises ValueError for a cap that is not above 0.
+    Raises ValueError for a cap that is not above 0, and for a gradient of less than 0 bytes.
     """
-    if min(cap_nbytes, first_nbytes or cap_nbytes) <= 0:
+    if wrong := [size for size in nbytes if not 0 <= size < math.inf]:
+        raise ValueError(f"nbytes has {wrong[0]}: a gradient has 0 bytes or more")
+    if not (cap_nbytes > 0 and (first_nbytes or cap_nbytes) > 0):
         raise ValueError(f"cap_nbytes={cap_nbytes}, first_nbytes={first_nbytes}: a bucket holds more than 0 bytes")
     members: list[list[int]] = []
     full = True
@@ -62,12 +65,16 @@ def ddp_overlap(
     many bytes. The optimizer starts when the backward is done and the last bucket has arrived. Times in the result
     count from the start of the forward.
 
-    Raises ValueError if there is no gradient, if one is ready after the backward's end, or if the wire has no speed.
+    Raises ValueError where there is no gradient, one is ready after the backward's end, the wire has no speed, or a
+    time is below 0.
     """
     if not gradients or max(each.ready_ms for each in gradients) > backward_ms:
         raise ValueError(f"give at least one gradient, each ready within the backward's {backward_ms} ms")
     if collective_ms is None and not (bytes_per_ms and bytes_per_ms > 0):
         raise ValueError(f"bytes_per_ms={bytes_per_ms}: a wire carries more than 0 bytes in a millisecond")
+    given = {"latency_ms": latency_ms, "forward_ms": forward_ms, "optimizer_ms": optimizer_ms}
+    for name, time in given.items():
+        _check_times(name, [time])
     takes = collective_ms or (lambda nbytes: latency_ms + nbytes / bytes_per_ms)
     collectives, free = [], 0.0
     for members in buckets([each.nbytes for each in gradients], cap_nbytes, first_nbytes):
@@ -92,8 +99,14 @@ def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequ
 
     Each matrix product ("MM") takes `compute_ms`, other kernels ("k") no time. A collective ("AG0", "RS1", …) starts at
     once if the wire is free, and takes `collective_ms`: a number, or one for each. "w0" waits for collective 0.
-    Raises ValueError for a wait whose collective has not been started, and for a collective that nobody waits for.
+    Raises ValueError for a wait whose collective has not been started, where a collective is not waited for, and for
+    times below 0 or not one for each collective.
     """
+    _check_times("compute_ms", [compute_ms])
+    _check_times("collective_ms", [collective_ms] if isinstance(collective_ms, int | float) else collective_ms)
+    started = sum(token.rstrip("0123456789") in COLLECTIVES for token in order)
+    if not isinstance(collective_ms, int | float) and len(collective_ms) != started:
+        raise ValueError(f"collective_ms has {len(collective_ms)} times, and the order {started} collectives: one each")
     now = free = 0.0
     compute, ends, collectives, waiting = [], {}, [], set()
     for token in order:
@@ -115,6 +128,11 @@ def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequ
     if waiting:
         raise ValueError(f"nobody waits for {', '.join(sorted(waiting))} in {' '.join(order)}")
     return overlap_of(compute, collectives)
+
+
+def _check_times(name: str, times: Iterable[float]) -> None:
+    if wrong := [time for time in times if not 0 <= time < math.inf]:
+        raise ValueError(f"{name} is {wrong[0]}: a time is a number of milliseconds from 0")
 
 
 def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[int], float]:
@@ -141,7 +159,11 @@ def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = Tr
 
     The host is ahead, so the next block is gathered while one computes. In the backward that takes `prefetch`: without
     it, a gather is issued behind the reduce-scatter of the block before, and waits on the wire until that is done.
+    Raises ValueError for numbers of blocks below 1 or of the head's products below 0.
     """
+    for name, number, least in (("blocks", blocks, 1), ("head", head, 0)):
+        if not isinstance(number, int) or number < least:
+            raise ValueError(f"{name}={number!r}: it is a whole number from {least}")
     again, scatter = (blocks + 1 if reshard else 0), 2 * (blocks + 1)
     order = ["AG0", "w0", "AG1"]
     for block in range(1, blocks + 1):

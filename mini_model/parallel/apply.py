@@ -28,6 +28,7 @@ from torch.distributed.tensor.parallel import (
     parallelize_module,
 )
 
+from ..inputs import instance, one_of, whole
 from ..model import GPTConfig, MiniGPT
 from .parts import HeadwiseAttention, Stage, by_kind
 from .patterns import DATA_AXES, PATTERNS, SCHEDULES, check, check_batch, mesh_sizes, pattern_of, schedule_of
@@ -179,8 +180,15 @@ def make_mesh(
 
     devices: the number of ranks, by default that of the process group. device: "cpu" or "cuda", by default the
     process group's. config: of the model that it is for, where more than one size is to be chosen. ValueError if
-    devices is not the number of ranks that run.
+    devices is not the number of ranks that run, or none run.
     """
+    pattern_of(pattern)
+    for name, size in (sizes if devices is None else {"devices": devices, **sizes}).items():
+        whole(name, size)
+    if device is not None:
+        one_of("device", device, ("cpu", "cuda"))
+    if not dist.is_initialized():
+        raise ValueError("no ranks run, so there is nothing to lay out: start them with torchrun, as mini_model.hello")
     running = dist.get_world_size()
     sizes = mesh_sizes(config, pattern, running if devices is None else devices, **sizes)
     if devices not in (None, running):
@@ -205,9 +213,16 @@ def parallelize(
 
     mesh: of the pattern's axes, or a number of devices as in `make_mesh`. schedule, microbatches: of the pipeline.
     dtype: of the computation (autocast), and of what FSDP gathers. mode: each block is compiled, in that mode.
-    ValueError for an unknown name or a size that does not divide, before anything is changed.
+    ValueError for an unknown name or a size that does not divide, TypeError for what is no model, mesh or floating
+    dtype, before anything is changed.
     """
     axes = pattern_of(pattern).axes
+    instance("model", model, MiniGPT), instance("mesh", mesh, DeviceMesh, int, type(None))
+    schedule_of(schedule), whole("microbatches", microbatches)
+    if instance("dtype", dtype, torch.dtype, type(None)) not in (None, torch.float16, torch.bfloat16, torch.float32):
+        raise ValueError(f"dtype is {dtype}; it must be torch.bfloat16, torch.float16, torch.float32 or None")
+    if any(isinstance(parameter, DTensor) for parameter in model.parameters()):
+        raise ValueError("the model is already spread over a mesh, in slices: parallelize takes a new MiniGPT")
     if not isinstance(mesh, DeviceMesh):
         mesh = make_mesh(pattern, mesh, next(model.parameters()).device.type, model.config)
     if mesh.mesh_dim_names != axes:

@@ -14,6 +14,7 @@ from importlib import resources
 from math import prod
 from typing import Any
 
+from ..inputs import one_of
 from ..model import GPTConfig
 
 _TABLE = tomllib.loads(resources.files("compile_lab").joinpath("simulator", "patterns.toml").read_text("utf-8"))
@@ -64,16 +65,12 @@ SCHEDULES = {
 
 def pattern_of(name: str) -> Pattern:
     """The pattern of that name. ValueError lists the names."""
-    if name not in PATTERNS:
-        raise ValueError(f"unknown pattern {name!r}; the patterns are {', '.join(PATTERNS)}")
-    return PATTERNS[name]
+    return PATTERNS[one_of("pattern", name, PATTERNS)]
 
 
 def schedule_of(name: str) -> Schedule:
     """The pipeline schedule of that name. ValueError lists the names."""
-    if name not in SCHEDULES:
-        raise ValueError(f"unknown schedule {name!r}; the schedules are {', '.join(SCHEDULES)}")
-    return SCHEDULES[name]
+    return SCHEDULES[one_of("schedule", name, SCHEDULES)]
 
 
 def mesh_sizes(config: GPTConfig | None, pattern: str, devices: int, **given: int) -> dict[str, int]:

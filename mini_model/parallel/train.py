@@ -1,7 +1,8 @@
 """The same training on many devices: torchrun --nproc-per-node 2 -m mini_model.train --parallel fsdp
 
 torchrun starts the ranks and ends them all when one fails; several nodes are a matter of its own flags (--nnodes, …).
-Here each rank takes its device, the model is spread by `mini_model.parallel`, and rank 0 speaks for all.
+Here each rank takes its device, the model is spread by `mini_model.parallel`, and rank 0 speaks for all. If torchrun
+itself is killed, its ranks end too.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ import math
 import os
 import signal
 import sys
+import threading
 import time
+from contextlib import nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,7 +23,7 @@ import torch
 import torch.distributed as dist
 from tqdm import tqdm
 
-from ..checkpoint import CheckpointError
+from ..checkpoint import CheckpointError, other_threads
 from ..loop import Settings, judge, run_steps
 from ..model import MiniGPT, config
 from . import checkpoint as sharded_checkpoint
@@ -42,6 +45,7 @@ def main(settings: Settings, options: argparse.Namespace) -> int:
         device = _device(options.device)
     except ValueError as error:
         return _leave(f"error: {error}", 1)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     stopped = _heed_control_c()
     try:
@@ -72,8 +76,14 @@ def main(settings: Settings, options: argparse.Namespace) -> int:
 def train(settings: Settings, options: argparse.Namespace, sizes: dict[str, int], device: torch.device) -> Parallel:
     """The model after settings.steps steps, spread over the ranks. Every rank calls it.
 
-    With options.checkpoint, a folder, it saves there and continues from there, on any number of ranks.
+    With options.checkpoint, a folder, it saves there and continues from there, on any number of ranks. CheckpointError
+    as in `mini_model.parallel.checkpoint`, and while another run has the folder.
     """
+    with sharded_checkpoint.held(options.checkpoint) if options.checkpoint else nullcontext():
+        return _train(settings, options, sizes, device)
+
+
+def _train(settings: Settings, options: argparse.Namespace, sizes: dict[str, int], device: torch.device) -> Parallel:
     torch.manual_seed(settings.seed)
     model = MiniGPT(config(settings.config)).to(device)
     mesh = make_mesh(options.parallel, device=device.type, **sizes)
@@ -94,17 +104,20 @@ def train(settings: Settings, options: argparse.Namespace, sizes: dict[str, int]
         if folder:
             sharded_checkpoint.save(folder, run, done, _state(spread, optimizer))
 
-    found = sharded_checkpoint.load(folder, run, _state(spread, optimizer)) if folder else 0
+    found = sharded_checkpoint.load(folder, run, _state(spread, optimizer)) if folder else None
     if found is None:
         save(0)  # a full disk or a wrong folder is found now, not after the training
     first_rank = dist.get_rank() == 0
     if found and first_rank:
-        print(f"continuing from {folder} at step {found} of {settings.steps}", file=sys.stderr)
+        print(f"continuing from {folder} at step {found.step} of {settings.steps}", file=sys.stderr)
+        note = other_threads(found.threads, device.type)
+        if note and found.step < settings.steps:
+            print(f"note: {note}", file=sys.stderr)
 
     def step(inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
         return spread.step(inputs.to(device), targets.to(device))
 
-    todo = range(found or 0, settings.steps)
+    todo = range(found.step if found else 0, settings.steps)
     bar = tqdm(todo, initial=todo.start, total=todo.stop, unit="step", desc=options.parallel, disable=not first_rank)
     run_steps(bar, settings, optimizer, step, save, options.every)
     return spread
@@ -176,10 +189,29 @@ def _heed_control_c() -> list[int]:
     return stopped
 
 
+def _end_with(parent: int) -> None:
+    """Ends this process when its parent is gone: a torchrun that is killed by SIGKILL has not ended its ranks.
+
+    In a thread of its own, for the rank may wait for another in a collective. A checkpoint is whole at any moment.
+    """
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    try:
+        _say("error: torchrun is gone, so its ranks end")
+    finally:
+        os._exit(1)
+
+
 def _leave(message: str, code: int) -> int:
     """Rank 0 says why. After an error the others wait for torchrun to end them: it ends all with the first to leave."""
-    if os.environ.get("RANK", "0") == "0":
-        print(message, file=sys.stderr, flush=True)
-    elif code == 1:
+    if not _say(message) and code == 1:
         time.sleep(30)
     return code
+
+
+def _say(message: str) -> bool:
+    """True on rank 0, which says it for all."""
+    first = os.environ.get("RANK", "0") == "0"
+    if first:
+        print(message, file=sys.stderr, flush=True)
+    return first

@@ -229,3 +229,9 @@ def test_the_host_calls_for_an_action_and_comes_back_before_the_device_is_done_o
 def test_ranks_have_the_environment_that_was_asked_for():
     with pytest.raises(RankFailed, match="no interface"):
         measure_several([("1F1B", 2, Nap(1, 1, 1))], 2, steps=1, env={"GLOO_SOCKET_IFNAME": "no interface"})
+
+
+@pytest.mark.parametrize("arguments", [("nope",), ("1F1B", "mpi")])
+def test_whether_an_unknown_schedule_runs_has_no_answer(arguments):
+    with pytest.raises(ValueError, match="is not known; it is one of '"):
+        pipeline_ranks.runs(*arguments)

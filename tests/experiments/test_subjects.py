@@ -32,6 +32,8 @@ def test_an_unknown_model_is_named():
 
 
 def test_a_block_of_gpt2_runs():
+    with pytest.raises(ValueError, match="dim=7: GPT-2's heads are 64 wide, so dim is a multiple of 64"):
+        subjects.gpt2_block(dim=7)
     block = subjects.gpt2_block(dim=128)
     out = block(torch.randn(2, 8, 128))
     assert (out[0] if isinstance(out, tuple) else out).shape == (2, 8, 128)

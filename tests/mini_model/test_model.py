@@ -126,7 +126,7 @@ def test_generate_draws_from_the_models_distribution(model):
         (lambda: check_tokens(torch.tensor([[-1]]), TINY), "token id -1"),
         (lambda: check_tokens(torch.zeros(1, 2), TINY), "float32"),
         (lambda: check_tokens(torch.zeros(2, dtype=torch.int64), TINY), "must be int64"),
-        (lambda: generate(MiniGPT(TINY), n=1, end=50), "token id 50"),
+        (lambda: generate(MiniGPT(TINY), n=1, end=50), "end is 50; it must be a whole number from 0 to 49"),
     ],
 )
 def test_bad_input_is_named(call, message):

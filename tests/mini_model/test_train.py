@@ -57,22 +57,25 @@ def test_learning_rate_warms_up_holds_and_comes_down_to_zero():
     assert all(0 < learning_rate(Settings(steps=n), step) <= 8e-3 for n in (1, 2, 30) for step in range(n))
 
 
-@pytest.mark.parametrize("stop", [1, 4, 11])
-def test_a_continued_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop, monkeypatch, capsys):
-    file = tmp_path / "run.pt"
-    uninterrupted = train(TINY)
-
+def stopped(file: Path, after: int) -> None:
+    """A run that ends as soon as the checkpoint of a step is there."""
     save = checkpoint.save
 
-    def killed(path, settings, step, *rest):
+    def interrupted(path, settings, step, *rest):
         save(path, settings, step, *rest)
-        if step == stop:
+        if step == after:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(checkpoint, "save", killed)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(checkpoint, "save", interrupted)
         train(TINY, file=file, every=1)
-    monkeypatch.setattr(checkpoint, "save", save)
+
+
+@pytest.mark.parametrize("stop", [1, 4, 11])
+def test_a_continued_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop, capsys):
+    file = tmp_path / "run.pt"
+    uninterrupted = train(TINY)
+    stopped(file, stop)
     continued = train(TINY, file=file, every=5)
     assert f"at step {stop} of 12" in capsys.readouterr().err
     assert same(continued, uninterrupted)
@@ -80,41 +83,90 @@ def test_a_continued_run_is_bit_for_bit_the_uninterrupted_one(tmp_path, stop, mo
     assert same(train(TINY, file=file), uninterrupted)  # complete: nothing left to do
 
 
-KILLABLE = """
-import sys
+ANNOUNCED = """
+import os, sys
 from mini_model import loop, train
+from mini_model.model import CONFIGS, GPTConfig
+CONFIGS["tiny"] = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2)
 rate = loop.learning_rate
 def announced(settings, step):
-    print(step, flush=True)
+    os.write(1, b"%d\\n" % step)
     return rate(settings, step)
 loop.learning_rate = announced
-sys.exit(train.main(sys.argv[1:]))
 """
+KILLABLE = ANNOUNCED + "sys.exit(train.main(sys.argv[1:]))"
+FORKING = (  # a line in, a run with these options; the next line, and its end is told: the slow imports are made once
+    ANNOUNCED
+    + """
+while options := sys.stdin.readline().split():
+    if not (child := os.fork()):
+        os._exit(train.main(options))
+    os.write(1, b"is %d\\n" % child)
+    sys.stdin.readline()
+    os.write(1, b"ended %d\\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+)
 
 
 @pytest.mark.slow
-def test_killed_at_any_moment_it_loses_at_most_one_interval(tmp_path):
-    file, every = tmp_path / "run.pt", 3
-    settings = Settings(steps=60, batch=1)
-    options = f"--steps 60 --batch 1 --every {every} --device cpu --checkpoint {file}".split()
-    chance = random.Random(0)
-    for reach in (2, 15, 30, 44):
-        child = subprocess.Popen(
-            [sys.executable, "-c", KILLABLE, *options], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
-        )
-        started = -1
-        while started < reach:
-            line = child.stdout.readline()
-            assert line, "the run ended by itself"
-            started = int(line)
-        time.sleep(chance.uniform(0, 0.06))  # a few steps, or the middle of a save
-        child.send_signal(signal.SIGKILL)
-        started = max([started, *map(int, child.stdout.read().split())])
-        assert child.wait() == -signal.SIGKILL
-        # `started` steps were complete when step number `started` began.
-        assert checkpoint.load(file, asdict(settings))["step"] >= started - every
-    assert same(train(settings, file=file, every=every), train(settings))
-    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
+def test_killed_at_fifteen_random_moments_it_loses_at_most_one_interval(tmp_path, monkeypatch):
+    """The other five of twenty are those of many ranks, in parallel/test_train.py."""
+    seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
+    print(f"KILLS_SEED={seed}")
+    file, whole, every, chance = tmp_path / "run.pt", tmp_path / "whole.pt", 3, random.Random(seed)
+    settings = Settings("tiny", steps=600, batch=2)
+    options = f"--config tiny --steps 600 --batch 2 --every {every} --device cpu --checkpoint"
+    runs = subprocess.Popen(
+        [sys.executable, "-c", FORKING],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+    def run(path: Path, seconds: float | None) -> tuple[int, int]:
+        """How a run ended that is killed after so many seconds, and which step was the last that it began."""
+        print(options, path, file=runs.stdin, flush=True)
+        pid, started = int(runs.stdout.readline().removeprefix("is ")), -1
+        if seconds is not None:
+            time.sleep(seconds)
+            os.kill(pid, signal.SIGKILL)
+        print(file=runs.stdin, flush=True)
+        while not (line := runs.stdout.readline()).startswith("ended "):
+            started = int(line) if line.strip().isdecimal() else started  # or a line of the report
+        return int(line.removeprefix("ended ")), started
+
+    def saved(path: Path) -> dict:
+        return checkpoint.load(path, asdict(settings)) or {"step": 0}
+
+    with runs:
+        assert run(whole, None) == (0, 599)
+        kills, reached = 0, 0
+        while kills < 15:
+            ended, started = run(file, chance.uniform(0, 0.4))
+            at = saved(file)["step"]
+            # `started` steps were complete when step number `started` began.
+            assert at >= max(reached, started - every), f"kill {kills} at step {started} left {at}, after {reached}"
+            kills, reached = kills + (ended == -signal.SIGKILL), at
+            if ended == 0:  # a quick machine: once more from the start
+                assert_same_content(saved(file), saved(whole))
+                file.unlink()
+                reached = 0
+        assert run(file, None)[0] == 0
+        runs.stdin.close()
+    assert_same_content(saved(file), saved(whole))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.pt", "whole.pt"]
+
+
+def assert_same_content(one: object, other: object) -> None:
+    """Bit for bit, through all dictionaries."""
+    if isinstance(one, dict):
+        assert one.keys() == other.keys()
+        for key in one:
+            assert_same_content(one[key], other[key])
+    else:
+        assert torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
 
 
 def heeds_control_c():
@@ -132,7 +184,7 @@ def test_control_c_ends_with_a_message_and_leaves_the_checkpoint(tmp_path):
         text=True,
         preexec_fn=heeds_control_c,
     )
-    while int(child.stdout.readline()) < 7:
+    while int(child.stdout.readline() or 7) < 7:
         pass
     child.send_signal(signal.SIGINT)
     _, errors = child.communicate(timeout=120)
@@ -188,10 +240,78 @@ def test_a_damaged_or_foreign_file_is_refused_and_left_alone(tmp_path, kind, mon
     train(TINY, file=file)
     file.write_bytes(damaged(kind, file.read_bytes()))
     before = file.read_bytes()
-    with pytest.raises(CheckpointError, match=r"run\.pt: (damaged, or )?not a checkpoint.*It is left as it is"):
+    with pytest.raises(CheckpointError, match=r"run\.pt: (damaged, or )?not a checkpoint.*It is left as it is") as told:
         train(TINY, file=file)
+    assert "weights_only" not in str(told.value), "torch's advice is to load it without a precaution"
     assert file.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]  # nothing was executed, nothing left over
+
+
+ALTERED = {
+    "a weight is missing": (lambda c: c["model"].pop("norm.bias"), r"weights.*'norm.bias' is missing"),
+    "a weight too many": (lambda c: c["model"].update(more=torch.ones(2)), r"'more' is float32 \[2\], .*left out"),
+    "another shape": (lambda c: c["model"].update({"norm.bias": torch.ones(3)}), r"float32 \[3\], .*float32 \[16\]"),
+    "another type": (lambda c: c["model"].update({"norm.bias": torch.ones(16).int()}), r"int32 \[16\]"),
+    "no tensor": (lambda c: c["model"].update({"norm.bias": "zero"}), "no tensor but a str"),
+    "no weights": (lambda c: c.update(model=None), "weights are not those"),
+    "no moments": (lambda c: c["optimizer"]["state"].clear(), r"moments.*\(0, 'step'\) is missing"),
+    "moments of one are missing": (lambda c: c["optimizer"]["state"].pop(3), r"\(3, 'step'\) is missing"),
+    "half the moments": (lambda c: c["optimizer"]["state"][3].pop("exp_avg_sq"), r"\(3, 'exp_avg_sq'\) is missing"),
+    "moments of another shape": (
+        lambda c: c["optimizer"]["state"][3].update(exp_avg=torch.ones(5)),
+        r"\(3, 'exp_avg'\) is float32 \[5\]",
+    ),
+    "moments of another step": (lambda c: c["optimizer"]["state"][3]["step"].fill_(2), "moments are of another step"),
+    "no optimizer": (lambda c: c.update(optimizer=[]), r"moments.*is missing"),
+    "a step that is none": (lambda c: c.update(step="x"), "its step is 'x'; it must be a whole number from 0 to 12"),
+    "a step too far": (lambda c: c.update(step=13), "its step is 13"),
+    "moments before the first step": (lambda c: c.update(step=0), "left out"),
+    "no settings": (lambda c: c.update(settings=3), "other settings"),
+}
+
+
+@pytest.mark.parametrize("what", ALTERED)
+def test_a_checkpoint_with_sound_checksums_and_other_content_is_refused(tmp_path, what):
+    file, (alter, said) = tmp_path / "run.pt", ALTERED[what]
+    train(TINY, file=file)
+    content = torch.load(file, weights_only=True)
+    alter(content)
+    torch.save(content, file)
+    before = file.read_bytes()
+    with pytest.raises(CheckpointError, match=rf"run\.pt: .*{said}.*It is left as it is"):
+        train(TINY, file=file)
+    assert file.read_bytes() == before
+
+
+def test_the_optimizers_rates_are_the_programs_and_not_the_files(tmp_path):
+    file = tmp_path / "run.pt"
+    stopped(file, 4)
+    content = torch.load(file, weights_only=True)
+    content["optimizer"]["param_groups"][0].update(weight_decay=0.5, betas=(0.1, 0.1))
+    torch.save(content, file)
+    assert same(train(TINY, file=file), train(TINY))
+
+
+def test_another_number_of_threads_is_said_when_a_run_goes_on(tmp_path, capsys):
+    file, own = tmp_path / "run.pt", torch.get_num_threads()
+    stopped(file, 4)
+    content = torch.load(file, weights_only=True)
+    assert content["threads"] == own
+
+    def said(**noted):
+        torch.save({**content, **noted}, file)
+        train(TINY, file=file)
+        return capsys.readouterr().err
+
+    assert "at step 4 of 12" in said() and "CPU thread" not in said()
+    other = said(threads=own + 6)
+    assert f"its steps so far had {own + 6} CPU threads, these have {own}:" in other
+    assert f"OMP_NUM_THREADS={own + 6} keeps" in other
+    del content["threads"]  # as an earlier version wrote it
+    assert "at step 4 of 12" in said() and "CPU thread" not in said()
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    assert re.search(r"same\s+number\s+of\s+threads\s+\(OMP_NUM_THREADS\)", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(
@@ -206,6 +326,22 @@ def test_a_checkpoint_of_another_run_is_not_continued_and_not_overwritten(tmp_pa
     with pytest.raises(CheckpointError, match=rf"run\.pt: from a run with other settings.*{name} .*name another file"):
         train(replace(TINY, **other), file=file)
     assert file.read_bytes() == before
+
+
+def test_a_second_run_on_the_file_is_refused_and_the_first_goes_on(tmp_path, monkeypatch):
+    file, save, refused = tmp_path / "run.pt", checkpoint.save, []
+
+    def beside(path, settings, step, *rest):
+        save(path, settings, step, *rest)
+        if step == 4:
+            before = file.read_bytes()
+            with pytest.raises(CheckpointError, match=rf"run\.pt: another run is at work on it .process {os.getpid()}"):
+                train(TINY, file=file)
+            refused.append(file.read_bytes() == before)
+
+    monkeypatch.setattr(checkpoint, "save", beside)
+    assert same(train(TINY, file=str(file), every=2), train(TINY)) and refused == [True]
+    assert [path.name for path in tmp_path.iterdir()] == ["run.pt"]
 
 
 def test_a_folder_is_not_a_checkpoint(tmp_path):
@@ -267,8 +403,14 @@ def test_a_loss_that_is_not_finite_ends_the_run_unsaved(tmp_path, monkeypatch):
         (["--lr", "-1"], "--lr: '-1' is not a positive number"),
         (["--lr", "nan"], "--lr: 'nan' is not a positive number"),
         (["--seed", "-3"], "--seed: '-3' is not a whole number from 0"),
-        (["--device", "abacus"], "--device: 'abacus' cannot be used here.*try cpu"),
-        (["--device", "meta"], "--device: 'meta' cannot be used here.*cpu and cuda"),
+        (["--device", "abacus"], "--device: device 'abacus' cannot be used here.*try cpu"),
+        (["--device", "meta"], "--device: device 'meta' cannot be used here.*cpu and cuda"),
+        (["--mesh", "tp=2"], "--mesh is about many devices: add --parallel PATTERN, or leave it out"),
+        (["--schedule", "1F1B"], "--schedule is about many devices: add --parallel"),
+        (["--microbatches", "4"], "--microbatches is about many devices: add --parallel"),
+        (["--parallel", "tp", "--mesh", "tp=0"], "--mesh: 'tp=0' are not sizes of axes.*whole numbers from 1"),
+        (["--parallel", "tp", "--mesh", "devices=2"], "--mesh: 'devices=2' are not sizes.*of pp, replicate, shard, tp"),
+        (["--parallel", "fsdp", "--schedule", "GPipe"], "--schedule is of a pipeline, and --parallel fsdp has none"),
     ],
 )
 def test_bad_options_end_with_two_and_touch_nothing(tmp_path, options, message, capsys):

@@ -1,6 +1,7 @@
 """Pipelines on paper: against the formula, against torch's own tables, and by hand where a hand can follow."""
 
 import itertools
+import math
 import time
 from collections import Counter
 from fractions import Fraction
@@ -185,6 +186,7 @@ def test_sixty_four_stages_and_a_thousand_micro_batches_in_two_seconds():
         (("1F1B", 0, 8), "stages=0"),
         (("GPipe", 4, 1.5), "microbatches=1.5"),
         (("ZBVZeroBubble", 5, 8), "multiple of 2"),
+        (("1F1B", 1000, 10**6), "1,000,000,000 forwards.*more than the .* closed_form"),
         (("Interleaved1F1B", 8, 9), "Interleaved1F1B cannot run 9 micro-batches on 4 ranks"),
     ],
 )
@@ -200,6 +202,13 @@ def test_times_and_ranks_are_checked():
         simulate("GPipe", 2, 2, transfer=-0.1)
     with pytest.raises(ValueError, match="between is -1"):
         simulate("GPipe", 2, 2, between=-1)
+    for name in ("forward", "input_grad", "weight_grad", "transfer", "between"):
+        with pytest.raises(ValueError, match=f"{name} is nan"):
+            simulate("GPipe", 2, 2, **{name: math.nan})
+    with pytest.raises(ValueError, match="single is -1"):
+        simulate("GPipe", 2, 2, single={("F", 0, 0): -1})
+    with pytest.raises(ValueError, match="transfer is -1"):
+        timeline_of(table("GPipe", 2, 2), transfer=-1)
     with pytest.raises(ValueError, match="input_grad has 3 times for 2 stages"):
         simulate("GPipe", 2, 2, input_grad=[1, 2, 3])
     with pytest.raises(ValueError, match="weight_grad is -2"):

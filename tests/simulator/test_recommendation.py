@@ -1,5 +1,6 @@
 """recommend: the choice in cases where there is little doubt, and what is said of it."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -60,6 +61,13 @@ def test_traffic_is_charged_to_the_network_it_crosses():
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="memory_nbytes=0"):
         recommend(GPT2_124M, 8, 0)
+    with pytest.raises(ValueError, match="memory_nbytes=nan"):
+        recommend(GPT2_124M, 8, math.nan)
+    for rate in (-1, 0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"inside_bytes_per_s is {rate}: a rate is a number above 0"):
+            Network(rate)
+    with pytest.raises(ValueError, match="flop_per_s is 0"):
+        Network(flop_per_s=0)
     with pytest.raises(ValueError, match="precision='fp8'"):
         recommend(GPT2_124M, 8, 80e9, precision="fp8")
 

@@ -1,5 +1,6 @@
 """Overlap on paper: buckets against torch's own, timelines whose answer is plain, and what holds for any of them."""
 
+import math
 import random
 
 import pytest
@@ -105,6 +106,16 @@ def test_without_resharding_fsdp_gathers_once_and_without_prefetch_it_waits_for_
         (lambda: ddp_overlap([], 4, cap_nbytes=1, bytes_per_ms=1), "at least one gradient"),
         (lambda: ddp_overlap(TWO, 3, cap_nbytes=1, bytes_per_ms=1), "within the backward's 3 ms"),
         (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=0), "bytes_per_ms=0"),
+        (lambda: buckets([-1], 5), "nbytes has -1: a gradient has 0 bytes or more"),
+        (lambda: buckets([1], math.nan), "more than 0 bytes"),
+        (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=1, latency_ms=-1), "latency_ms is -1"),
+        (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=1, forward_ms=math.nan), "forward_ms is nan"),
+        (lambda: step_of(["AG0", "w0"], -1, 1), "compute_ms is -1: a time is a number of milliseconds from 0"),
+        (lambda: step_of(["AG0", "w0"], 1, -1), "collective_ms is -1"),
+        (lambda: step_of(["AG0", "w0"], 1, [math.nan]), "collective_ms is nan"),
+        (lambda: step_of(["AG0", "w0"], 1, [1, 1]), "collective_ms has 2 times, and the order 1 collectives"),
+        (lambda: fsdp_order(0, 1), "blocks=0: it is a whole number from 1"),
+        (lambda: fsdp_order(1, -1), "head=-1: it is a whole number from 0"),
         (lambda: step_of(["w0", "MM"], 1, 1), "w0 waits for a collective that has not been started"),
         (lambda: step_of(["AG0", "MM"], 1, 1), "nobody waits for 0"),
     ],

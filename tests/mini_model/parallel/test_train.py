@@ -1,6 +1,9 @@
 """Training on many ranks: as one process trains, continued on other ranks, and every fault ends in a word."""
 
+import json
 import os
+import pickle
+import random
 import re
 import shutil
 import signal
@@ -8,14 +11,16 @@ import socket
 import subprocess
 import sys
 import time
+import zlib
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
+import torch.distributed.checkpoint as dcp
 
 from compile_lab.devices import ranks
-from mini_model import loop, train
+from mini_model import lock, loop, train
 from mini_model.checkpoint import CheckpointError
 from mini_model.model import CONFIGS, GPTConfig
 from mini_model.parallel import checkpoint as sharded_checkpoint
@@ -34,7 +39,7 @@ def tiny(monkeypatch):
 def losses_of(arguments: str, settings: loop.Settings = TINY, stop: int | None = None) -> list[float] | str:
     """On a rank: the losses of a run of scale_out.train, or its CheckpointError; `stop` interrupts it after a step."""
     CONFIGS["tiny"] = SHAPE
-    options, losses, step = train._parser().parse_args(arguments.split()), [], Parallel.step
+    options, losses, step = train.parsed(arguments.split()), [], Parallel.step
     sizes = scale_out.patterns.mesh_sizes(SHAPE, options.parallel, torch.distributed.get_world_size(), **options.mesh)
 
     def recorded(*args):
@@ -105,11 +110,27 @@ def killed_in_its_save() -> None:
     losses_of("--parallel fsdp --every 3 --checkpoint run")
 
 
-def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch):
+class Executes:
+    def __reduce__(self):
+        return os.mkdir, ("executed",)
+
+
+def altered(name: str, index: object = None, **content: object) -> None:
+    """A copy of the folder "run" with another index of slices, or other entries in latest.json, and sound checksums."""
+    metadata, latest = Path(shutil.copytree("run", name)) / "step-00000000/.metadata", Path(name, "latest.json")
+    told = json.loads(latest.read_text()) | content
+    if index is not None:
+        metadata.write_bytes(pickle.dumps(index))
+        told["files"][".metadata"] = zlib.crc32(metadata.read_bytes())
+    latest.write_text(json.dumps(told))
+
+
+def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ranks.RankFailed, match="SIGKILL"):
         ranks.run(killed_in_its_save, 2)
-    assert {path.name for path in Path("run").iterdir()} == {"latest.json", "step-00000000", "step-00000003"}
+    assert {path.name for path in Path("run").iterdir()} == {".lock", "latest.json", "step-00000000", "step-00000003"}
+    Path("run/.lock").unlink()
 
     flipped = Path(shutil.copytree("run", "flipped"))
     file = max((flipped / "step-00000000").glob("*.distcp"), key=lambda path: path.stat().st_size)
@@ -123,13 +144,31 @@ def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch):
     Path("torn").mkdir()
     Path("torn/latest.json").write_text("{")
     Path("run.pt").touch()
-    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and "run/" not in str(path)}
+    index = pickle.loads(Path("run/step-00000000/.metadata").read_bytes())
+    some = "optimizer.norm.bias.exp_avg"
+    without = {name: value for name, value in index.state_dict_metadata.items() if name != some}
+    as_bytes = index.state_dict_metadata | {some: dcp.metadata.BytesStorageMetadata()}
+    altered("executes", index=Executes())
+    altered("bytes", index=replace(index, state_dict_metadata=as_bytes))
+    altered("letter", index={"a": "letter"})
+    altered("moments", index=replace(index, state_dict_metadata=without))
+    altered("step", step="soon")
+    altered("elsewhere", folder="../run/step-00000000")
+    altered("threads", threads=7)
+    altered("locked")
+    files = {path for path in tmp_path.rglob("*") if path.is_file()}
+    before = {
+        path: path.read_bytes() for path in files if path.relative_to(tmp_path).parts[0] not in ("run", "threads")
+    }
 
-    names = ["flipped", "lost", "foreign", "torn", "run.pt", "no/such/place", "run"]
+    made_to_fit = ["executes", "bytes", "letter", "moments", "step", "elsewhere"]
+    names = ["flipped", "lost", "foreign", "torn", "run.pt", "no/such/place", *made_to_fit, "locked", "run"]
     calls = [
         (f"--parallel fsdp --checkpoint {name}", replace(TINY, lr=0.1 if name == "run" else TINY.lr)) for name in names
     ]
-    first, second = ranks.run(runs, 2, *calls, ("--parallel fsdp --checkpoint run",))
+    go_on = [(f"--parallel fsdp --checkpoint {name}",) for name in ("threads", "run")]
+    with lock.held(Path("locked/.lock"), Path("locked")):
+        first, second = ranks.run(runs, 2, *calls, *go_on, timeout=200)
     assert first == second, "every rank knows"
     said = dict(zip(names, first, strict=False))
     assert "checksum of step-00000000/__" in said["flipped"]
@@ -137,8 +176,19 @@ def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch):
     assert "no checkpoint" in said["foreign"] and "a file" in said["run.pt"]
     assert "No such file" in said["no/such/place"] and "no checkpoint was there before" in said["no/such/place"]
     assert "other settings (lr 0.01, not 0.1)" in said["run"]
-    assert len(first[-1]) == TINY.steps, "the checkpoint before the killed one goes on, from its step 0"
+    assert "asks for posix.mkdir" in said["executes"] and not Path("executed").exists()
+    assert "asks for torch.distributed.checkpoint.metadata.BytesStorageMetadata" in said["bytes"]
+    assert "its index of slices is a dict" in said["letter"] and some in said["moments"]
+    assert "its step is 'soon'" in said["step"] and "it names '../run/step-00000000'" in said["elsewhere"]
+    assert f"locked: another run is at work on it (process {os.getpid()}" in said["locked"]
+    assert not any("weights_only" in each for each in said.values())
+    assert [len(losses) for losses in first[-2:]] == [TINY.steps] * 2, (
+        "and the checkpoint before the killed one goes on"
+    )
     assert before == {path: path.read_bytes() for path in before}
+    shown = capfd.readouterr()
+    assert (shown.out + shown.err).count("its steps so far had 7 CPU threads, these have 1:") == 1, "rank 0, once"
+    assert "Traceback" not in shown.err
 
 
 @pytest.mark.parametrize(
@@ -222,9 +272,83 @@ def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path):
     while not (tmp_path / "run/latest.json").exists():
         assert killed.poll() is None, killed.stderr.read()
         time.sleep(0.1)
-    pids = [int(pid) for pid in subprocess.run(["pgrep", "-P", str(killed.pid)], capture_output=True).stdout.split()]
-    assert len(pids) >= 2 and all(map(is_alive, pids))
+    pids = ranks_of(killed)
+    assert all(map(is_alive, pids))
     os.kill(pids[-1], signal.SIGKILL)
     _, err = killed.communicate(timeout=100)
     assert killed.returncode != 0 and "SIGKILL" in err
     assert not any(map(is_alive, pids))
+
+    left = torchrun("--standalone", "-m", "mini_model.train", "--device", "cpu", *endless)
+    pids = ranks_of(left)
+    while "continuing from" not in left.stderr.readline():
+        assert left.poll() is None
+    left.send_signal(signal.SIGKILL)
+    _, err = left.communicate(timeout=100)  # which waits for the ranks, whose stderr it is
+    assert "torchrun is gone, so its ranks end" in err
+    assert not any(map(is_alive, pids))
+
+
+def ranks_of(run: subprocess.Popen) -> list[int]:
+    """The processes that torchrun has started, once there are two."""
+    while (
+        len(pids := [*map(int, subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True).stdout.split())]) < 2
+    ):
+        assert run.poll() is None
+        time.sleep(0.1)
+    return pids
+
+
+TORCHRUNNABLE = """
+import os, sys
+from mini_model import loop, train
+from mini_model.model import CONFIGS, GPTConfig
+CONFIGS["tiny"] = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=4)
+rate, first = loop.learning_rate, os.environ["RANK"] == "0"
+def announced(settings, step):
+    if first:
+        os.write(1, b"%d\\n" % step)
+    return rate(settings, step)
+loop.learning_rate = announced
+if first:
+    os.write(1, b"-1\\n")
+sys.exit(train.main(sys.argv[1:]))
+"""
+LONG = loop.Settings(config="tiny", steps=300, batch=8, lr=1e-2, seed=5)
+
+
+def weights_of(folders: list[Path]) -> list[dict[str, torch.Tensor]]:
+    """On a rank: the weights of a run that goes on from each folder to its end."""
+    CONFIGS["tiny"], found = SHAPE, []
+    for folder in folders:
+        options = train.parsed(f"--parallel fsdp --every 3 --checkpoint {folder}".split())
+        found.append(scale_out.train(LONG, options, {"shard": 2}, torch.device("cpu")).full_weights())
+    return found
+
+
+@pytest.mark.slow
+def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_path):
+    """With the fifteen of one process, in test_train.py, twenty. torchrun is killed, or one of its ranks."""
+    seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
+    print(f"KILLS_SEED={seed}")
+    program, folder, every, chance = tmp_path / "run.py", tmp_path / "run", 3, random.Random(seed)
+    program.write_text(TORCHRUNNABLE)
+    options = f"--config tiny --steps 300 --batch 8 --lr 0.01 --seed 5 --every {every} --device cpu --parallel fsdp"
+    reached = 0
+    for kill in range(5):
+        run = torchrun("--standalone", str(program), *options.split(), "--checkpoint", str(folder))
+        assert run.stdout.readline() == "-1\n", run.stderr.read()
+        pids = ranks_of(run)
+        time.sleep(chance.uniform(0, 2))
+        os.kill(victim := chance.choice([run.pid, *pids]), signal.SIGKILL)
+        out, err = run.communicate(timeout=100)  # to the end of the last process that can write
+        assert run.returncode != 0 and not any(map(is_alive, pids)), f"kill {kill} of {victim}: {err}"
+        started = max([-1, *map(int, out.split())])
+        at = json.loads((folder / "latest.json").read_text())["step"] if (folder / "latest.json").exists() else 0
+        # `started` steps were complete when step number `started` began.
+        assert at >= max(reached, started - every), f"kill {kill} at step {started} left {at}, after {reached}: {err}"
+        reached = at
+    continued, whole = ranks.run(weights_of, 2, [folder, tmp_path / "whole"], timeout=300)[0]
+    assert 0 < reached < LONG.steps, "the kills came too early, or too late"
+    assert continued.keys() == whole.keys() and all(torch.equal(continued[name], whole[name]) for name in whole)
+    assert {path.name for path in folder.iterdir()} == {"latest.json", f"step-{LONG.steps:08}"}

@@ -1,0 +1,143 @@
+"""Wrong types and impossible values at the public doors: each is told by name, early, or is right after all."""
+
+import copy
+import os
+import random
+import signal
+from collections import Counter
+
+import pytest
+import torch
+import torch.distributed as dist
+
+from mini_model import checkpoint
+from mini_model.checkpoint import CheckpointError
+from mini_model.loop import Settings, learning_rate
+from mini_model.model import CONFIGS, GPTConfig, MiniGPT, check_tokens, config, generate
+from mini_model.parallel.apply import make_mesh, parallelize
+from mini_model.train import train
+
+SHAPE = GPTConfig(vocabulary=30, context=4, dim=4, layers=1, heads=2)
+
+
+class Odd:
+    """Nothing of use."""
+
+
+WRONG = (
+    *(None, True, False, 0, -1, -(10**30), 10**30, 1.0, 0.5, -0.0, float("nan"), float("inf"), 1 + 2j),
+    *("", "nope", "\0", "cuda:7", "meta", b"mini", [], [1], (), {}, {"a": 1}, {1}, range(3), Odd(), Odd, len),
+    *(
+        torch.ones(2),
+        torch.tensor(3),
+        torch.tensor([[7]]),
+        torch.float32,
+        torch.int8,
+        torch.nn.Linear(2, 2),
+        GPTConfig,
+        SHAPE,
+    ),
+)
+
+
+CALLED = {"name": "config", "mesh": "devices"}
+"""What a message calls an argument, where that is not its name."""
+
+
+def doors(folder):
+    """Each door with arguments that it takes; one of them at a time is then exchanged for a wrong one."""
+    model = MiniGPT(SHAPE)
+    settings = {"steps": 1, "lr": 0.1}
+    sizes = {"vocabulary": 30, "context": 4, "dim": 4, "layers": 1, "heads": 2, "tied_head": False}
+    tokens = torch.zeros(1, 2, dtype=torch.int64)
+    saved = {"path": folder / "s.pt", "settings": settings, "step": 0, "model": model.state_dict(), "optimizer": {}}
+    checkpoint.save(**saved | {"path": folder / "l.pt"})
+    return [
+        (GPTConfig, sizes),
+        (config, {"name": "mini"}),
+        (MiniGPT, {"config": SHAPE}),
+        (check_tokens, {"tokens": tokens, "config": SHAPE}),
+        (generate, {"model": model, "n": 2, "end": 0, "seed": 0, "limit": 3}),
+        (Settings, {"config": "doors", "steps": 1, "batch": 1, "lr": 0.1, "seed": 0}),
+        (learning_rate, {"settings": Settings(), "step": 0}),
+        (train, {"settings": Settings("doors", 1, 1), "mode": "eager", "device": "cpu", "file": None, "every": 1}),
+        (make_mesh, {"pattern": "ddp", "devices": 1, "device": "cpu", "replicate": 1}),
+        (
+            parallelize,
+            {"model": model, "pattern": "tp", "mesh": 1, "schedule": "GPipe", "microbatches": 1, "dtype": None}
+            | {"mode": None},
+        ),
+        (checkpoint.save, saved),
+        (checkpoint.load, {"path": folder / "l.pt", "settings": settings, "device": "cpu"}),
+    ]
+
+
+@pytest.fixture
+def one_rank():
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+def hangs(*_):
+    raise AssertionError("10 s at one door")
+
+
+@pytest.fixture
+def alarm():
+    before = signal.signal(signal.SIGALRM, hangs)
+    yield signal.alarm
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_what_no_door_takes_is_told_by_name(tmp_path, monkeypatch, one_rank, alarm):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(CONFIGS, "doors", GPTConfig(vocabulary=600, context=4, dim=4, layers=1, heads=2))
+    seed = int(os.environ.get("DOORS_SEED", "0"))
+    chance, told = random.Random(seed), Counter()
+    cases = [
+        (door, good, name, value)
+        for door, good in doors(tmp_path)
+        for name in good
+        for value in chance.sample(WRONG, 22)
+    ]
+    obscure = []
+    for door, good, name, value in cases:
+        alarm(10)
+        try:
+            door(**copy.deepcopy(good) | {name: value})
+        except (ValueError, TypeError, CheckpointError) as error:
+            told[type(error)] += 1
+            names = [name, CALLED.get(name, name)] + [str(value)] * (name in ("path", "file"))
+            if not any(each in str(error) for each in names):
+                obscure.append(f"{door.__name__}({name}={value!r}) does not name it: {error}")
+        except Exception as error:
+            obscure.append(f"{door.__name__}({name}={value!r}) ends in {type(error).__name__}: {error}")
+    assert not obscure, "\n".join([f"seed {seed}:", *obscure])
+    assert len(cases) >= 250 and told[ValueError] >= 150 and told[TypeError] >= 100, (len(cases), told)
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "said"),
+    [
+        (lambda: train(Settings(), every=0), ValueError, "every is 0; it must be a whole number from 1"),
+        (lambda: train(Settings(), device="cuda:99"), ValueError, r"device 'cuda:99' cannot be used here .*; try cpu"),
+        (lambda: train("mini"), TypeError, "settings is 'mini'; it must be a Settings"),
+        (lambda: learning_rate(Settings(), 10**9), ValueError, "step is 1000000000; .* from 0 to 2399"),
+        (
+            lambda: generate(MiniGPT(SHAPE), 1, 0, limit=0),
+            ValueError,
+            "limit is 0; it must be a whole number from 1 to 4",
+        ),
+        (lambda: generate(MiniGPT(SHAPE), 1, 0, limit=5), ValueError, "limit is 5; .* to 4"),
+        (lambda: Settings(lr=float("nan")), ValueError, "Settings.lr is nan; it must be a positive number"),
+        (lambda: GPTConfig(600, True, 64, 4, 4), ValueError, "GPTConfig.context is True"),
+        (lambda: MiniGPT("mini"), TypeError, "config is 'mini'; it must be a GPTConfig"),
+        (lambda: config(["mini"]), ValueError, r"unknown config \['mini'\]; the configs are mini"),
+        (lambda: make_mesh("ddp"), ValueError, "no ranks run.*torchrun"),
+    ],
+)
+def test_the_message_is_the_rule(call, error, said):
+    with pytest.raises(error, match=said):
+        call()
