@@ -21,7 +21,7 @@ TESTED_TORCH = "2.13"
 
 @dataclass(frozen=True)
 class Machine:
-    """What a chapter runs on; prints as one line, with what is missing and what that costs.
+    """What a chapter runs on; prints as one line, with what is newer than tested, and what is missing and its cost.
 
     `device` is the GPU's name or "CPU"; `bf16` says whether it computes in bf16 (a GPU: in hardware); `compiler` is
     the C++ compiler that torch.compile calls, name and version; `memory_nbytes` is the GPU's memory or else the
@@ -51,7 +51,12 @@ class Machine:
         versions = [f"torch {self.torch}"]
         versions += [f"{name} {value}" for name, value in (("CUDA", self.cuda), ("triton", self.triton)) if value]
         versions += [self.compiler] if self.compiler else []
-        return " · ".join([device, *versions, f"Python {self.python}", *self.missing])
+        newer = []
+        if _release(self.torch) > _release(TESTED_TORCH):
+            newer = [
+                f"torch is newer than the {TESTED_TORCH} of the stored outputs: where one differs, that may be why"
+            ]
+        return " · ".join([device, *versions, f"Python {self.python}", *newer, *self.missing])
 
     def _repr_html_(self) -> str:
         return f'<p class="lab-machine">{escape(repr(self))}</p>'
@@ -91,13 +96,18 @@ def _torch_module():
             "https://pytorch.org/get-started has the choice of builds)"
         ) from None
     version = str(torch.__version__)
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_TORCH:
+    if _release(version) < OLDEST_TORCH:
         oldest = ".".join(map(str, OLDEST_TORCH))
         raise RuntimeError(
             f"torch {version} is too old for this book: it needs {oldest} or newer and is tested with {TESTED_TORCH}. "
             "pip install --upgrade torch, then restart the kernel"
         )
     return torch
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Of a version the two numbers that features come with: ``2.13.0+cpu`` gives 2, 13."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def _compiler() -> str | None:
