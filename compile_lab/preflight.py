@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -137,10 +138,29 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
             "win32": "Visual Studio Build Tools, then start from its developer prompt",
         }.get(sys.platform, "apt install g++, or your system's like")
         notes.append(f"no C++ compiler, so torch.compile cannot build kernels for this CPU: {install}")
+    if reason := _cache_refuses():
+        notes.append(
+            f"the folder of compiled code cannot be written ({reason}), so torch.compile fails: make room, or set "
+            "TORCHINDUCTOR_CACHE_DIR to a folder that can"
+        )
     for package, without in (("plotly", "figures cannot be drawn"), ("ipywidgets", "explorers have no controls")):
         if importlib.util.find_spec(package) is None:
             notes.append(f"no {package}, so {without}: pip install {package}")
     return tuple(notes)
+
+
+def _cache_refuses() -> str | None:
+    """Why nothing can be written where Inductor keeps what it compiled; None if it can."""
+    from ._torch.inductor import inductor_cache_folder
+
+    folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or inductor_cache_folder())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _cores() -> int:

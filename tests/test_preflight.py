@@ -94,6 +94,17 @@ def test_what_is_missing_says_what_it_costs_and_how_to_get_it(monkeypatch):
     assert "no ipywidgets, so explorers have no controls: pip install ipywidgets" in line
 
 
+def test_a_cache_folder_that_cannot_be_written_is_told_before_anything_is_compiled(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "new"))
+    assert "folder of compiled code" not in repr(preflight())
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file" / "below"))
+    line = repr(preflight())
+    assert "compiled code cannot be written (Not a directory), so torch.compile fails: make room, or set" in line
+    assert str(tmp_path) not in line
+
+
 @pytest.mark.parametrize(
     ("told", "expected"),
     [

@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -77,10 +77,11 @@ def run(
     ``echo``: what the ranks printed is printed here at the end, rank after rank.
 
     Raises RankFailed; ValueError for a number of ranks that is none, or of GPUs that are not there; TypeError for a
-    function that cannot be sent to another process. Whatever happens, no process is left: not when the cell is
-    interrupted, nor when the caller is killed. In a script, call it under ``if __name__ == "__main__":``.
+    function that cannot be sent to another process, and for an ``env`` that is not text. Whatever happens, no process
+    is left: not when the cell is interrupted, nor when the caller is killed. In a script, call it under
+    ``if __name__ == "__main__":``.
     """
-    _check(fn, n, timeout, backend)
+    _check(fn, n, timeout, backend, env or {})
     job = _packed(fn, args, kwargs)
     context = _server()
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
@@ -100,7 +101,7 @@ def run(
             _end(processes)
 
 
-def _check(fn: Any, n: Any, timeout: float, backend: str) -> None:
+def _check(fn: Any, n: Any, timeout: float, backend: str, env: Mapping[Any, Any]) -> None:
     if not callable(fn):
         raise TypeError(f"fn is {fn!r}; ranks.run takes a function, and its arguments after the number of ranks")
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
@@ -111,6 +112,11 @@ def _check(fn: Any, n: Any, timeout: float, backend: str) -> None:
         raise ValueError(f"backend={backend!r}: it is 'gloo', for CPUs, or 'nccl', for GPUs")
     if backend == "nccl" and n > (there := torch.cuda.device_count()):
         raise ValueError(f"n={n} ranks need {n} GPUs with NCCL, and {there} are here; take backend='gloo'")
+    if odd := [pair for pair in env.items() if not all(isinstance(each, str) for each in pair)]:
+        name, value = odd[0]
+        raise TypeError(
+            f"env={{{name!r}: {value!r}}}: names and values are text; write {{{str(name)!r}: {str(value)!r}}}"
+        )
     if "forkserver" not in multiprocessing.get_all_start_methods():
         raise ValueError(f"ranks.run forks its processes, and {sys.platform} cannot; run it on Linux or macOS")
 

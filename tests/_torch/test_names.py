@@ -197,6 +197,15 @@ def test_inductors_config_can_be_patched():
     assert inductor.inductor_config.force_disable_caches is before
 
 
+def test_inductors_cache_has_a_folder_of_its_own(monkeypatch):
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    folder = inductor.inductor_cache_folder()
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "asking changes nothing"
+    assert folder == Path(cache_dir())
+
+
 def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_launch():
     parts = inductor.inductor_lowering()
     assert callable(parts.GraphLowering.codegen)

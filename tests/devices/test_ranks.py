@@ -200,6 +200,7 @@ def test_bad_input_is_refused_before_anything_starts():
         ({"fn": speak, "n": 2, "timeout": 0}, "timeout=0"),
         ({"fn": speak, "n": 2, "backend": "mpi"}, "backend='mpi'"),
         ({"fn": speak, "n": 1000, "backend": "nccl"}, "n=1000 ranks need 1000 GPUs"),
+        ({"fn": speak, "n": 2, "env": {"A": 5}}, "env={'A': 5}: names and values are text; write {'A': '5'}"),
         ({"fn": lambda: lock, "n": 2}, "cannot be sent to another process"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):
