@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from unittest import mock
 
-from ._torch.dynamo import REGION_ENTERED, dynamo_utils, trace_log
+from ._torch.dynamo import graph_calls_counted, trace_log
 from ._torch.inductor import inductor_config
 from .source import Line, place, stack
 
@@ -125,18 +124,16 @@ def compilation(*, use_caches: bool = False) -> Iterator[Log]:
     """
     log = Log()
     handler = _Listener(log)
-    entered = getattr(dynamo_utils, REGION_ENTERED)
 
-    def counted() -> Any:
+    def count() -> None:
         log.graph_calls += 1
-        return entered()
 
     trace_log.addHandler(handler)
     try:
         with (
             warnings.catch_warnings(),
             inductor_config.patch(force_disable_caches=not use_caches),
-            mock.patch.object(dynamo_utils, REGION_ENTERED, counted),
+            graph_calls_counted(count),
         ):
             warnings.filterwarnings("ignore", message="dynamo_pgo force disabled")  # our own doing
             yield log

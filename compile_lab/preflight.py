@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -21,7 +22,7 @@ TESTED_TORCH = "2.13"
 
 @dataclass(frozen=True)
 class Machine:
-    """What a chapter runs on; prints as one line, with what is missing and what that costs.
+    """What a chapter runs on; prints as one line, with what is newer than tested, and what is missing and its cost.
 
     `device` is the GPU's name or "CPU"; `bf16` says whether it computes in bf16 (a GPU: in hardware); `compiler` is
     the C++ compiler that torch.compile calls, name and version; `memory_nbytes` is the GPU's memory or else the
@@ -51,7 +52,12 @@ class Machine:
         versions = [f"torch {self.torch}"]
         versions += [f"{name} {value}" for name, value in (("CUDA", self.cuda), ("triton", self.triton)) if value]
         versions += [self.compiler] if self.compiler else []
-        return " · ".join([device, *versions, f"Python {self.python}", *self.missing])
+        newer = []
+        if _release(self.torch) > _release(TESTED_TORCH):
+            newer = [
+                f"torch is newer than the {TESTED_TORCH} of the stored outputs: where one differs, that may be why"
+            ]
+        return " · ".join([device, *versions, f"Python {self.python}", *newer, *self.missing])
 
     def _repr_html_(self) -> str:
         return f'<p class="lab-machine">{escape(repr(self))}</p>'
@@ -91,13 +97,18 @@ def _torch_module():
             "https://pytorch.org/get-started has the choice of builds)"
         ) from None
     version = str(torch.__version__)
-    if tuple(int(part) for part in re.findall(r"\d+", version)[:2]) < OLDEST_TORCH:
+    if _release(version) < OLDEST_TORCH:
         oldest = ".".join(map(str, OLDEST_TORCH))
         raise RuntimeError(
             f"torch {version} is too old for this book: it needs {oldest} or newer and is tested with {TESTED_TORCH}. "
             "pip install --upgrade torch, then restart the kernel"
         )
     return torch
+
+
+def _release(version: str) -> tuple[int, ...]:
+    """Of a version the two numbers that features come with: ``2.13.0+cpu`` gives 2, 13."""
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def _compiler() -> str | None:
@@ -127,10 +138,29 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
             "win32": "Visual Studio Build Tools, then start from its developer prompt",
         }.get(sys.platform, "apt install g++, or your system's like")
         notes.append(f"no C++ compiler, so torch.compile cannot build kernels for this CPU: {install}")
+    if reason := _cache_refuses():
+        notes.append(
+            f"the folder of compiled code cannot be written ({reason}), so torch.compile fails: make room, or set "
+            "TORCHINDUCTOR_CACHE_DIR to a folder that can"
+        )
     for package, without in (("plotly", "figures cannot be drawn"), ("ipywidgets", "explorers have no controls")):
         if importlib.util.find_spec(package) is None:
             notes.append(f"no {package}, so {without}: pip install {package}")
     return tuple(notes)
+
+
+def _cache_refuses() -> str | None:
+    """Why nothing can be written where Inductor keeps what it compiled; None if it can."""
+    from ._torch.inductor import inductor_cache_folder
+
+    folder = Path(os.environ.get("TORCHINDUCTOR_CACHE_DIR") or inductor_cache_folder())
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        return error.strerror
+    return None
 
 
 def _cores() -> int:

@@ -65,9 +65,14 @@ class Recording:
 
 
 def here(command: str, device: Literal["cuda", "cpu"] | None = None) -> Provenance:
-    """The provenance of what this process measures now: on its GPU if there is one, unless `device` is "cpu"."""
+    """The provenance of what this process measures now: on its GPU if there is one, unless `device` is "cpu".
+
+    Raises ValueError for another device than "cuda", "cpu" or None.
+    """
     import torch
 
+    if device not in ("cuda", "cpu", None):
+        raise ValueError(f"device={device!r}: it is 'cuda', 'cpu', or None for the GPU if there is one")
     if device != "cpu" and torch.cuda.is_available():
         device, cuda = torch.cuda.get_device_name(), torch.version.cuda
     else:
@@ -146,7 +151,7 @@ def save(name: str, provenance: Provenance, result: Mapping[str, Any], root: Pat
     try:
         content = {"provenance": stored, "result": result}
         text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise RecordingError(f"{_shown(path)} was not written: the result is not plain JSON ({error})") from None
     _parsed(text, path, _shown(path))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -185,6 +190,8 @@ def _parsed(text: str, path: Path, shown: str) -> Recording:
         content = json.loads(text, parse_constant=no_constant)
     except json.JSONDecodeError as error:
         raise refuse(f"not JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
+    except RecursionError:
+        raise refuse("its lists and objects are nested too deeply to be read") from None
     if rule := _broken_rule(content):
         raise refuse(rule)
     provenance = replace(Provenance(**content["provenance"]), kind="recorded")

@@ -69,6 +69,20 @@ def test_a_new_torch_is_taken(monkeypatch, version):
     assert preflight().torch == version
 
 
+@pytest.mark.parametrize(
+    ("version", "newer"), [("2.14.0a0+git1", True), ("3.0.0", True), ("2.13.1", False), ("2.11.0", False)]
+)
+def test_a_torch_that_is_newer_than_the_stored_outputs_is_told(version, newer):
+    line = repr(replace(LAPTOP, torch=version))
+    assert ("Python 3.11 · torch is newer than the 2.13 of the stored outputs" in line) is newer
+    assert line.startswith(f"CPU, 2 cores, 24 GB · torch {version} · triton 3.7.1 · ") and "\n" not in line
+
+
+def test_the_tested_torch_is_the_pinned_one():
+    pins = (Path(__file__).resolve().parents[1] / "requirements.txt").read_text()
+    assert f"\ntorch=={module.TESTED_TORCH}." in pins
+
+
 def test_what_is_missing_says_what_it_costs_and_how_to_get_it(monkeypatch):
     monkeypatch.setattr(module.shutil, "which", lambda command: None)
     monkeypatch.setattr(module.importlib.util, "find_spec", lambda name: None)
@@ -76,6 +90,17 @@ def test_what_is_missing_says_what_it_costs_and_how_to_get_it(monkeypatch):
     assert "no C++ compiler, so torch.compile cannot build kernels for this CPU: " in line
     assert "no plotly, so figures cannot be drawn: pip install plotly" in line
     assert "no ipywidgets, so explorers have no controls: pip install ipywidgets" in line
+
+
+def test_a_cache_folder_that_cannot_be_written_is_told_before_anything_is_compiled(monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "new"))
+    assert "folder of compiled code" not in repr(preflight())
+    assert list((tmp_path / "new").iterdir()) == []
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "file" / "below"))
+    line = repr(preflight())
+    assert "compiled code cannot be written (Not a directory), so torch.compile fails: make room, or set" in line
+    assert str(tmp_path) not in line
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,7 @@ def test_the_folder_of_a_device(device, place):
     ("change", "told"),
     [
         (lambda content: "{", "not JSON (line 1, column 2"),
+        (lambda content: "[" * 100_000, "its lists and objects are nested too deeply to be read"),
         (lambda content: "[]", "the whole must be an object, and is a list"),
         (lambda content: '{"provenance": {}, "result": {"a": NaN}}', "NaN is not a number that JSON knows"),
         (lambda content: {"result": content["result"]}, "the file lacks provenance"),
@@ -100,6 +101,21 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
     (root / "nvidia-h200" / "machine.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RecordingError, match="cannot be read: it is not UTF-8 text"):
         load("machine", root=root)
+
+
+def test_a_result_that_is_nested_too_deeply_is_not_written(tmp_path):
+    result = []
+    for _ in range(100_000):
+        result = [result]
+    with pytest.raises(RecordingError, match=r"machine\.json was not written: the result is not plain JSON"):
+        save("machine", H200, {"copy": result}, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_a_gpu_or_the_cpu_is_here():
+    assert recordings.here("test", device="cpu").device.startswith("CPU, ")
+    with pytest.raises(ValueError, match=r"device='tpu': it is 'cuda', 'cpu', or None"):
+        recordings.here("test", device="tpu")
 
 
 def test_a_missing_recording_names_those_that_exist(tmp_path):

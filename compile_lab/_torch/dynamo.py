@@ -1,8 +1,10 @@
 """Private names of Dynamo and of torch's structured log."""
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._dynamo.config
@@ -15,10 +17,67 @@ from torch._dynamo.guards import get_guard_fail_reason
 from torch._guards import CompileContext
 from torch._logging._internal import trace_log
 
-REGION_ENTERED = "record_pregraph_bytecode_enter"
-"""The function of ``torch._dynamo.utils`` that Dynamo's bytecode calls each time it is about to run a graph."""
-
 dynamo_config = torch._dynamo.config
+
+_counting: list[Callable[[], None]] = []
+_hooks = ExitStack()
+_lock = threading.Lock()
+
+
+@contextmanager
+def graph_calls_counted(count: Callable[[], None]) -> Iterator[None]:
+    """While the block runs, ``count`` is called each time that Dynamo's bytecode is about to run a graph.
+
+    Blocks may be nested, and may overlap in threads: each hears all calls of the process, in its own time.
+    """
+    with _lock:
+        if not _counting:
+            _hooks.enter_context(_bytecode_heard())
+        _counting.append(count)
+    try:
+        yield
+    finally:
+        with _lock:
+            _counting.remove(count)
+            if not _counting:
+                _hooks.close()
+
+
+@contextmanager
+def _bytecode_heard() -> Iterator[None]:
+    entered = dynamo_utils.record_pregraph_bytecode_enter
+
+    def counted() -> Any:
+        for count in tuple(_counting):
+            count()
+        return entered()
+
+    with mock.patch.object(dynamo_utils, "record_pregraph_bytecode_enter", counted), _profiler_told():
+        yield
+
+
+@contextmanager
+def _profiler_told() -> Iterator[None]:
+    """From torch 2.15 on the bytecode makes that call only if it is told that a profiler runs: it is, and none does.
+
+    A profiler that starts or stops meanwhile is believed when the block ends.
+    """
+    if torch.__version__ < (2, 15):
+        yield
+        return
+    profiler = torch.autograd.profiler
+    runs = profiler._is_profiler_enabled
+
+    def believed(enable: bool) -> None:
+        nonlocal runs
+        runs = enable
+
+    profiler._is_profiler_enabled = True
+    try:
+        with mock.patch.object(profiler, "_set_is_profiler_enabled", believed):
+            yield
+    finally:
+        profiler._is_profiler_enabled = runs
 
 
 def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[None]:
@@ -31,14 +90,13 @@ def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[No
 
 
 __all__ = [
-    "REGION_ENTERED",
     "CompileContext",
     "cache_entries",
     "compiled_backward",
     "dynamo_config",
-    "dynamo_utils",
     "get_guard_fail_reason",
     "graph_break",
+    "graph_calls_counted",
     "register_bytecode_hook",
     "reset_dynamo",
     "trace_log",

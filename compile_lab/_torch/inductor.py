@@ -3,12 +3,20 @@
 import gc
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
 import torch._inductor.config
 
 inductor_config = torch._inductor.config
+
+
+def inductor_cache_folder() -> Path:
+    """Where Inductor keeps what it compiled, unless it is told otherwise by ``TORCHINDUCTOR_CACHE_DIR``."""
+    from torch._inductor.runtime.cache_dir_utils import default_cache_dir
+
+    return Path(default_cache_dir())
 
 
 def inductor_lowering() -> types.SimpleNamespace:

@@ -1,7 +1,8 @@
 """One rank of ``ranks.run``: the process in which the function runs. Not for readers; ``ranks`` starts it.
 
 All that a rank has to say it leaves in the run's folder, under its number: what it printed (``stdout``, ``stderr``),
-what its function returned (``value``) or how it failed (``failure``), and where it was when it was asked (``stack``).
+what its function returned (``value``) or how it failed (``failure``), where it was when it was asked (``stack``) and
+where it was when a signal ended it (``crash``).
 """
 
 import datetime
@@ -108,6 +109,7 @@ def _redirect(run: Run, rank: int) -> None:
         stream = os.fdopen(descriptor, "w", buffering=1, closefd=False, encoding="utf-8", errors="replace")
         setattr(sys, name, stream)
     faulthandler.register(signal.SIGUSR1, run.file("stack", rank).open("w"), all_threads=False)
+    faulthandler.enable(run.file("crash", rank).open("w"))  # SIGABRT, SIGSEGV, …: C++ ends a rank without an exception
 
 
 def _end_with_the_caller() -> None:

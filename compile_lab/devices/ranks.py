@@ -7,6 +7,7 @@ of a second once it is there. They meet in a file, so there is no port that coul
 
 import importlib
 import io
+import itertools
 import json
 import linecache
 import multiprocessing
@@ -17,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -76,10 +77,11 @@ def run(
     ``echo``: what the ranks printed is printed here at the end, rank after rank.
 
     Raises RankFailed; ValueError for a number of ranks that is none, or of GPUs that are not there; TypeError for a
-    function that cannot be sent to another process. Whatever happens, no process is left: not when the cell is
-    interrupted, nor when the caller is killed. In a script, call it under ``if __name__ == "__main__":``.
+    function that cannot be sent to another process, and for an ``env`` that is not text. Whatever happens, no process
+    is left: not when the cell is interrupted, nor when the caller is killed. In a script, call it under
+    ``if __name__ == "__main__":``.
     """
-    _check(fn, n, timeout, backend)
+    _check(fn, n, timeout, backend, env or {})
     job = _packed(fn, args, kwargs)
     context = _server()
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
@@ -99,7 +101,7 @@ def run(
             _end(processes)
 
 
-def _check(fn: Any, n: Any, timeout: float, backend: str) -> None:
+def _check(fn: Any, n: Any, timeout: float, backend: str, env: Mapping[Any, Any]) -> None:
     if not callable(fn):
         raise TypeError(f"fn is {fn!r}; ranks.run takes a function, and its arguments after the number of ranks")
     if not isinstance(n, int) or isinstance(n, bool) or n < 1:
@@ -110,6 +112,11 @@ def _check(fn: Any, n: Any, timeout: float, backend: str) -> None:
         raise ValueError(f"backend={backend!r}: it is 'gloo', for CPUs, or 'nccl', for GPUs")
     if backend == "nccl" and n > (there := torch.cuda.device_count()):
         raise ValueError(f"n={n} ranks need {n} GPUs with NCCL, and {there} are here; take backend='gloo'")
+    if odd := [pair for pair in env.items() if not all(isinstance(each, str) for each in pair)]:
+        name, value = odd[0]
+        raise TypeError(
+            f"env={{{name!r}: {value!r}}}: names and values are text; write {{{str(name)!r}: {str(value)!r}}}"
+        )
     if "forkserver" not in multiprocessing.get_all_start_methods():
         raise ValueError(f"ranks.run forks its processes, and {sys.platform} cannot; run it on Linux or macOS")
 
@@ -170,18 +177,33 @@ def _first_failure(run: Run, processes: Sequence[Any]) -> RankFailed:
     if (rank := _killed(run, processes)) is not None:
         status = processes[rank].exitcode
         how = f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        said = "".join(f"\n  {line}" for line in _printed(run, "stderr", rank)[-5:])
+        said = "".join(f"\n  {line}" for line in [*_crash(run, rank), *_printed(run, "stderr", rank)[-5:]])
         return RankFailed(f"rank {rank} of {run.ranks} {how}, and the others were ended{said and ':'}{said}", rank)
     assert first is not None, "a rank that was not killed says how it failed"
     rank, failure = first
     lines = [f"rank {rank} of {run.ranks} failed, and the others were ended. What it ran, outermost first:"]
-    for file, number, function in failure["frames"]:
-        text = linecache.getline(file, number).strip()
-        lines.append(f"  {Line(file, number)}, in {function}" + (f": {text}" if text else ""))
+    lines += [f"  {_frame(Line(*frame))}" for frame in failure["frames"]]
     lines.append(failure["message"])
     if _only_lost(failure) and (gone := [r for r, process in enumerate(processes) if process.exitcode == 0]):
         lines.append(f"Ended before, with no error of their own: {', '.join(f'rank {r}' for r in gone)}. {_COMPARE}")
     return RankFailed("\n".join(lines), rank)
+
+
+def _frame(line: Line) -> str:
+    text = linecache.getline(line.file, line.line).strip()
+    return f"{line}, in {line.function}" + (f": {text}" if text else "")
+
+
+def _crash(run: Run, rank: int) -> list[str]:
+    """Where a signal found a rank; nothing for SIGKILL, which leaves no time to write. Of several threads the one that
+    it came to or, where that is C++ alone, the main one, which is written last.
+    """
+    file = run.file("crash", rank)
+    threads = re.split(r"^(?=Thread |Current thread )", file.read_text() if file.exists() else "", flags=re.MULTILINE)
+    stacks = sorted((each for each in threads if _frames(each)), key=lambda each: each.startswith("Current"))
+    if not stacks:
+        return []
+    return ["What it ran, outermost first:", *(_frame(line) for line in reversed(_frames(stacks[-1])))]
 
 
 def _killed(run: Run, processes: Sequence[Any]) -> int | None:
@@ -214,13 +236,19 @@ def _too_late(run: Run, processes: Sequence[Any]) -> RankFailed:
 
 def _where(run: Run, rank: int) -> str:
     file = run.file("stack", rank)
-    found = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', file.read_text()) if file.exists() else []
-    frames = [Line(name, int(line), function) for name, line, function in found if name != rank_process.__file__]
+    frames = _frames(file.read_text() if file.exists() else "")
     if not frames:
         return "was starting"
     users = next((frame for frame in frames if is_users(frame.file)), frames[-1])
     inside = f", inside {frames[0].function}" if users is not frames[0] else ""
     return f"was in {users.function}, {users}{inside}"
+
+
+def _frames(stack: str) -> list[Line]:
+    """What the function called, innermost first, of a stack as faulthandler writes it."""
+    found = re.findall(r'File "([^"]+)", line (\d+) in (\S+)', stack)
+    lines = [Line(name, int(line), function) for name, line, function in found]
+    return list(itertools.takewhile(lambda line: line.file != rank_process.__file__, lines))
 
 
 def _value(run: Run, rank: int) -> Any:

@@ -4,7 +4,6 @@
 ``watch`` compiles a function and keeps account of its calls; ``replay`` makes a whole series of calls from scratch.
 """
 
-import contextlib
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -164,15 +163,25 @@ def replay(
 ) -> tuple[WatchedCall, ...]:
     """Compile ``fn`` from scratch and call it once for each tuple of positional arguments; what became of each call?
 
-    ``stance`` is one of ``torch.compiler.set_stance``, ``options`` go to ``torch.compile``. An exception is an outcome
-    like any other and ends nothing. Compiled code is forgotten before and after.
+    ``stance`` is one of ``torch.compiler.set_stance``, ``options`` go to ``torch.compile``. An exception of ``fn`` is
+    an outcome like any other and ends nothing. Compiled code is forgotten before and after.
+
+    Raises TypeError, before anything runs, for a call that is no tuple, and for arguments that ``fn`` does not take.
     """
+    calls = list(calls)
+    for at, args in enumerate(calls):
+        if not isinstance(args, tuple | list):
+            kind = type(args).__name__
+            raise TypeError(f"calls[{at}] is a {kind}; each call is a tuple of arguments, for a single one (x,)")
     watched = watch(fn, **options)
     try:
         with torch.compiler.set_stance(stance):
-            for args in calls:
-                with contextlib.suppress(Exception):
+            for at, args in enumerate(calls):
+                try:
                     watched(*args)
+                except Exception:
+                    if len(watched.calls) == at:  # no outcome of the call: it could not be made
+                        raise
     finally:
         reset_dynamo()
     return tuple(watched.calls)

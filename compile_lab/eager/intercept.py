@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .._torch.dispatcher import DisableTorchFunction, operator_names, operator_table
+from .._torch.dispatcher import DisableTorchFunction, is_composite, operator_names, operator_table
 from .operators import overload
 
 DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta"}
@@ -126,7 +126,10 @@ def _tensor_places(op: str) -> tuple[int, ...]:
 
 @functools.cache
 def _registered(devices: frozenset[str]) -> tuple[tuple[str, tuple[Hop, ...]], ...]:
-    """For each aten operator, the hops at which a call can stop: every key whose kernel does not fall through."""
+    """For each aten operator, the hops at which a call can stop: every key whose kernel does not fall through.
+
+    Without the Meta key of a composite operator, where torch refuses a kernel: such a call decomposes at AutogradMeta.
+    """
     keys = {key.format(DEVICE_KEYS[device]) for key in _ORDER for device in devices}
     table = {}
     for op in operator_names("aten"):
@@ -134,6 +137,8 @@ def _registered(devices: frozenset[str]) -> tuple[tuple[str, tuple[Hop, ...]], .
         table[op] = tuple(
             Hop(key, said.rpartition("[")[2].rstrip("]"))
             for key, said in rows
-            if key in keys and not said.startswith("fallthrough")
+            if key in keys
+            and not said.startswith("fallthrough")
+            and not (key == DEVICE_KEYS["meta"] and is_composite(overload(op)))
         )
     return tuple(table.items())

@@ -34,8 +34,10 @@ def guard_cost(
 
     One row for each: ``{"layers", "parameters", "way", "guards", "median_us", "low_us", "high_us"}``: guards made, and
     microseconds a call, median and quartiles of ``samples``. A way that this torch does not offer is left out.
-    ``progress`` wraps the list of steps. Takes ten seconds, most of it compiling.
+    ``progress`` wraps the list of steps. Takes ten seconds, most of it compiling. ValueError for fewer than 2 samples.
     """
+    if samples < 2:
+        raise ValueError(f"samples={samples}: quartiles need at least 2")
     ways = [way for way, name in FILTERS.items() if name is None or hasattr(torch.compiler, name)] + [UNCHECKED]
     rows = []
     for count, way in progress([(count, way) for count in layers for way in ways]):

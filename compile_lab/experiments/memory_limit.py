@@ -1,10 +1,9 @@
-"""Does a training step fit? Run in a child process that the operating system gives no more memory than it may take.
+"""Does a training step fit? Run in a child process that the operating system gives no more memory than it may take."""
 
-python -m compile_lab.experiments.memory_limit '{"layers": 4, "dim": 64, "rows": 16384, "budgets": [1, 0.1]}'
-"""
-
+import ctypes
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -17,6 +16,7 @@ import torch
 from ..source import PACKAGE
 
 SECONDS = 300
+PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def steps_under_limit(
     """
     if not available():
         raise RuntimeError(f"a limit on a process's memory needs Linux, and this is {sys.platform}")
-    asked = json.dumps({"layers": layers, "dim": dim, "rows": rows, "budgets": budgets})
+    asked = json.dumps({"layers": layers, "dim": dim, "rows": rows, "budgets": budgets, "caller": os.getpid()})
     # Without the threshold malloc keeps freed tensors for later, and memory that is kept passes under the limit.
     environment = {
         **os.environ,
@@ -69,7 +69,8 @@ def steps_under_limit(
     return tuple(Limited(**each) for each in json.loads(ran.stdout.splitlines()[-1]))
 
 
-def _measured(layers: int, dim: int, rows: int, budgets: list[float]) -> list[Limited]:
+def _measured(layers: int, dim: int, rows: int, budgets: list[float], caller: int) -> list[Limited]:
+    _end_with(caller)
     from ..checkpointing.plan import plans
     from ..memory.predict import lifetimes
     from . import subjects
@@ -93,6 +94,14 @@ def _measured(layers: int, dim: int, rows: int, budgets: list[float]) -> list[Li
         under, error = _limited(lambda plan=plan: step(plan.step), limit)
         rows_.append(Limited(plan.budget, peak, limit, loss, under, error))
     return rows_
+
+
+def _end_with(caller: int) -> None:
+    """Even a caller that is killed leaves no child behind: Linux then ends this process."""
+    if ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL):
+        raise RuntimeError("Linux was not asked to end this process with its caller")
+    if os.getppid() != caller:  # it was gone before it could be said
+        os._exit(1)
 
 
 def _limited(step: Callable[[], float], nbytes: int) -> tuple[float | None, str]:

@@ -75,7 +75,8 @@ def measure_peak(step: Callable[[], Any], reset: Callable[[], Any] | None = None
     ``reset`` is called before each run and not measured: ``model.zero_grad``, where gradients would pile up. The step
     runs twice: once to compile and warm up, once measured. Its result is dropped when it is done.
 
-    Raises TypeError for what cannot be called, RuntimeError under a TorchDispatchMode, and what ``step`` raises.
+    Raises TypeError for what cannot be called, RuntimeError under a TorchDispatchMode and where nothing was seen to be
+    allocated, and what ``step`` raises.
     """
     return _measure(lambda mark: step(), step, reset)
 
@@ -106,17 +107,29 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
     _prepare(reset)
     before = _gpu_allocations()
     step(lambda: None)
-    on_gpu = _gpu_allocations() > before
-    _prepare(reset)
+    # A CPU's step can take GPU memory while it compiles (Inductor's patterns are examples on the GPU, if there is one):
+    # then the GPU's history of the second run is empty, and the CPU's tells.
+    for run in (_on_gpu, _on_cpu) if _gpu_allocations() > before else (_on_cpu,):
+        _prepare(reset)
+        if (peak := _watched(run, step)) is not None:
+            return peak
+    raise RuntimeError(
+        f"{getattr(given, '__qualname__', repr(given))}: the allocator gave out nothing while it ran, so there is no "
+        "peak to tell. What is measured makes a tensor of its own; if it does, the profiler lost it: measure again"
+    )
+
+
+def _watched(run: Callable[[Callable[[Mark], Any]], "_Seen"], step: Callable[[Mark], Any]) -> Peak | None:
     was_on = gc.isenabled()
     gc.disable()  # a collection in the middle would free what Python's reference counts alone would not
     try:
         with compilation(use_caches=True) as log:
-            device, changes, allocated = _on_gpu(step) if on_gpu else _on_cpu(step)
+            device, changes, allocated = run(step)
     finally:
         if was_on:
             gc.enable()
-    return replace(_peak(device, changes), compiled_graphs=log.graph_calls, allocated_bytes=allocated)
+    peak = _peak(device, changes)
+    return peak and replace(peak, compiled_graphs=log.graph_calls, allocated_bytes=allocated)
 
 
 def _gpu_allocations() -> int:
@@ -140,14 +153,18 @@ class _Change:
     by: tuple[str, ...]
 
 
+_Seen = tuple[str, list[_Change], int | None]
+"""The device, what its allocator did, and a GPU's own count of the peak."""
+
 _FORWARD_DONE, _STEP_DONE = "compile_lab: forward done", "compile_lab: step done"
 
 
-def _peak(device: str, changes: Iterable[_Change]) -> Peak:
+def _peak(device: str, changes: Iterable[_Change]) -> Peak | None:
+    """None where nothing was given out."""
     live = most = 0
     marks: dict[str, int] = {}
     alive: dict[int, _Change] = {}
-    at, at_peak = "nothing was allocated", {}
+    at, at_peak = "", {}
     for change in changes:
         live += change.nbytes
         if not change.address:
@@ -158,11 +175,13 @@ def _peak(device: str, changes: Iterable[_Change]) -> Peak:
             alive.pop(change.address, None)
         if live > most:
             most, at, at_peak = live, change.by[-1], dict(alive)
+    if not most:
+        return None
     allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
     return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations)
 
 
-def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None]:
+def _on_cpu(step: Callable[[Mark], Any]) -> _Seen:
     def mark(name: str = _FORWARD_DONE) -> None:
         with torch.profiler.record_function(name):
             pass
@@ -192,7 +211,7 @@ _ALLOCATE = {f"aten::{name}" for name in ("empty", "empty_strided", "resize_")}
 """Operations that only allocate do so for the one that called them."""
 
 
-def _on_gpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None]:
+def _on_gpu(step: Callable[[Mark], Any]) -> _Seen:
     marks: list[tuple[int, str]] = []
 
     def mark(name: str = _FORWARD_DONE) -> None:

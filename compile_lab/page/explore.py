@@ -17,7 +17,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from .figures import Drawing, Figure, script_json
 from .tables import Code, Table, paragraphs
@@ -31,6 +31,7 @@ BUTTONS_UP_TO = 5
 BUTTONS_LETTERS = 60
 
 Piece = str | Table | Code | Figure | Drawing
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -214,18 +215,32 @@ class _Live:
         return {WIDGET: {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}}
 
     def _draw(self, change: object = None) -> None:
-        from IPython.display import clear_output, display
-
         choice = {name: control.value for name, control in self._controls.items()}
         self._status.value = f"<i>computing {html.escape(_said(choice))} …</i>"
         try:
-            with self._output:
-                clear_output(wait=True)
-                display(self._on_main_thread(lambda: self._shown(choice)))
+            # All at once, and not `with self._output`: there the client tells the kernel of each piece that it drew,
+            # and nbclient that sends while a cell's reply comes may never read it (nbclient 0.11: the cell stands
+            # still until its time-out).
+            self._output.outputs = self._on_main_thread(lambda: self._outputs(choice))
         finally:
             self._status.value = ""
 
-    def _on_main_thread(self, call: Callable[[], object]) -> object:
+    def _outputs(self, choice: dict[str, str]) -> tuple[dict[str, Any], ...]:
+        """What a notebook stores of a cell: what the panel printed while it was computed, then its pieces."""
+        from IPython.display import display
+        from IPython.utils.capture import capture_output
+
+        with capture_output() as captured:
+            display(self._shown(choice))
+        printed = (("stdout", captured.stdout), ("stderr", captured.stderr))
+        streams = [{"output_type": "stream", "name": name, "text": text} for name, text in printed if text]
+        drawn = [
+            {"output_type": "display_data", "data": each.data, "metadata": each.metadata or {}}
+            for each in captured.outputs
+        ]
+        return (*streams, *drawn)
+
+    def _on_main_thread(self, call: Callable[[], T]) -> T:
         """What `call` returns, computed on the main thread.
 
         From ipykernel 7 on, JupyterLab hands a widget's messages to a thread of their own. A panel computed there would
@@ -233,7 +248,7 @@ class _Live:
         """
         if self._loop is None or threading.current_thread() is threading.main_thread():
             return call()
-        outcome: Future[object] = Future()
+        outcome: Future[T] = Future()
 
         def run() -> None:
             before = signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -61,16 +61,24 @@ def _cache() -> Path:
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise VirtualGPUError(
-            f"The virtual GPU keeps a compiled file in the user's cache, which cannot be written ({error.strerror}): "
-            "set XDG_CACHE_HOME to a folder that can."
-        ) from None
+        raise _unwritable(error) from None
     return root
+
+
+def _unwritable(error: OSError) -> VirtualGPUError:
+    return VirtualGPUError(
+        f"The virtual GPU keeps a compiled file in the user's cache, which cannot be written ({error.strerror}): "
+        "make room, or set XDG_CACHE_HOME to a folder that can."
+    )
 
 
 def _compile(torch: Path, target: Path) -> None:
     compiler = _compiler()
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+    try:
+        draft = tempfile.TemporaryDirectory(dir=target.parent)
+    except OSError as error:  # the folder is there, and full or read-only
+        raise _unwritable(error) from None
+    with draft as folder:
         made = Path(folder) / target.name
         command = [
             compiler,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo import utils as dynamo_utils
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -43,13 +44,52 @@ def test_the_bytecode_hook_sees_old_and_new_code():
     assert [name for name, _ in seen] == ["<lambda>"]
 
 
-def test_the_bytecode_calls_the_region_counter_each_time(monkeypatch):
-    entered = getattr(dynamo.dynamo_utils, dynamo.REGION_ENTERED)
-    calls = []
-    monkeypatch.setattr(dynamo.dynamo_utils, dynamo.REGION_ENTERED, lambda: calls.append(1) or entered())
+def test_the_bytecode_counts_its_graph_calls_while_a_block_runs_nested_or_not():
+    outer, inner = [], []
     fn = torch.compile(lambda x: x * 5, backend="eager")
-    fn(torch.ones(2)), fn(torch.ones(2))
-    assert len(calls) == 2
+    with dynamo.graph_calls_counted(lambda: outer.append(1)):
+        fn(torch.ones(2))
+        with dynamo.graph_calls_counted(lambda: inner.append(1)):
+            fn(torch.ones(2))
+        fn(torch.ones(2))
+    fn(torch.ones(2))
+    assert (len(outer), len(inner)) == (3, 1)
+
+
+def test_graph_calls_are_counted_where_blocks_overlap_and_nothing_is_left_behind():
+    asked = dynamo_utils.record_pregraph_bytecode_enter, torch.autograd.profiler._is_profiler_enabled
+    first, second = [], []
+    one = dynamo.graph_calls_counted(lambda: first.append(1))
+    other = dynamo.graph_calls_counted(lambda: second.append(1))
+    fn = torch.compile(lambda x: x * 5, backend="eager")
+    one.__enter__()
+    other.__enter__()
+    fn(torch.ones(2))
+    one.__exit__(None, None, None)
+    fn(torch.ones(2))
+    other.__exit__(None, None, None)
+    assert (len(first), len(second)) == (1, 2)
+    assert (dynamo_utils.record_pregraph_bytecode_enter, torch.autograd.profiler._is_profiler_enabled) == asked
+
+
+def test_counting_graph_calls_starts_no_profiler_and_outlives_one():
+    profiler, counted = torch.autograd.profiler, []
+    fn = torch.compile(lambda x: x * 5, backend="eager")
+    with dynamo.graph_calls_counted(lambda: counted.append(1)):
+        assert not torch._C._autograd._profiler_enabled()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+            fn(torch.ones(2))
+        fn(torch.ones(2))
+    assert len(counted) == 2 and not profiler._is_profiler_enabled
+    block = dynamo.graph_calls_counted(lambda: None)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        block.__enter__()
+    block.__exit__(None, None, None)
+    assert not profiler._is_profiler_enabled, "the profiler stopped while the block ran"
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
+        with dynamo.graph_calls_counted(lambda: None):
+            pass
+        assert profiler._is_profiler_enabled, "the profiler still runs"
 
 
 def test_a_backend_knows_the_frame_it_compiles():
@@ -153,6 +193,15 @@ def test_inductors_config_can_be_patched():
     with inductor.inductor_config.patch(force_disable_caches=not before):
         assert inductor.inductor_config.force_disable_caches is not before
     assert inductor.inductor_config.force_disable_caches is before
+
+
+def test_inductors_cache_has_a_folder_of_its_own(monkeypatch):
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    folder = inductor.inductor_cache_folder()
+    assert "TORCHINDUCTOR_CACHE_DIR" not in os.environ, "asking changes nothing"
+    assert folder == Path(cache_dir())
 
 
 def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_launch():

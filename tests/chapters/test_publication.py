@@ -1,6 +1,7 @@
 """What the outside relies on: the workflows, the citation, the licences."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +67,36 @@ def test_the_weekly_run_reports_and_does_not_block():
     assert "schedule" in workflow["on"]
     assert workflow["jobs"]["newest"]["continue-on-error"] is True
     assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps(workflow))
+
+
+REPORT = """\
+12 passed
+FAILED notebooks/06_peak_memory.ipynb::Cell 4
+FAILED notebooks/06_peak_memory.ipynb::Cell 9
+FAILED tests/dynamo/test_guards.py::test_one - AssertionError: 3 != 4
+3 failed, 12 passed in 60.00s
+"""
+
+
+@pytest.mark.parametrize(("report", "told"), [(REPORT, "2 notebooks/06_peak_memory.ipynb"), (None, "None is named.")])
+def test_the_weekly_run_names_what_differs(tmp_path, report, told):
+    (script,) = (
+        s["run"] for s in steps(load(ROOT / ".github/workflows/weekly.yml")) if "STEP_SUMMARY" in s.get("run", "")
+    )
+    (tmp_path / ".venv/bin").mkdir(parents=True)
+    python = tmp_path / ".venv/bin/python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    python.chmod(0o755)
+    (tmp_path / "requirements.txt").write_text((ROOT / "requirements.txt").read_text())
+    if report:
+        (tmp_path / "report.txt").write_text(report)
+    environment = {**os.environ, "GITHUB_STEP_SUMMARY": str(tmp_path / "summary"), "PYTHONPATH": str(ROOT)}
+    script = script.replace("${{ steps.run.outcome }}", "failure")
+    subprocess.run(["bash", "-e", "-c", script], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    said = (tmp_path / "summary").read_text()
+    assert told in said and "Pinned: torch==" in said and f"torch {torch.__version__}" in said
+    for line in (report or "").splitlines():
+        assert line in said
 
 
 def test_the_book_is_published_on_github_pages():

@@ -1,8 +1,12 @@
 """Strategies leave loss and gradients alone; plans predict what the allocator gives out; limits are real."""
 
 import functools
+import json
 import math
+import subprocess
+import sys
 
+import psutil
 import pytest
 import torch
 from torch import nn
@@ -136,6 +140,28 @@ def test_a_step_that_does_not_fit_fits_under_a_budget():
     without, budgeted = memory_limit.steps_under_limit(layers=4, rows=8192)
     assert without.loss_under_limit is None and "can't allocate memory" in without.error
     assert budgeted.loss_under_limit == budgeted.loss == pytest.approx(without.loss, rel=1e-5)
+
+
+@pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")
+def test_a_caller_that_is_killed_leaves_no_child():
+    child = (
+        "import os, sys, time; from compile_lab.experiments import memory_limit; "
+        "memory_limit._end_with(int(sys.argv[1])); print(os.getpid(), flush=True); time.sleep(1000)"
+    )
+    parent = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}, str(os.getpid())])"
+    caller = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
+    left = psutil.Process(int(caller.stdout.readline()))
+    caller.kill()
+    caller.wait()
+    assert not psutil.wait_procs([left], timeout=10)[1]
+
+
+@pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")
+def test_a_child_whose_caller_is_gone_before_it_starts_measures_nothing():
+    asked = {"layers": 1, "dim": 2, "rows": 2, "budgets": [1], "caller": 1}
+    command = [sys.executable, "-m", "compile_lab.experiments.memory_limit", json.dumps(asked)]
+    ran = subprocess.run(command, capture_output=True, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
 
 
 @pytest.mark.parametrize(

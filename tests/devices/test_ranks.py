@@ -157,6 +157,34 @@ def test_what_cpp_says_before_it_aborts_is_in_the_message():
     assert "noise" not in str(caught.value)
 
 
+@pytest.mark.parametrize("name", ["SIGABRT", "SIGSEGV"])
+def test_a_rank_that_a_signal_ends_leaves_its_stack(name):
+    def inner():
+        os.abort() if name == "SIGABRT" else os.kill(os.getpid(), signal.SIGSEGV)
+
+    def outer():
+        inner()
+
+    with pytest.raises(RankFailed) as caught:
+        ranks.run(outer, 1)
+    assert str(caught.value).splitlines()[:2] == [
+        f"rank 0 of 1 was killed by {name}, and the others were ended:",
+        "  What it ran, outermost first:",
+    ]
+    first, second = str(caught.value).splitlines()[2:]
+    assert first.startswith("  test_ranks.py, line ") and first.endswith("in outer: inner()")
+    assert second.startswith("  test_ranks.py, line ") and ", in inner: os.abort()" in second
+
+
+def test_a_signal_that_comes_to_a_thread_of_c_shows_where_python_was(tmp_path):
+    run = ranks.Run(tmp_path, 1, "gloo", 1.0, {})
+    thread = 'Thread 0x1 (most recent call first):\n  File "{}.py", line 3 in {}\n'
+    run.file("crash", 0).write_text(
+        "Fatal Python error: Aborted\n\n" + thread.format("b", "b") + thread.format("a", "a")
+    )
+    assert ranks._crash(run, 0)[1:] == ["a.py, line 3, in a"]
+
+
 def test_two_runs_at_once_do_not_meet():
     with ThreadPoolExecutor(2) as pool:
         runs = [pool.submit(ranks.run, rank_sum, 2, float(scale)) for scale in (1, 10)]
@@ -172,6 +200,7 @@ def test_bad_input_is_refused_before_anything_starts():
         ({"fn": speak, "n": 2, "timeout": 0}, "timeout=0"),
         ({"fn": speak, "n": 2, "backend": "mpi"}, "backend='mpi'"),
         ({"fn": speak, "n": 1000, "backend": "nccl"}, "n=1000 ranks need 1000 GPUs"),
+        ({"fn": speak, "n": 2, "env": {"A": 5}}, "env={'A': 5}: names and values are text; write {'A': '5'}"),
         ({"fn": lambda: lock, "n": 2}, "cannot be sent to another process"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):

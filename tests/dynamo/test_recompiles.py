@@ -90,6 +90,13 @@ def lengths(*sizes):
     return [(torch.ones(size), 2) for size in sizes]
 
 
+def test_a_forgotten_tuple_and_arguments_that_do_not_fit_are_errors_and_no_empty_answer():
+    with pytest.raises(TypeError, match=r"calls\[1\] is a Tensor; each call is a tuple of arguments, .*\(x,\)"):
+        replay(torch.sin, [(torch.ones(2),), torch.ones(2)])
+    with pytest.raises(TypeError, match="missing a required argument: 'n'"):
+        replay(scaled, [(torch.ones(2), 2), (torch.ones(2),)])
+
+
 def test_static_stops_at_the_limit_and_is_eager_from_there():
     calls = replay(scaled, lengths(*range(2, 8), 3), dynamic=False, stance="default")
     assert [call.outcome for call in calls] == ["compiled"] * 6 + ["reused"]

@@ -146,6 +146,15 @@ def test_a_number_costs_a_conversion_as_it_does_outside():
     assert [call.name for call in log(lambda: x * 2).calls] == seen
 
 
+def test_meta_tensors_are_asked_for_the_same_operators():
+    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8))
+    there = log(model, torch.ones(2, 4), backward=True)
+    nowhere = log(model.to("meta"), torch.ones(2, 4, device="meta"), backward=True)
+    below = [[call.op for call in found.calls if call.below_autograd] for found in (there, nowhere)]
+    assert below[0] == below[1] and nowhere.computing == there.computing > 0
+    assert [call.name for call in nowhere.calls if call.parent is None][:3] == ["linear", "gelu", "layer_norm"]
+
+
 def test_a_kernel_on_many_threads_does_not_wait_for_ever():
     table = nn.Embedding(600, 64)
     found = log(table, torch.randint(600, (64, 64)), backward=True)  # its backward calls operators in parallel

@@ -1,5 +1,6 @@
 """The cost of guards: what is measured is what is said to be measured."""
 
+import pytest
 import torch
 
 from compile_lab.experiments.guard_cost import UNCHECKED, guard_cost
@@ -18,6 +19,11 @@ def test_each_way_makes_the_guards_it_says():
     assert guards[UNCHECKED] == guards["all guards"]
     assert all(0 < row["low_us"] <= row["median_us"] <= row["high_us"] for row in rows)
     assert {row["parameters"] for row in rows} == {6}
+
+
+def test_quartiles_of_nothing_are_refused_before_anything_is_compiled():
+    with pytest.raises(ValueError, match="samples=0: quartiles need at least 2"):
+        guard_cost(samples=0)
 
 
 def test_the_stance_is_back_at_default_afterwards():

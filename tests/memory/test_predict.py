@@ -1,5 +1,6 @@
 """Lifetimes: predicted bytes are the allocator's bytes, for graphs, eager steps and generated code."""
 
+import itertools
 import time
 from dataclasses import replace
 from types import SimpleNamespace
@@ -16,6 +17,7 @@ from compile_lab.aot.nodes import graph_of
 from compile_lab.capture import NotCompiledError
 from compile_lab.experiments import subjects
 from compile_lab.inductor import generated as inductor
+from compile_lab.memory import measured as measured_module
 from mini_model.model import MiniGPT, config
 
 PARTITIONS = {"default": ("default", "none"), "min_cut": ("min_cut", "inductor")}
@@ -284,8 +286,8 @@ def test_a_gpus_allocator_gives_out_what_was_predicted(how):
 
 def test_reset_is_called_before_each_run_and_is_not_measured():
     calls = []
-    memory.measure_peak(lambda: calls.append("step"), lambda: calls.append(torch.randn(10).numel()))
-    assert calls == [10, "step", 10, "step"]
+    memory.measure_peak(lambda: calls.append(torch.ones(2).sum()), lambda: calls.append(torch.randn(10).numel()))
+    assert calls == [10, 2.0, 10, 2.0]
 
 
 def test_gradients_that_are_there_already_are_added_to():
@@ -293,6 +295,27 @@ def test_gradients_that_are_there_already_are_added_to():
     fresh = memory.measure_step(lambda: (w * w).sum(), lambda: setattr(w, "grad", None))
     again = memory.measure_step(lambda: (w * w).sum())
     assert fresh.left_bytes == 4004 and again.left_bytes == 4
+
+
+def test_gpu_memory_that_compiling_took_does_not_hide_what_a_cpus_step_allocates(monkeypatch):
+    counts = itertools.count()
+    monkeypatch.setattr(measured_module, "_gpu_allocations", lambda: next(counts))
+    empty = [measured_module._Change(0, 0, (measured_module._STEP_DONE,))]
+    monkeypatch.setattr(measured_module, "_on_gpu", lambda step: ("a GPU", empty, 512))
+    peak = memory.measure_peak(lambda: torch.ones(1000).sin())
+    assert (peak.device, peak.peak_bytes, peak.allocated_bytes) == ("CPU", 8000, None)
+
+
+def test_a_measurement_that_saw_nothing_is_an_error_and_no_row(monkeypatch):
+    def in_place():
+        x.zero_()
+
+    x = torch.ones(3)
+    with pytest.raises(RuntimeError, match=r"in_place: the allocator gave out nothing.*measure again"):
+        memory.measure_peak(in_place)
+    monkeypatch.setattr(measured_module, "profiler_events", lambda profiler: [])
+    with pytest.raises(RuntimeError, match="the profiler lost it"):
+        memory.measure_peak(lambda: torch.ones(3))
 
 
 # What cannot be done

@@ -13,8 +13,11 @@ import textwrap
 import threading
 from html.parser import HTMLParser
 
+import nbformat
 import plotly.graph_objects as go
 import pytest
+from nbclient import NotebookClient
+from nbclient.output_widget import OutputWidget
 
 from compile_lab.page import explore
 from compile_lab.page.explore import WIDGET, Explorer
@@ -212,7 +215,32 @@ def test_the_reader_sees_that_a_panel_is_being_computed(at_home):
     assert explorer._live._status.value == ""
 
 
-def test_an_exception_is_a_panel_and_the_controls_stay_usable(at_home, capsys):
+def printed(explorer: Explorer) -> str:
+    """What stands in the live face's output, as text: outside of a kernel, display prints."""
+    return "".join(output["text"] for output in explorer._live._output.outputs)
+
+
+def test_what_a_panel_prints_stands_above_it_until_the_next_choice(at_home, capsys):
+    def talkative(a: str) -> str:
+        print(f"out {a}")
+        print(f"err {a}", file=sys.stderr)
+        return f"panel {a}"
+
+    explorer = Explorer("T", {"a": ["1", "2"]}, talkative)
+    explorer._repr_mimebundle_()
+    explorer._live._controls["a"].value = "2"
+    stdout, stderr = explorer._live._output.outputs
+    assert (stdout["name"], stdout["text"].split("\n")[0], stderr["name"], stderr["text"]) == (
+        "stdout",
+        "out 2",
+        "stderr",
+        "err 2\n",
+    )
+    assert "panel 2" in stdout["text"] and "1" not in stdout["text"]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_an_exception_is_a_panel_and_the_controls_stay_usable(at_home):
     def sometimes(a: str) -> str:
         if a == "2":
             raise RuntimeError("boom <b>")
@@ -222,7 +250,7 @@ def test_an_exception_is_a_panel_and_the_controls_stay_usable(at_home, capsys):
     explorer._repr_mimebundle_()
     control = explorer._live._controls["a"]
     control.value = "2"
-    assert "RuntimeError: boom <b> (while computing a = 2)" in capsys.readouterr().out
+    assert "RuntimeError: boom <b> (while computing a = 2)" in printed(explorer)
     page = explorer._live._shown({"a": "2"})._repr_html_()
     assert "<strong>RuntimeError</strong>: boom &lt;b&gt; (while computing a = 2)" in page
     assert "<details><summary>Traceback</summary>" in page and "in sometimes" in page
@@ -231,7 +259,7 @@ def test_an_exception_is_a_panel_and_the_controls_stay_usable(at_home, capsys):
     assert "fine 3" in repr(explorer._live._shown({"a": "3"}))
 
 
-def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home, capsys):
+def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home):
     stopped = []
 
     def slow(a: str) -> str:
@@ -244,7 +272,7 @@ def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home, capsys):
     explorer._repr_mimebundle_()
     control = explorer._live._controls["a"]
     control.value = "2"
-    assert "interrupted: a = 2" in capsys.readouterr().out
+    assert "interrupted: a = 2" in printed(explorer)
     assert explorer._live._status.value == ""
     control.value = "1"
     control.value = "2"
@@ -295,6 +323,35 @@ def test_only_widgets_that_colab_has_too():
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ipywidgets"
     }
     assert used == {"HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout"}
+
+
+LIVE = """
+import plotly.graph_objects as go
+from compile_lab.page import Explorer
+from compile_lab.page.figures import Figure
+
+def panel(a):
+    print("printed", a)
+    return [a, Figure(go.Figure(go.Bar(y=[1])), "Bars.")] if a == "first" else a
+"""
+
+
+def test_two_hundred_live_explorers_never_make_a_client_send(monkeypatch):
+    """nbclient that sends while a cell's reply comes loses its wake-up: one such cell in fifteen stood still."""
+    monkeypatch.delenv(explore.PUBLISH, raising=False)
+    sent, send = [], OutputWidget.send
+    monkeypatch.setattr(OutputWidget, "send", lambda self, data: sent.append(data) or send(self, data))
+    cell = "Explorer('T', {'a': ['first', 'second']}, panel)"
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in [LIVE, *[cell] * 200]])
+    client = NotebookClient(notebook, timeout=30, kernel_name="python3")
+    client.execute()
+    assert sent == []
+    drawn = [state["outputs"] for state in client.widget_state.values() if state["_model_name"] == "OutputModel"]
+    assert len(drawn) == 200
+    for stream, text, figure in drawn:
+        assert (stream["name"], stream["text"]) == ("stdout", "printed first\n")
+        assert text["data"]["text/plain"] == "first"
+        assert "application/vnd.plotly.v1+json" in figure["data"]
 
 
 # What is left without widgets

@@ -1,6 +1,7 @@
 """The virtual GPU: what arrives in the child, what Inductor generates there, and every way in which it can go wrong."""
 
 import contextlib
+import errno
 import linecache
 import os
 import signal
@@ -266,6 +267,16 @@ def test_the_server_ends_with_its_parent_even_if_that_is_killed():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL and _gone(int(done.stdout))
+
+
+def test_a_full_cache_folder_is_said_with_the_way_out(monkeypatch, tmp_path):
+    def full(**options):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(build.tempfile, "TemporaryDirectory", full)
+    with pytest.raises(VirtualGPUError, match=r"cannot be written \(No space left on device\): make room, or set"):
+        build.library()
 
 
 def test_without_a_compiler_it_says_what_to_install(monkeypatch, tmp_path):
