@@ -82,9 +82,14 @@
     plot.replaceChildren(message(`This figure cannot be drawn: ${why}.${rest}`));
   }
 
-  async function draw(plot) {
-    if (plot.dataset.begun) return;
-    plot.dataset.begun = "yes";
+  const drawing = new WeakMap();
+
+  function draw(plot) {
+    if (!drawing.has(plot)) drawing.set(plot, drawn(plot));
+    return drawing.get(plot);
+  }
+
+  async function drawn(plot) {
     const source = plot.querySelector("script");
     let figure;
     try {
@@ -105,12 +110,24 @@
     }
   }
 
+  /* Once there is one figure, the others are drawn while the browser has nothing to do: a page can be printed any time. */
+  const shown = () => [...document.querySelectorAll(".lab-plot")].filter((plot) => plot.offsetParent);
+
+  const whenIdle = window.requestIdleCallback ?? ((call) => setTimeout(call, 200));
+
+  async function drawTheRest() {
+    const next = shown().find((plot) => !drawing.has(plot));
+    if (!next) return;
+    await draw(next);
+    whenIdle(drawTheRest);
+  }
+
   const near = new IntersectionObserver(
     (entries) => {
       for (const { isIntersecting, target } of entries) {
         if (!isIntersecting) continue;
         near.unobserve(target);
-        draw(target);
+        draw(target).then(() => whenIdle(drawTheRest));
       }
     },
     { rootMargin: "400px" },
@@ -187,7 +204,19 @@
     }
   }
 
-  /* Paper is white: print in the light theme, with every figure drawn or, where it is too late for that, its table. */
+  /* Paper is white: print in the light theme, with every figure drawn or, where it is too late for that, its table.
+     The theme's button and the keys can wait until all are drawn; the browser's own menu cannot. */
+  async function print() {
+    await Promise.all(shown().map(draw));
+    window.print();
+  }
+  document.querySelectorAll("[data-lab-print]").forEach((button) => button.addEventListener("click", print));
+  addEventListener("keydown", (event) => {
+    const asked = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key === "p";
+    if (!asked || shown().every((plot) => plot.matches(".lab-drawn, .lab-failed"))) return;
+    event.preventDefault();
+    print();
+  });
   let screenTheme;
   addEventListener("beforeprint", () => {
     screenTheme = root.dataset.theme;

@@ -24,6 +24,8 @@ ARGUMENTS = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
+POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'"
+"""Every page is tested as a careful host would serve it: no script inside a page, nothing from anywhere else."""
 COMPRESSED = ("text", "javascript", "json", "svg")
 
 
@@ -49,6 +51,7 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         body = contents(path, compressed)
         self.send_response(200)
         self.send_header("Content-Type", kind)
+        self.send_header("Content-Security-Policy", POLICY)
         self.send_header("Content-Length", str(len(body)))
         if compressed:
             self.send_header("Content-Encoding", "gzip")

@@ -151,6 +151,28 @@ def test_printing_shows_every_figure_on_white(visit):
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+@pytest.mark.parametrize("ask", ["the keys", "the button"])
+def test_printing_waits_until_every_figure_is_drawn(visit, ask):
+    page = visit(
+        CHAPTERS[0], before=lambda page: page.add_init_script("window.print = () => (window.printed = true)")
+    ).page
+    assert page.locator(".lab-plot:visible:not(.lab-drawn)").count(), "nothing was left to draw"
+    if ask == "the keys":
+        page.keyboard.press("Control+p")
+    else:
+        page.locator("[data-lab-print]").dispatch_event("click")
+    page.wait_for_function("window.printed")
+    assert page.locator(".lab-plot:visible").count() and not page.locator(".lab-plot:visible:not(.lab-drawn)").count()
+
+
+def test_once_a_figure_is_drawn_the_others_follow_without_being_scrolled_to(visit):
+    page = visit(CHAPTERS[0]).page
+    page.locator(".lab-plot:visible").first.scroll_into_view_if_needed()
+    page.wait_for_function(
+        "[...document.querySelectorAll('.lab-plot')].every(p => !p.offsetParent || p.matches('.lab-drawn'))"
+    )
+
+
 def test_search_finds_a_word_of_the_chapter(visit):
     page = visit("search.html?q=dispatcher").page
     page.locator("#search-results li").first.wait_for()
