@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ..page.figures import PALETTE, Figure, plot_text
 from ..page.tables import Cell, Table
 from ..page.units import rounded, unit_of, with_unit, without_namespace
-from . import differences
+from .differences import differences
 from .ledger import KINDS, PHASES, Lifetimes, Tensor
 from .measured import Peak
 
