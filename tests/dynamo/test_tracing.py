@@ -32,7 +32,7 @@ def test_breaks_are_listed_once_with_reason_hint_place_and_source():
     branch = found.breaks[0]
     assert branch.reason == "Data-dependent branching" and branch.hint
     assert branch.file == __file__ and branch.line == branches.__code__.co_firstlineno + 2
-    assert branch.place == f"test_dynamo.py, line {branch.line}"
+    assert branch.place == f"test_tracing.py, line {branch.line}"
     assert found.printed == "in the helper\n"
 
 

@@ -22,7 +22,7 @@ def test_the_breaking_line_is_marked_in_the_source():
 def test_tables_say_where_what_and_what_then():
     found = trace(prints, torch.ones(2))
     ((place, line, reason, then),) = dynamo_view.breaks(found).rows
-    assert place.startswith("test_dynamo_view.py") and line.source == 'print("here")'
+    assert place.startswith("test_view.py") and line.source == 'print("here")'
     assert reason == "Failed to trace builtin operator" and then == "it is split here"
     assert [row[2:] for row in dynamo_view.graphs(found).rows] == [(1, 1), (1, 1)]
     assert dynamo_view.steps(found).rows[0][1] == "run the graph → Python: print → go on in a resume function"
