@@ -1,7 +1,7 @@
 """Exercises of chapter 11, four patterns."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -14,18 +14,8 @@ from ..simulator.patterns import plan
 from . import exercise
 
 DIM = 16
-
-
-@dataclass(frozen=True)
-class Thirteen:
-    """The shape of a GPT of 13 billion parameters."""
-
-    vocabulary: int = 50_304
-    context: int = 2048
-    dim: int = 5120
-    layers: int = 40
-    heads: int = 40
-    tied_head: bool = False
+SHAPE_13B = SimpleNamespace(vocabulary=50_304, context=2048, dim=5120, layers=40, heads=40, tied_head=False)
+"""Of a GPT of 13 billion parameters."""
 
 
 @exercise("11.1", takes=Callable)
@@ -45,7 +35,7 @@ def three_axes(answer: Mapping[str, int]) -> str | None:
     """A mesh for 13 B on 64 devices: at most 40 GB a device, at most 2 GB of a step's traffic out of the machine."""
     if not isinstance(answer, Mapping):
         return f'this asks for the sizes of the axes, as {{"pp": 2, "shard": 16, "tp": 2}}, not {answer!r}.'
-    found = plan(Thirteen(), "3d", answer, batch=64, precision="bf16")
+    found = plan(SHAPE_13B, "3d", answer, batch=64, precision="bf16")
     if found.devices != 64:
         return f"that is a mesh of {found.devices} devices."
     if found.total_nbytes > 40e9:

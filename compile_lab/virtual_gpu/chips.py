@@ -49,37 +49,17 @@ class Chip:
         return f"virtual {self.name}"
 
 
-_HOPPER = {"capability": (9, 0), "threads_per_sm": 2048, "blocks_per_sm": 32}
-_HOPPER |= {"shared_optin_nbytes": 227 * KIB, "shared_sm_nbytes": 228 * KIB, "multiprocessors": 132}
-
-CHIPS = {
-    "H200": Chip("H200", "NVIDIA H200", memory_nbytes=141 * GB, l2_nbytes=60 * MIB, **_HOPPER),
-    "H100": Chip("H100", "NVIDIA H100 80GB HBM3", memory_nbytes=80 * GB, l2_nbytes=50 * MIB, **_HOPPER),
-    "A100": Chip(
-        "A100",
-        "NVIDIA A100-SXM4-80GB",
-        capability=(8, 0),
-        multiprocessors=108,
-        memory_nbytes=80 * GB,
-        l2_nbytes=40 * MIB,
-        shared_optin_nbytes=163 * KIB,
-        shared_sm_nbytes=164 * KIB,
-        threads_per_sm=2048,
-        blocks_per_sm=32,
-    ),
-    "T4": Chip(
-        "T4",
-        "Tesla T4",
-        capability=(7, 5),
-        multiprocessors=40,
-        memory_nbytes=16 * GB,
-        l2_nbytes=4 * MIB,
-        shared_optin_nbytes=64 * KIB,
-        shared_sm_nbytes=64 * KIB,
-        threads_per_sm=1024,
-        blocks_per_sm=16,
-    ),
-}
+# fmt: off
+_ROWS = (
+    # Capability and multiprocessors; memory and L2; shared memory that a block may ask for, and a multiprocessor has;
+    # threads and blocks that a multiprocessor holds.
+    ("H200", "NVIDIA H200",           (9, 0), 132, 141 * GB, 60 * MIB, 227 * KIB, 228 * KIB, 2048, 32),
+    ("H100", "NVIDIA H100 80GB HBM3", (9, 0), 132,  80 * GB, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32),
+    ("A100", "NVIDIA A100-SXM4-80GB", (8, 0), 108,  80 * GB, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32),
+    ("T4",   "Tesla T4",              (7, 5),  40,  16 * GB,  4 * MIB,  64 * KIB,  64 * KIB, 1024, 16),
+)
+# fmt: on
+CHIPS = {row[0]: Chip(*row) for row in _ROWS}
 
 
 def chip(name: str | Chip) -> Chip:
