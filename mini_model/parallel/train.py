@@ -23,6 +23,7 @@ import torch
 import torch.distributed as dist
 from tqdm import tqdm
 
+from .. import PARENT
 from ..checkpoint import CheckpointError, other_threads
 from ..loop import Settings, judge, run_steps
 from ..model import MiniGPT, config
@@ -45,7 +46,7 @@ def main(settings: Settings, options: argparse.Namespace) -> int:
         device = _device(options.device)
     except ValueError as error:
         return _leave(f"error: {error}", 1)
-    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    threading.Thread(target=_end_with, args=(PARENT,), daemon=True).start()
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
     stopped = _heed_control_c()
     try:
