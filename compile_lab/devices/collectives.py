@@ -101,7 +101,11 @@ def held_here(program: Program) -> Held:
 
 @contextlib.contextmanager
 def pretended(devices: int, rank: int = 0) -> Iterator[None]:
-    """While the block runs, this process is ``rank`` of ``devices`` on the fake process group. Raises as ``count``."""
+    """While the block runs, this process is ``rank`` of ``devices`` on the fake process group. Raises as ``count``.
+
+    It computes on one thread, as a rank of ``ranks.run`` does: where other programs want the cores too, each of the
+    many small operations would wait for its threads to get one.
+    """
     if not 0 <= rank < devices:
         raise ValueError(f"there is no rank {rank} of {devices} devices: ranks go from 0 to devices - 1")
     if dist.is_initialized():
@@ -110,10 +114,13 @@ def pretended(devices: int, rank: int = 0) -> Iterator[None]:
             "torch.distributed.destroy_process_group() first"
         )
     fake_group(devices, rank)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
     try:
         with _ddp_without_futures():
             yield
     finally:
+        torch.set_num_threads(threads)
         dist.destroy_process_group()
 
 

@@ -234,6 +234,17 @@ def test_what_does_not_divide_is_explained(arguments, options, said):
         plan(MINI, *arguments, **options)
 
 
+def test_a_pretended_rank_computes_on_one_thread_and_gives_the_others_back():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        with collectives.pretended(4):
+            assert torch.get_num_threads() == 1
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_a_pretended_group_is_refused_beside_a_real_one_and_leaves_nothing_behind():
     with pytest.raises(ValueError, match="no rank 8 of 8"):
         count(chain(), 8, rank=8)
