@@ -194,7 +194,7 @@ class _Reader:
         return Wrapper(self.kernels, tuple(arguments), tuple(self._statements(main.body)))
 
     def _statements(self, body: Sequence[ast.stmt]) -> Iterator[Statement]:
-        handed: list[str] = []  # to a part, which frees them itself
+        handed: list[str] = []  # to a part, in the list of the first name; the part frees them itself
         for node, following in zip_longest(body, body[1:]):
             line = self.lines[node.lineno - 1].strip()
             match node:
@@ -213,6 +213,7 @@ class _Reader:
                     handed = [name, *_names(given)]
                 case ast.Assign(value=ast.Call(function)) if part := self._part(function):
                     yield from (each for each in self._statements(part.body) if not isinstance(each, Returned))
+                    handed = handed[:1]  # what the part gives back is freed here
                 case ast.Assign(value=ast.Call(function)) | ast.Expr(ast.Call(function)) if (
                     ast.unparse(function) in _NO_LAUNCH
                 ):
