@@ -11,11 +11,10 @@ import torch
 
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import generated_sources
+from ..inductor.wrapper import Called, Launched, Started, Waited, Wrapper
 
 STARTS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
 _PRODUCT = re.compile(r"extern_kernels\.(mm|addmm|bmm)|_mkl_linear|_linear_pointwise")
-_KERNEL = re.compile(r"(?:cpp_fused|triton_)\w*(?:\.run)?\(")
-_COLLECTIVE = re.compile(r"(?:(\w+) = )?torch\.ops\._c10d_functional\.(\w+)\.\w+\((.*)")
 
 REORDERED = {
     "reorder_for_compute_comm_overlap": True,
@@ -37,30 +36,21 @@ def order(source: str) -> tuple[str, ...]:
     "AG0", "RS1", "AR2" start an all-gather, a reduce-scatter, an all-reduce, "C3" another collective; "w0" waits for
     number 0. "MM" is a matrix product of a library, "k" a generated kernel.
     """
-    found: list[str] = []
+    tokens: list[str] = []
     numbers: dict[str, int] = {}
-    for line in source.splitlines():
-        line = line.strip()
-        if line.startswith(("#", "assert")):
-            continue
-        if collective := _COLLECTIVE.match(line):
-            result, name, given = collective.groups()
-            if name == "wait_tensor":
-                found.append(f"w{numbers[_buffers(given)[0]]}")
-            else:
-                place = result or _buffers(given.rpartition("out=")[2])[0]
-                numbers[place] = len(numbers)
-                kind = next((short for known, short in STARTS.items() if name.startswith(known)), "C")
-                found.append(f"{kind}{numbers[place]}")
-        elif _PRODUCT.search(line):
-            found.append("MM")
-        elif _KERNEL.match(line):
-            found.append("k")
-    return tuple(found)
-
-
-def _buffers(given: str) -> list[str]:
-    return re.findall(r"\b(?:buf|arg|primals_|tangents_)\w+", given) or [given]
+    for call in Wrapper.of(source).calls:
+        match call:
+            case Waited(arguments=(place, *_)):
+                tokens.append(f"w{numbers[place]}")
+            case Started(op):
+                number = numbers[call.place] = len(numbers)
+                kind = next((short for known, short in STARTS.items() if op.partition(".")[2].startswith(known)), "C")
+                tokens.append(f"{kind}{number}")
+            case Launched():
+                tokens.append("k")
+            case Called(op) if _PRODUCT.search(op):
+                tokens.append("MM")
+    return tuple(tokens)
 
 
 def orders(step: Callable[[], Any]) -> tuple[tuple[str, ...], ...]:

@@ -36,13 +36,13 @@ class Variables:
         claimed = defaultdict(set)
         for name, node in self.exact.items():
             claimed[self.loop_nest[name][0]].add(node)
-        found = {}
+        owners = {}
         for name, (nest, nodes) in self.loop_nest.items():
             if known := [node for node in (nodes - claimed[nest]) or nodes if node in order]:
-                found[name] = max(known, key=order.index)
-        found |= self.exact
+                owners[name] = max(known, key=order.index)
+        owners |= self.exact
         self.exact.clear(), self.loop_nest.clear()
-        return found
+        return owners
 
 
 @contextlib.contextmanager
@@ -121,5 +121,5 @@ def is_view(node: Any) -> bool:
 
 def by_line(body: str, variables: dict[str, str]) -> tuple[str, ...]:
     """For each line of a Triton kernel the node of the variable that it sets or stores, or ""."""
-    found = ((_ASSIGNED.match(line) or _STORED.match(line)) for line in body.split("\n"))
-    return tuple(variables.get(match[1], "") if match else "" for match in found)
+    matches = ((_ASSIGNED.match(line) or _STORED.match(line)) for line in body.split("\n"))
+    return tuple(variables.get(match[1], "") if match else "" for match in matches)

@@ -62,7 +62,12 @@ class GeneratedCode:
 
     def __str__(self) -> str:
         head = f"{len(self.graphs)} graphs, {len(self.kernels)} kernels ({self.provenance})"
-        lines = [head, *map(str, self.kernels), *map(str, self.breaks), *(f"trouble: {said}" for said in self.trouble)]
+        lines = [
+            head,
+            *map(str, self.kernels),
+            *map(str, self.breaks),
+            *(f"trouble: {error}" for error in self.trouble),
+        ]
         return "\n".join(lines)
 
 

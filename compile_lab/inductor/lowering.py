@@ -20,7 +20,7 @@ from ..tensors import reach_nbytes
 from .attribution import Variables, by_line, is_view, listening
 from .mixed_reductions import announced
 from .records import EXTERN, Buffer, Group, InductorGraph, Kernel, Origin, Refusal
-from .wrapper import definitions, launch_line, numbered_calls, partial_sums
+from .wrapper import Wrapper
 
 
 @contextlib.contextmanager
@@ -97,28 +97,28 @@ class _Watch:
     def direction(self) -> str:
         return "backward" if self.lowering.is_backward else "inference" if self.lowering.is_inference else "forward"
 
-    def graph(self, wrapper: str) -> InductorGraph:
-        sources, calls = definitions(wrapper), numbered_calls(wrapper)
+    def graph(self, source: str) -> InductorGraph:
+        wrapper = Wrapper.of(source)
         kernels = []
         for kernel, number, variables in self.launches:
-            call = calls.get(f"{kernel.name}:{number}") or launch_line(wrapper, kernel.name)
-            language, source = sources.get(kernel.name, (EXTERN, call))
-            kernel = replace(kernel, language=language, source=source, call=call)
+            call = wrapper.line(kernel.name, number)
+            language, code = wrapper.kernels.get(kernel.name, (EXTERN, call))
+            kernel = replace(kernel, language=language, source=code, call=call)
             if language == "triton":
                 kernel = replace(kernel, node_by_line=by_line(kernel.body, variables))
             kernels += [kernel] if number is not None else self._mixed(kernel, wrapper)
         parts = tuple(kernels), tuple(self.before), tuple(self.after), tuple(dict.fromkeys(self.refusals))
         buffers = tuple(_buffers(self.lowering))
-        return InductorGraph(self.direction, tuple(self.origins.values()), *parts, wrapper, self.code, buffers)
+        return InductorGraph(self.direction, tuple(self.origins.values()), *parts, source, self.code, buffers)
 
-    def _mixed(self, kernel: Kernel, wrapper: str) -> list[Kernel]:
+    def _mixed(self, kernel: Kernel, wrapper: Wrapper) -> list[Kernel]:
         """A kernel that reduces both ways, and the library calls that finish what it began."""
-        sums = partial_sums(wrapper, kernel.call)
+        sums = wrapper.sums_after(kernel.name)
         kernels = [replace(kernel, nbytes=kernel.nbytes + sum(each.nbytes for each in sums))]
         for each in sums:
-            made_by = next((group for group in self.before if each.buffer in group.writes), None)
+            made_by = next((group for group in self.before if each.results[0] in group.writes), None)
             origins = tuple(self.origins[name] for name in made_by.nodes[-1:]) if made_by else ()
-            moved = [(f"aten.{each.op}", each.nbytes + each.out_nbytes)]
+            moved = [(each.op, each.nbytes + each.out_nbytes)]
             moved += [("aten._to_copy", 2 * each.out_nbytes)] * each.cast
             kernels += [Kernel(op, each.line, EXTERN, self.direction, origins, n, each.line) for op, n in moved]
         return kernels
@@ -163,7 +163,7 @@ def _origin(node: torch.fx.Node) -> Origin:
 def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
     parts = scheduled.get_nodes()
     irs = [part.node for part in parts if part.node is not None]
-    found = [_called(ir, origins) if scheduled.is_extern() else ir.get_origins() for ir in irs]
+    nodes = [_called(ir, origins) if scheduled.is_extern() else ir.get_origins() for ir in irs]
     looped = getattr(scheduled, "group", None)  # calls and entries without code have none
     space = () if looped is None or scheduled.is_extern() else tuple(map(_extent, looped[1]))
     read_writes = scheduled.read_writes
@@ -171,7 +171,7 @@ def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
         scheduled.get_name(),
         _kind(scheduled),
         tuple(part.get_name() for part in parts),
-        tuple(_in_order({node.name for each in found for node in each}, origins)),
+        tuple(_in_order({node.name for each in nodes for node in each}, origins)),
         space,
         tuple(sorted({dep.name for dep in read_writes.reads})),
         tuple(sorted({dep.name for dep in read_writes.writes})),
@@ -201,8 +201,8 @@ def _called(ir: Any, origins: dict[str, Origin]) -> list[torch.fx.Node]:
     """The node that a library's call computes: of all that Inductor names, its inputs' history included, the last."""
     exact = getattr(ir, "origin_node", None)
     order = {name: at for at, name in enumerate(origins)}
-    found = [exact] if exact is not None else list(ir.get_origins())
-    return sorted((node for node in found if not is_view(node)), key=lambda node: order.get(node.name, -1))[-1:]
+    nodes = [exact] if exact is not None else list(ir.get_origins())
+    return sorted((node for node in nodes if not is_view(node)), key=lambda node: order.get(node.name, -1))[-1:]
 
 
 def _extent(sizes: Any) -> int | str:

@@ -3,7 +3,8 @@
 A layer norm's backward sums along the rows (for the input's gradient) and along the columns (for the weight's and the
 bias's). For a tall matrix Inductor computes both in one pass: a kernel walks some rows at a time, and writes a partial
 column sum for each group of rows into a workspace. Calls of torch's own `sum` then add the partial sums. Neither the
-kernel nor those calls are announced as other launches are, so they are read off here.
+kernel nor those calls are announced as other launches are: the kernel is watched here while it is written, and the
+calls are read off the wrapper (``wrapper.Summed``).
 """
 
 import contextlib
@@ -21,12 +22,12 @@ def announced(launch: Callable[[list[Any], str], None]) -> Iterator[None]:
     codegen = scheduling.codegen_mix_order_reduction
 
     def mixed(self: Any, node: Any) -> None:
-        define, told = self.define_kernel, []
+        define, names = self.define_kernel, []
 
         def defined(*args: Any, **kwargs: Any) -> str:
             name = define(*args, **kwargs)
-            if not told:  # what follows are kernels of what depends on it, which torch announces itself
-                told.append(name)
+            if not names:  # what follows are kernels of what depends on it, which torch announces itself
+                names.append(name)
                 columns = [part for part in node.node2.get_nodes() if part.is_reduction()]
                 launch([*node.node1.get_nodes(), *columns], name)
             return name

@@ -71,10 +71,10 @@ class Kernel:
         """The origins that the code computes. Inductor's own list also names what led to the inputs, and views."""
         if self.language == EXTERN:
             return self.origins
-        found = [origin for origin in self.origins if not origin.is_view]
+        computing = [origin for origin in self.origins if not origin.is_view]
         # Of a template's lines, those of the matmul are nobody's: Inductor did not write them.
-        told = any(self.node_by_line) and not self.name.startswith("triton_tem_")
-        return tuple(origin for origin in found if not told or origin.node in self.node_by_line)
+        by_line = any(self.node_by_line) and not self.name.startswith("triton_tem_")
+        return tuple(origin for origin in computing if not by_line or origin.node in self.node_by_line)
 
     def computing(self, line: Line) -> tuple[int, ...]:
         """The lines of ``body``, from 1, that compute what the user's ``line`` asked for."""
@@ -163,9 +163,9 @@ class InductorGraph:
         if library:
             return f"{' and '.join(library)}: a library's code, not Inductor's to change"
         for refusal in reversed(self.refusals):  # the last word was about the largest groups
-            one, other = set(refusal.first.split("_")), set(refusal.second.split("_"))
+            first_parts, second_parts = set(refusal.first.split("_")), set(refusal.second.split("_"))
             for groups in ((first, second), (second, first)):
-                if one <= set(groups[0].parts) and other <= set(groups[1].parts):
+                if first_parts <= set(groups[0].parts) and second_parts <= set(groups[1].parts):
                     return refusal.reason
         return "Inductor gave no reason"
 

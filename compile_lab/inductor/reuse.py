@@ -9,11 +9,7 @@ from dataclasses import dataclass
 
 from .generated import GeneratedCode
 from .records import InductorGraph
-
-_ARGUMENTS = re.compile(r"^\s*([\w, ]+?),? = args$")
-_ALLOCATED = re.compile(r"^\s*(\w+) = empty_strided_\w+\(\(([^()]*)\), \([^()]*\), torch\.(\w+)\)")
-_TAKEN = re.compile(r"^\s*(\w+) = (?:reinterpret_tensor\()?(\w+)\b.*; del \2  # reuse")
-_FREED = re.compile(r"^\s*del (\w+)$")
+from .wrapper import Allocated, Call, Freed, Launched, Taken, Wrapper
 
 
 @dataclass(frozen=True)
@@ -59,33 +55,32 @@ def buffer_reuse(code: GeneratedCode) -> tuple[Reuse, ...]:
 
 
 def _of(graph: InductorGraph) -> Reuse:
-    arguments: set[str] = set()
+    wrapper = Wrapper.of(graph.wrapper)
     untouched: set[str] = set()
     allocated = freed = 0
     taken = []
-    for line in graph.wrapper.splitlines():
-        if found := _ARGUMENTS.match(line):
-            arguments |= set(found[1].split(", "))
-        elif found := _ALLOCATED.match(line):
-            untouched.add(found[1])
-            allocated += 1
-        elif found := _TAKEN.match(line):
-            new, old = found[1], found[2]
-            if old in untouched:
-                untouched.add(new)
-            else:
-                taken.append(Takeover(line.strip(), old in arguments, _written_in_place(new, graph)))
-        elif found := _FREED.match(line):
-            freed += found[1] not in arguments
-        else:
-            untouched -= set(re.findall(r"\w+", line))
+    for statement in wrapper.statements:
+        match statement:
+            case Allocated(name):
+                untouched.add(name)
+                allocated += 1
+            case Taken(name, old, ends=True) if old in untouched:
+                untouched.add(name)
+            case Taken(name, old, ends=True, line=line):
+                taken.append(Takeover(line, old in wrapper.arguments, _written_in_place(name, wrapper)))
+            case Taken(name, old):
+                untouched -= {name, old}
+            case Call(arguments=arguments):
+                untouched.difference_update(arguments)
+            case Freed(name):
+                freed += name not in wrapper.arguments
     return Reuse(graph.direction, allocated, freed, tuple(taken))
 
 
-def _written_in_place(name: str, graph: InductorGraph) -> bool:
+def _written_in_place(name: str, wrapper: Wrapper) -> bool:
     """True if the first kernel that is given the buffer takes it as one of its ``in_out_ptr``, which come first."""
-    for kernel in graph.kernels:
-        arguments = re.findall(r"\w+", kernel.call.partition("(")[2])
-        if name in arguments:
-            return arguments.index(name) < len(set(re.findall(r"in_out_ptr\d+", kernel.source)))
-    return False
+    call = next((call for call in wrapper.calls if name in call.arguments), None)
+    if not isinstance(call, Launched):
+        return False
+    in_place = set(re.findall(r"in_out_ptr\d+", wrapper.kernels[call.op][1]))
+    return call.arguments.index(name) < len(in_place)

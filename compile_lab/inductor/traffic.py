@@ -5,11 +5,8 @@ code, from the kernels and buffers of its wrapper. An operator or kernel moves e
 a lower bound for eager, where one operator may launch several kernels, and Inductor's own estimate for generated code.
 """
 
-import ast
 import copy
-import math
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +19,7 @@ from .._torch.dispatcher import current_autograd_node
 from ..eager.operators import kind_of
 from .generated import GeneratedCode
 from .records import EXTERN, InductorGraph, Kernel
+from .wrapper import Allocated, Returned, Taken, Wrapper
 
 ROLES = ("result", "saved", "intermediate")
 
@@ -37,7 +35,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class Written:
     """A tensor that was written: ``role`` is result (of its direction), saved (for the backward) or intermediate."""
 
     direction: str
@@ -51,7 +49,7 @@ class Traffic:
     """Launches and buffers of both directions, in order."""
 
     launches: tuple[Launch, ...]
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[Written, ...]
 
     def of(self, direction: str) -> tuple[Launch, ...]:
         """The launches of the ``forward`` or of the ``backward``."""
@@ -61,7 +59,7 @@ class Traffic:
         """Bytes that the launches of a direction move, with or without its matrix products."""
         return sum(each.nbytes for each in self.of(direction) if matmuls or each.kind != "matmul")
 
-    def in_role(self, role: str, direction: str | None = None) -> tuple[Buffer, ...]:
+    def in_role(self, role: str, direction: str | None = None) -> tuple[Written, ...]:
         """The buffers of a role, in one direction or both. ValueError for another word."""
         if role not in ROLES:
             raise ValueError(f"role={role!r} is not known; it is one of {', '.join(map(repr, ROLES))}")
@@ -101,12 +99,12 @@ def _shape_of(tensor: Tensor) -> Tensor:
 
 def _watched(fn: Callable[..., Any], *args: Tensor) -> Traffic:
     with _Watching() as watch:
-        outputs = [one for one in _tensors(fn(*args)) if one.requires_grad]
+        outputs = [tensor for tensor in _tensors(fn(*args)) if tensor.requires_grad]
         if not outputs:
             raise ValueError("nothing in the result requires a gradient, so there is no backward: give one that does")
         parameters = list(fn.parameters()) if isinstance(fn, nn.Module) else []
-        wanted = [one for one in (*parameters, *args) if one.requires_grad]
-        made = torch.autograd.grad(outputs, wanted, [torch.empty_like(one) for one in outputs], allow_unused=True)
+        wanted = [tensor for tensor in (*parameters, *args) if tensor.requires_grad]
+        made = torch.autograd.grad(outputs, wanted, [torch.empty_like(output) for output in outputs], allow_unused=True)
     return watch.traffic(outputs, _tensors(made))
 
 
@@ -130,27 +128,27 @@ class _Watching(TorchDispatchMode):
         name = op.removeprefix("aten::").partition(".")[0]
         reads, writes = _tensors((args, kwargs)), _tensors(out)
         self.held += [*reads, *writes]
-        for one in reads:
-            self.read_in.setdefault(_memory(one), set()).add(direction)
-        for one in writes:
-            self.made.setdefault(_memory(one), (direction, name, _nbytes([one])))
+        for tensor in reads:
+            self.read_in.setdefault(_memory(tensor), set()).add(direction)
+        for tensor in writes:
+            self.made.setdefault(_memory(tensor), (direction, name, _nbytes([tensor])))
         matmul = "matmul" if kind == "matmul" else "aten"
         self.launches.append(Launch(direction, name, matmul, _nbytes([*reads, *writes])))
         return out
 
     def traffic(self, outputs: list[Tensor], gradients: list[Tensor]) -> Traffic:
-        results = {_memory(one) for one in (*outputs, *gradients)}
+        results = {_memory(tensor) for tensor in (*outputs, *gradients)}
         buffers = []
         for memory, (direction, name, nbytes) in self.made.items():
             later = direction == "forward" and "backward" in self.read_in.get(memory, ())
             unread = memory not in self.read_in  # an operator's second output that nobody asked for is a result too
             role = "result" if memory in results or (unread and not later) else "saved" if later else "intermediate"
-            buffers.append(Buffer(direction, name, nbytes, role))
+            buffers.append(Written(direction, name, nbytes, role))
         return Traffic(tuple(self.launches), tuple(buffers))
 
 
 def _tensors(value: Any) -> list[Tensor]:
-    return [one for one in tree_leaves(value) if isinstance(one, Tensor)]
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def _memory(tensor: Tensor) -> int:
@@ -159,14 +157,14 @@ def _memory(tensor: Tensor) -> int:
 
 def _nbytes(tensors: Iterable[Tensor]) -> int:
     """Bytes of these tensors, each memory once; of an expanded tensor, what is really there."""
-    return sum({_memory(one): min(one.nbytes, one.untyped_storage().nbytes()) for one in tensors}.values())
+    return sum({_memory(each): min(each.nbytes, each.untyped_storage().nbytes()) for each in tensors}.values())
 
 
 def generated_traffic(code: GeneratedCode) -> Traffic:
     """The same of generated code: its kernels, and the buffers that its wrappers allocate."""
     graphs = [graph for graph in code.graphs if graph.direction != "inference"]
     launches = [_launch(kernel) for graph in graphs for kernel in graph.kernels]
-    return Traffic(tuple(launches), tuple(one for graph in graphs for one in _buffers(graph)))
+    return Traffic(tuple(launches), tuple(written for graph in graphs for written in _written(graph)))
 
 
 def _launch(kernel: Kernel) -> Launch:
@@ -177,23 +175,22 @@ def _launch(kernel: Kernel) -> Launch:
 
 
 _MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
-_ALLOCATED = re.compile(r"^\s+(\w+) = empty_strided\w*\((\(.*?\)), \(.*?\), torch\.(\w+)\)$", re.MULTILINE)
-_REUSED = re.compile(r"^\s+(\w+) = (?:reinterpret_tensor\()?(\w+)\b.*# reuse$", re.MULTILINE)
-_RETURNED = re.compile(r"^\s+return \((.*)\)$", re.MULTILINE)
 
 
-def _buffers(graph: InductorGraph) -> list[Buffer]:
-    body = graph.wrapper.partition("def call(")[2].partition("\nrunner")[0]
-    aliases = dict(_REUSED.findall(body))
-
-    def memory(name: str) -> str:
-        return memory(aliases[name]) if name in aliases else name
-
-    returned = [memory(name) for name in re.findall(r"\b\w+\b", _RETURNED.findall(body)[0])]
+def _written(graph: InductorGraph) -> Iterator[Written]:
+    wrapper = Wrapper.of(graph.wrapper)
+    traced = {buffer.name: buffer.nbytes for buffer in graph.buffers}  # where a size is a symbol
+    memory: dict[str | None, str] = {}
+    returned: list[str] = []
+    for statement in wrapper.statements:
+        match statement:
+            case Taken(name, old):
+                memory[name] = memory.get(old, old)
+            case Returned(names):
+                returned = [memory.get(name, name) for name in names if name]
     results = returned if graph.direction == "backward" else returned[:1]
-    found = []
-    for name, size, dtype in _ALLOCATED.findall(body):
-        role = "result" if name in results else "saved" if name in returned else "intermediate"
-        elements = math.prod(int(extent) if isinstance(extent, int) else 0 for extent in ast.literal_eval(size))
-        found.append(Buffer(graph.direction, name, elements * getattr(torch, dtype).itemsize, role))
-    return found
+    for each in wrapper.statements:
+        if isinstance(each, Allocated):
+            role = "result" if each.name in results else "saved" if each.name in returned else "intermediate"
+            nbytes = traced[each.name] if each.nbytes is None else each.nbytes
+            yield Written(graph.direction, each.name, nbytes, role)

@@ -108,7 +108,6 @@ def tilings(code: GeneratedCode) -> Table:
     return Table(["line", "kind of kernel", "sizes", "blocks"], rows, caption=evidence(code))
 
 
-_SIZE = re.compile(r"([a-z0-9]+?)_?numel = (\d+)")
 _KINDS = {
     "poi": "pointwise",
     "per": "reduction in one block",
@@ -126,9 +125,9 @@ def _blocks(body: str) -> list[str]:
 def differences(code: GeneratedCode, other: GeneratedCode) -> Table:
     """What differs between the kernels of two chips: lines of code, and what is recorded about the device."""
     rows: list[tuple[str, str, str]] = []
-    for one, two in zip(code.written, other.written, strict=False):
-        ours, theirs = one.body.split("\n"), two.body.split("\n")
-        rows += [(shortened(one.name), a.strip(), b.strip()) for a, b in zip(ours, theirs, strict=False) if a != b]
+    for kernel, counterpart in zip(code.written, other.written, strict=False):
+        ours, theirs = kernel.body.split("\n"), counterpart.body.split("\n")
+        rows += [(shortened(kernel.name), a.strip(), b.strip()) for a, b in zip(ours, theirs, strict=False) if a != b]
     mine, yours = (_device(each.written[0].source) for each in (code, other))
     rows += [
         ("the device", f"{name}={mine[name]}", f"{name}={yours.get(name)}")
@@ -146,19 +145,19 @@ def changed(kernel: Kernel, other: GeneratedCode) -> Code | None:
 
 
 def _device(source: str) -> dict[str, str]:
-    found = re.search(r"'device': DeviceProperties\((.*?)\)", source)
-    return dict(re.findall(r"(\w+)=([\w']+)", found[1])) if found else {}
+    match = re.search(r"'device': DeviceProperties\((.*?)\)", source)
+    return dict(re.findall(r"(\w+)=([\w']+)", match[1])) if match else {}
 
 
 def beside_recorded(code: GeneratedCode, recorded: Iterable[Kernel], source: object) -> Table:
     """Kernels of one torch beside those of another, by name: how many agree in name, in body, and header included."""
-    here, there = (
+    generated, stored = (
         {(kernel.direction, kernel.name): kernel for kernel in kernels if kernel.language != EXTERN}
         for kernels in (code.kernels, recorded)
     )
     rows: list[list[Cell]] = []
-    for direction in dict.fromkeys(direction for direction, _ in (*here, *there)):
-        ours, theirs = ({k: v for k, v in side.items() if k[0] == direction} for side in (here, there))
+    for direction in dict.fromkeys(direction for direction, _ in (*generated, *stored)):
+        ours, theirs = ({k: v for k, v in side.items() if k[0] == direction} for side in (generated, stored))
         both = [(ours[name], theirs[name]) for name in ours if name in theirs]
         same_body = sum(a.body == b.body for a, b in both)
         same = sum(comparable(a.source) == comparable(b.source) for a, b in both)
@@ -179,9 +178,9 @@ def operations(ops: Iterable[str]) -> str:
     return ", ".join(name if count == 1 else f"{name} ×{count}" for name, count in counts.items())
 
 
-def lines(found: Iterable[Line]) -> str:
+def lines(places: Iterable[Line]) -> str:
     """Places, one below the other."""
-    return "\n".join(map(str, found))
+    return "\n".join(map(str, places))
 
 
 def short(kernel: Kernel) -> str:
@@ -213,7 +212,7 @@ def moved(traffics: Mapping[str, Traffic], direction: str) -> Figure:
         chosen = {name: launch for name, launch in named.items() if launch.kind == kind}
         if chosen:
             series.append(Series(title, list(chosen), [launch.nbytes / MB for launch in chosen.values()]))
-    said = "; ".join(
+    totals_by_way = "; ".join(
         f"{way}: {len(traffic.of(direction))} launches, {number(traffic.nbytes(direction) / MB)} MB"
         for way, traffic in traffics.items()
     )
@@ -221,8 +220,8 @@ def moved(traffics: Mapping[str, Traffic], direction: str) -> Figure:
         series,
         value_title="MB read and written",
         place_title="launch",
-        alt=f"Bytes that each launch of the {direction} moves. {said}.",
-        caption=f"The {direction}, launch by launch. {said}",
+        alt=f"Bytes that each launch of the {direction} moves. {totals_by_way}.",
+        caption=f"The {direction}, launch by launch. {totals_by_way}",
         stacked=True,
     )
     figure.plot.update_yaxes(categoryorder="array", categoryarray=list(named))  # as launched, not kind by kind
@@ -232,8 +231,8 @@ def moved(traffics: Mapping[str, Traffic], direction: str) -> Figure:
 def _plain(name: str) -> str:
     """A kernel's name as a bar can hold it: what kind of loop it is, and its number."""
     kinds = {"poi": "pointwise", "per": "reduction", "red": "reduction"}
-    found = re.fullmatch(r"triton_(poi|per|red)_fused_.*?(\d+)", name)
-    return f"generated {kinds[found[1]]} {found[2]}" if found else name
+    match = re.fullmatch(r"triton_(poi|per|red)_fused_.*?(\d+)", name)
+    return f"generated {kinds[match[1]]} {match[2]}" if match else name
 
 
 def totals(traffics: Mapping[str, Traffic]) -> Table:

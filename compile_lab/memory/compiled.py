@@ -4,14 +4,12 @@ That wrapper asks for every buffer, hands buffers on (``buf2 = buf1; del buf1``)
 it is followed name by name, and nothing is run. What a library allocates inside a call is not in it.
 """
 
-import ast
 from collections import Counter
-from collections.abc import Collection
 from dataclasses import replace
 
 from ..inductor.generated import GeneratedCode
 from ..inductor.records import Buffer, InductorGraph
-from ..inductor.wrapper import _NO_LAUNCH, _call, _name, _workspace
+from ..inductor.wrapper import Allocated, Call, Freed, Returned, Taken, Wrapper
 from ..source import Line
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
@@ -36,42 +34,42 @@ def compiled_lifetimes(code: GeneratedCode) -> Lifetimes:
             "its backward. Where the function broke, compile_lab.dynamo.trace says why"
         )
     ledger = Ledger()
-    forward = _Wrapper(ledger, code.graphs[0], Counter())
+    forward = _Run(ledger, code.graphs[0], Counter())
     forward.take_inputs()
     forward.run()
     if len(code.graphs) > 1:
-        backward = _Wrapper(ledger, code.graphs[1], forward.holders)
+        backward = _Run(ledger, code.graphs[1], forward.holders)
         backward.take_saved(forward.leave(backward.saved))
         backward.run()
         backward.gradients()
     return ledger.lifetimes()
 
 
-class _Wrapper:
-    """The ``call`` of one wrapper. A buffer is freed when no name stands for it any more."""
+class _Run:
+    """One call of a wrapper. A buffer is freed when no name stands for it any more."""
 
     def __init__(self, ledger: Ledger, graph: InductorGraph, holders: Counter[Key]) -> None:
         self.ledger, self.graph, self.holders = ledger, graph, holders
         self.buffers = {buffer.name: buffer for buffer in graph.buffers}
-        self.arguments, self.statements = _call(graph.wrapper)
-        self.lines = graph.wrapper.splitlines()
+        self.wrapper = Wrapper.of(graph.wrapper)
         self.sources = {kernel.call.strip(): kernel.lines for kernel in graph.kernels if kernel.lines}
         self.names: dict[str, Key | None] = {}
         self.asked: dict[Key, Tensor] = {}
         self.returned: list[Key | None] = []
-        self.tangents = [name for name in self.arguments if name.startswith("tangents") and name in self.buffers]
+        # Symbolic sizes are arguments too, and no tensors.
+        self.arguments = [name for name in self.wrapper.arguments if name in self.buffers]
+        self.tangents = [name for name in self.arguments if name.startswith("tangents")]
 
     @property
     def saved(self) -> list[str]:
-        """The arguments of a backward that the forward saved, in order; symbolic sizes are no tensors."""
-        return [name for name in self.arguments if name in self.buffers and name not in self.tangents]
+        """The arguments of a backward that the forward saved, in order."""
+        return [name for name in self.arguments if name not in self.tangents]
 
     def take_inputs(self) -> None:
         """Called with parameters and inputs, which somebody else keeps."""
         for name in self.arguments:
-            if buffer := self.buffers.get(name):
-                self.names[name] = key = self._key(name)
-                self.ledger.resident(key, _tensor(buffer, "input", "input"))
+            self.names[name] = key = self._key(name)
+            self.ledger.resident(key, _tensor(self.buffers[name], "input", "input"))
 
     def take_saved(self, keys: list[Key | None]) -> None:
         """Called with what the forward saved, which nobody else holds, and with tangents, which their maker holds."""
@@ -85,26 +83,25 @@ class _Wrapper:
 
     def run(self) -> None:
         """Every statement in order."""
-        members: dict[str, list[str]] = {}
-        for statement in self.statements:
+        for statement in self.wrapper.statements:
             match statement:
-                case ast.Assign([ast.Name(name)], ast.Subscript(ast.Name(of))):
-                    members.setdefault(of, []).append(name)
-        for statement in self.statements:
-            match statement:
-                case ast.Delete(targets):
-                    for target in targets:
-                        self._drop(self.names.pop(ast.unparse(target), None))
-                case ast.Return(ast.Tuple(results)):
-                    self.returned = [self._shown(result) for result in results]
-                case ast.Assign([ast.Name(name)], ast.Call() as call) if not self._shown(call):
-                    self._make(name, call, members.get(name, ()), statement)
-                case ast.Assign([ast.Name(name)], value) if shown := self._shown(value):
-                    self._hold(shown)
+                case Allocated(name):
+                    self._ask(name, self.buffers.get(name) or _workspace(statement))
+                case Taken(name, old, ends) if key := self.names.get(old):
+                    self._hold(key)
                     self._drop(self.names.get(name))
-                    self.names[name] = shown
-                case ast.Expr(ast.Call() as call) if ast.unparse(call.func) not in _NO_LAUNCH:
-                    self._launch(call, statement)
+                    self.names[name] = key
+                    if ends:
+                        self._drop(self.names.pop(old))
+                case Call(op, _, results, line):
+                    for name in results:
+                        self._ask(name, self.buffers.get(name))
+                    if self.asked or not results:
+                        self._operation(op, next(iter(self.sources.get(line, ())), None))
+                case Freed(name):
+                    self._drop(self.names.pop(name, None))
+                case Returned(names):
+                    self.returned = [name and self.names.get(name) for name in names]
 
     def leave(self, saved: list[str]) -> list[Key | None]:
         """Return from a forward: the caller keeps its outputs; what is ``saved`` changes hands."""
@@ -123,23 +120,15 @@ class _Wrapper:
         for key in [*self.names.values(), *map(self._key, self.tangents)]:
             self._drop(key)
 
-    def _make(self, name: str, call: ast.Call, members: Collection[str], statement: ast.stmt) -> None:
-        """``name = call(…)``: the allocator is asked, or a library that returns one tensor or several."""
-        called = ast.unparse(call.func)
-        for each in members or [name]:
-            if buffer := self.buffers.get(each) or _workspace(name, call):
-                self.names[each] = key = self._key(each)
-                self.asked[key] = _tensor(buffer)
-                self._hold(key)
-        if self.asked and not called.startswith("empty_strided"):
-            self._launch(call, statement)
-
-    def _launch(self, call: ast.Call, statement: ast.stmt) -> None:
-        """An operation begins, and what was asked for since the last one is there."""
-        source = next(iter(self.sources.get(self.lines[statement.lineno - 1].strip(), ())), None)
-        self._operation(_name(call), source)
+    def _ask(self, name: str, buffer: Buffer | None) -> None:
+        """A buffer is asked for; what makes it is the operation that comes next."""
+        if buffer:
+            self.names[name] = key = self._key(name)
+            self.asked[key] = _tensor(buffer)
+            self._hold(key)
 
     def _operation(self, name: str, source: Line | None) -> None:
+        """An operation begins, and what was asked for since the last one is there."""
         made = {key: replace(each, op=name, source=source) for key, each in self.asked.items()}
         self.asked = {}
         phase = "backward" if self.graph.direction == "backward" else "forward"
@@ -147,15 +136,6 @@ class _Wrapper:
 
     def _key(self, name: str) -> Key:
         return self.graph.direction, name
-
-    def _shown(self, value: ast.expr) -> Key | None:
-        """The buffer that an expression stands for: a name, or that name's memory in another shape."""
-        match value:
-            case ast.Name(name):
-                return self.names.get(name)
-            case ast.Call(ast.Name("reinterpret_tensor" | "copy_if_misaligned"), [ast.Name(name), *_]):
-                return self.names.get(name)
-        return None
 
     def _hold(self, key: Key | None) -> None:
         if key is not None:
@@ -173,3 +153,9 @@ class _Wrapper:
 
 def _tensor(buffer: Buffer, op: str = "", kind: str = "temporary") -> Tensor:
     return Tensor(buffer.name, op, kind, buffer.shape, buffer.dtype, buffer.nbytes, BEFORE, BEFORE, None)
+
+
+def _workspace(asked: Allocated) -> Buffer | None:
+    """Memory that a kernel needs for itself: no node's result, so only its allocation says how large it is."""
+    sizes = tuple(size for size in asked.shape if isinstance(size, int))
+    return Buffer(asked.name, sizes, asked.dtype, asked.nbytes) if asked.nbytes is not None else None

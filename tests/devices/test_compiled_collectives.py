@@ -16,6 +16,8 @@ from compile_lab.devices.view import order_table
 from compile_lab.simulator import wire
 
 SOURCE = """
+cpp_fused_relu_0 = async_compile.cpp_pybinding(['float*'], 'void kernel(float* out_ptr0) {}')
+triton_poi_fused_relu_0 = async_compile.triton('triton_poi_fused_relu_0', 'def triton_poi_fused_relu_0(): pass')
 # buf9 = torch.ops._c10d_functional.all_reduce.default(buf8, 'sum', '0')
 def call(args):
     buf1 = torch.ops._c10d_functional.all_gather_into_tensor.default(arg0_1, 8, '0')

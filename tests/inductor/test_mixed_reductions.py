@@ -6,34 +6,6 @@ from torch import nn
 
 from compile_lab.inductor import generated as inductor
 from compile_lab.inductor.records import EXTERN
-from compile_lab.inductor.wrapper import launch_line, partial_sums
-
-WRAPPER = """
-            triton_per_fused_0.run(arg0, buf9, workspace_0, 16384, 4096, stream=raw_stream0)
-            buf4 = workspace_0[0 * (1024) * (4096) : (0 + 1) * (1024) * (4096)].view(1024, 4096).sum(dim=0).view([4096])
-            buf6 = workspace_0[1 * 1024 * 4096 : (1 + 1) * 1024 * 4096].view(1024, 4096).amax(dim=0).to(torch.bfloat16)
-            del workspace_0
-            buf7 = workspace_1[0 * 4 * 4 : (0 + 1) * 4 * 4].view(4, 4).sum(dim=0)
-"""
-
-
-def test_the_calls_after_the_launch_are_read_with_their_bytes():
-    call = launch_line(WRAPPER, "triton_per_fused_0")
-    assert call.startswith("triton_per_fused_0.run(arg0") and call.endswith("stream=raw_stream0)")
-    first, second = partial_sums(WRAPPER, call)
-    assert (first.buffer, first.op, first.nbytes, first.out_nbytes, first.cast) == (
-        "buf4",
-        "sum",
-        16_777_216,
-        16_384,
-        False,
-    )
-    assert (second.buffer, second.op, second.cast) == ("buf6", "amax", True)
-
-
-def test_a_kernel_that_is_not_launched_has_no_calls_after_it():
-    assert launch_line(WRAPPER, "triton_per_fused") == ""
-    assert partial_sums(WRAPPER, "triton_other.run()") == ()
 
 
 @pytest.mark.parametrize(("rows", "mixed"), [(8192, True), (64, False)])

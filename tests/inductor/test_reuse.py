@@ -7,11 +7,13 @@ import torch.nn.functional as F
 
 from compile_lab._torch.aot import functorch_config
 from compile_lab.inductor.generated import GeneratedCode, generated_code
-from compile_lab.inductor.records import InductorGraph, Kernel
+from compile_lab.inductor.records import InductorGraph
 from compile_lab.inductor.reuse import Reuse, buffer_reuse
 from compile_lab.recordings import here
 
 WRAPPER = """
+twice = async_compile.triton('twice', 'def twice(in_out_ptr0, in_ptr0, xnumel):')
+once = async_compile.triton('once', 'def once(in_out_ptr0, in_ptr0, xnumel):')
 def call(self, args):
     primals_1, saved_1 = args
     args.clear()
@@ -28,20 +30,14 @@ def call(self, args):
 """
 
 
-def code_of(wrapper, *kernels):
+def code_of(wrapper):
     nothing = dict.fromkeys((field.name for field in fields(InductorGraph)), ())
-    graph = InductorGraph(**{**nothing, "direction": "backward", "kernels": kernels, "wrapper": wrapper})
+    graph = InductorGraph(**{**nothing, "direction": "backward", "wrapper": wrapper})
     return GeneratedCode((graph,), None, here("test", device="cpu"))
 
 
-def kernel(call, source):
-    return Kernel(call.partition(".")[0], source, "triton", "backward", (), 0, call)
-
-
 def test_allocated_freed_and_taken_over_are_told_apart():
-    once = kernel("once.run(buf2, buf1, 8, stream=stream0)", "def once(in_out_ptr0, in_ptr0, xnumel):")
-    mm = kernel("extern_kernels.mm(buf2, buf2, out=buf3)", "extern_kernels.mm(buf2, buf2, out=buf3)")
-    (found,) = buffer_reuse(code_of(WRAPPER, once, mm))
+    (found,) = buffer_reuse(code_of(WRAPPER))
     assert (found.allocated, found.freed, found.reused, found.donated) == (1, 1, 1, 1)
     assert [each.in_place for each in found.taken] == [True, False]
     assert found.taken[0].line == "buf2 = saved_1; del saved_1  # reuse"

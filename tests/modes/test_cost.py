@@ -14,7 +14,6 @@ from compile_lab.capture import NotCompiledError
 from compile_lab.dynamo.tracing import trace
 from compile_lab.experiments import modes as mode_cases
 from compile_lab.experiments.compile_gains import Gated, many_breaks, many_pointwise
-from compile_lab.inductor.wrapper import generated_kernels
 from compile_lab.modes import cost as modes
 from compile_lab.modes import view as modes_view
 from compile_lab.modes.cost import (
@@ -196,12 +195,6 @@ def test_phases_of_a_cache_hit_and_of_a_backward():
     assert warm == pytest.approx({"Dynamo": 0.54085, "AOTAutograd": 0.081824, "Inductor": 0, "kernels": 0.003228})
     backward = phases([metrics(False, 5_000_000, None, 4_000_000, 3_000_000), metrics(None, 9, None, 9, 9, True)])
     assert backward == pytest.approx({"Dynamo": 0, "AOTAutograd": 1, "Inductor": 1, "kernels": 3})
-
-
-def test_calls_of_generated_kernels_are_counted():
-    cpp = "cpp_fused_a_0 = async_compile.cpp_pybinding(\ndef call(args):\n    cpp_fused_a_0(x)\n    cpp_fused_a_0(y)\n"
-    triton = "triton_poi_0 = async_compile.triton(\n        triton_poi_0.run(x, 4)\n        extern_kernels.mm(a)"
-    assert generated_kernels([cpp, triton]) == 3
 
 
 @pytest.mark.parametrize(
