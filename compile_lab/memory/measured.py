@@ -1,7 +1,6 @@
 """What the allocator gave out while a step ran: on a CPU from the profiler's events, on a GPU from its history."""
 
 import gc
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,10 +10,9 @@ import torch
 
 from .._torch.dispatcher import cuda_history, dispatch_mode_is_active, profiler_events
 from ..capture import NotCompiledError, compilation
+from ..measure.trace import profiling
 from ..page.units import number
 from ..source import Line
-
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
 
 Mark = Callable[[], None]
 
@@ -167,8 +165,7 @@ def _on_cpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None
         with torch.profiler.record_function(name):
             pass
 
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
+    with profiling("cpu", profile_memory=True) as profiler:
         result = step(mark)
         mark(_STEP_DONE)
     del result
