@@ -65,15 +65,15 @@ def _typical(seen: list[Overlap], device: str) -> Overlap:
 
 
 def step_times_us(
-    steps: Mapping[str, Callable[[], Any]], device: str = "cpu", rounds: int = STEPS
+    steps: Mapping[str, Callable[[], Any]], device: str = "cpu", rounds: int = STEPS, warm_up: int = WARM_UP_STEPS
 ) -> dict[str, list[tuple[float, float]]]:
-    """Microseconds of each step, and until the host had issued it: one pair a round, after three to warm up.
+    """Microseconds of each step, and until the host had issued it: one pair a round, after some to warm up.
 
     The ranks begin each step together, and make the same number of rounds: one that chose by its own clock would leave
     the others waiting.
     """
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
-    for each in range(WARM_UP_STEPS + rounds):
+    for each in range(warm_up + rounds):
         for name, step in steps.items():
             timing.wait(device)
             dist.barrier()
@@ -82,7 +82,7 @@ def step_times_us(
             step()
             issued = time.perf_counter() - start
             timing.wait(device)
-            if each >= WARM_UP_STEPS:
+            if each >= warm_up:
                 taken[name].append(((time.perf_counter() - start) * 1e6, issued * 1e6))
     return taken
 
