@@ -21,6 +21,7 @@ from .._torch.inductor import inductor_config, inductor_partitioner
 from ..aot.nodes import is_work, node_flops
 from ..capture import compilation
 from ..eager.flops import Work, work_of
+from ..measure.allocator import peak
 from ..measure.timing import samples_us, spread_us, wait
 from ..memory.eager import eager_lifetimes
 from ..memory.measured import measure_step
@@ -250,21 +251,17 @@ def _storage(node: torch.fx.Node) -> int | None:
 
 def _memory(subject: Subject, fn: Callable[..., Tensor]) -> dict[str, int | None]:
     if subject.device != "cuda":
-        peak = measure_step(lambda: subject.forward(fn), reset=subject.forget)
-        return {"held_nbytes": peak.held_bytes, "forward_peak_nbytes": None, "peak_nbytes": peak.peak_bytes}
+        step = measure_step(lambda: subject.forward(fn), reset=subject.forget)
+        return {"held_nbytes": step.held_bytes, "forward_peak_nbytes": None, "peak_nbytes": step.peak_bytes}
     subject.forget()
     gc.collect()
     torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    loss = subject.forward(fn)
-    torch.cuda.synchronize()
-    held, first = torch.cuda.memory_allocated() - before, torch.cuda.max_memory_allocated() - before
-    torch.cuda.reset_peak_memory_stats()
-    loss.backward()
-    torch.cuda.synchronize()
-    second = torch.cuda.max_memory_allocated() - before
-    return {"held_nbytes": held, "forward_peak_nbytes": first, "peak_nbytes": max(first, second)}
+    with peak(subject.device) as forward:
+        loss = subject.forward(fn)
+    with peak(subject.device) as backward:
+        loss.backward()
+    first, second = forward.rise_nbytes, backward.peak_nbytes - forward.before_nbytes
+    return {"held_nbytes": forward.held_nbytes, "forward_peak_nbytes": first, "peak_nbytes": max(first, second)}
 
 
 def _under(limit_nbytes: int, subject: Subject, fn: Callable[..., Tensor]) -> float | None:

@@ -20,6 +20,7 @@ from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import launched_kernels
 from ..capture import NotCompiledError, compilation
 from ..inductor.lowering import collecting
+from ..measure.allocator import peak
 from ..measure.kernels import kernel_times
 from ..measure.timing import prepared_samples_us, samples_us, spread_us
 from ..precision.formats import error
@@ -210,14 +211,10 @@ def _names(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[str]:
 
 def _held_nbytes(forward: Callable[[], Tensor], device: str) -> int | None:
     """Bytes that a forward leaves for its backward, the result among them; None without a GPU."""
-    if device != "cuda":
-        return None
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    result = forward()
-    held = torch.cuda.memory_allocated() - before
+    with peak(device) as memory:
+        result = forward()
     del result
-    return held
+    return memory.held_nbytes
 
 
 def _fitting(held_nbytes: int | None) -> int:

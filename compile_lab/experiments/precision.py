@@ -19,6 +19,7 @@ from .._torch.dispatcher import scaled_mm
 from .._torch.dynamo import reset_dynamo
 from ..capture import compilation
 from ..inductor.lowering import collecting
+from ..measure.allocator import peak
 from ..measure.timing import samples_us, spread_us, wait
 from ..measure.trace import Event, Trace, profiled
 from ..precision.casts import cast_kernels, casts_only, dtypes, probed
@@ -197,20 +198,13 @@ def _step_case(precision: str, compiled: bool, device: str) -> Row:
             if not graphs:
                 raise RuntimeError(f"{precision}: no graph was lowered, so nothing is known of the kernels that ran")
         taken = spread_us(samples_us(step, device, STEP_SAMPLES))
-        peak = _peak_nbytes(step) if device == "cuda" else None
+        with peak(device) as memory:
+            step()
         alone = _named_casts(graphs) if compiled else None
         launched = launched_casts(profiled(step), alone) if device == "cuda" else None
     written = asdict(cast_kernels(graphs)) if compiled else None
     found = {"precision": precision, "compiled": compiled, **taken}
-    return {**found, "peak_nbytes": peak, "launched": launched, "written": written}
-
-
-def _peak_nbytes(step: Callable[[], Any]) -> int:
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    step()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated()
+    return {**found, "peak_nbytes": memory.peak_nbytes, "launched": launched, "written": written}
 
 
 def _named_casts(graphs: Iterable[Any]) -> set[str]:

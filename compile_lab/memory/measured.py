@@ -10,6 +10,7 @@ import torch
 
 from .._torch.dispatcher import cuda_history, dispatch_mode_is_active, profiler_events
 from ..capture import NotCompiledError, compilation
+from ..measure.allocator import peak
 from ..measure.trace import profiling
 from ..page.units import number
 from ..source import Line
@@ -195,13 +196,10 @@ def _on_gpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None
     def mark(name: str = _FORWARD_DONE) -> None:
         marks.append((len(history()), name))
 
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    with cuda_history() as history:
+    with peak("cuda") as memory, cuda_history() as history:
         result = step(mark)
         mark(_STEP_DONE)
         entries = history()
-    allocated = torch.cuda.max_memory_allocated() - before
     del result
     changes = []
     for at, entry in enumerate(entries):
@@ -211,7 +209,7 @@ def _on_gpu(step: Callable[[Mark], Any]) -> tuple[str, list[_Change], int | None
         elif entry["action"] == "free_requested":
             changes.append(_Change(entry["addr"], -entry["size"], ()))
     changes += [_Change(0, 0, (name,)) for count, name in marks if count == len(entries)]
-    return torch.cuda.get_device_name(), changes, allocated
+    return torch.cuda.get_device_name(), changes, memory.rise_nbytes
 
 
 def _line(frames: list[dict[str, Any]]) -> str:
