@@ -8,7 +8,7 @@ import contextlib
 import gc
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,7 @@ from ..measure.timing import samples_us, spread_us, wait
 from ..memory.eager import eager_lifetimes
 from ..memory.measured import measure_step
 from ..memory.predict import lifetimes
+from ..tensors import nbytes, storage_nbytes, storage_of
 from .plan import Plan
 from .strategies import Strategy
 
@@ -180,7 +181,7 @@ def _run(
     under = None if limit_nbytes is None else _under(limit_nbytes, subject, fn)
     return {
         **memory,
-        "gradients_nbytes": sum(each.numel() * each.element_size() for each in expected.values()),
+        "gradients_nbytes": nbytes(expected),
         "time_ms": taken["median_us"] / 1e3,
         "low_ms": taken["low_us"] / 1e3,
         "high_ms": taken["high_us"] / 1e3,
@@ -234,19 +235,18 @@ def _partitions() -> Iterator[list[Split]]:
 
 def split_of(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, num_fwd_outputs: int) -> Split:
     """Saved bytes (each buffer once, inputs and parameters not), operations that run twice, and the work of both."""
-    there = {_storage(node) for node in forward.graph.find_nodes(op="placeholder")}
-    saved = {}
-    for node in forward.graph.output_node().args[0][num_fwd_outputs:]:
-        if isinstance(node, torch.fx.Node) and (storage := _storage(node)) is not None and storage not in there:
-            saved[storage] = int(node.meta["val"].untyped_storage().nbytes())
+    inputs = _buffers(forward.graph.find_nodes(op="placeholder"))
+    saved = _buffers(forward.graph.output_node().args[0][num_fwd_outputs:])
+    saved_nbytes = sum(nbytes for storage, nbytes in saved.items() if storage not in inputs)
     nodes = [node for part in (forward, backward) for node in part.graph.nodes if is_work(node)]
     twice = len(nodes) - len({node.name for node in nodes})
-    return Split(sum(saved.values()), twice, Work(len(nodes), sum(map(node_flops, nodes))))
+    return Split(saved_nbytes, twice, Work(len(nodes), sum(map(node_flops, nodes))))
 
 
-def _storage(node: torch.fx.Node) -> int | None:
-    value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, Tensor) else None
+def _buffers(nodes: Iterable[Any]) -> dict[int, int]:
+    """The memory behind each node that is a tensor, with its bytes."""
+    values = [node.meta.get("val") for node in nodes if isinstance(node, torch.fx.Node)]
+    return {storage_of(value): storage_nbytes(value) for value in values if isinstance(value, Tensor)}
 
 
 def _memory(subject: Subject, fn: Callable[..., Tensor]) -> dict[str, int | None]:
