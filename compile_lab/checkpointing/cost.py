@@ -22,6 +22,7 @@ from ..aot.nodes import is_work, node_flops
 from ..capture import compilation
 from ..eager.flops import Work, work_of
 from ..measure.allocator import peak
+from ..measure.judge import gradient_error
 from ..measure.timing import samples_us, spread_us, wait
 from ..memory.eager import eager_lifetimes
 from ..memory.measured import measure_step
@@ -108,14 +109,6 @@ class Subject:
 
     def gradients(self) -> dict[str, Tensor]:
         return {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
-
-
-def gradient_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
-    """The largest difference over the parameters, each in parts of the largest entry of what is expected."""
-    return max(
-        float((found[name] - right).abs().max() / right.abs().max().clamp_min(torch.finfo(right.dtype).tiny))
-        for name, right in expected.items()
-    )
 
 
 def reference(subject: Subject) -> tuple[dict[str, Tensor], float]:

@@ -21,9 +21,9 @@ from .._torch.inductor import launched_kernels
 from ..capture import NotCompiledError, compilation
 from ..inductor.lowering import collecting
 from ..measure.allocator import peak
+from ..measure.judge import relative_error
 from ..measure.kernels import kernel_times
 from ..measure.timing import prepared_samples_us, samples_us, spread_us
-from ..precision.formats import error
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 TWO_PASSES = {"triton.mix_order_reduction": False}
@@ -196,11 +196,11 @@ def gradient_errors(case: Case, device: str) -> dict[str, dict[str, float]]:
 
 
 def _errors(
-    module: nn.Module, inputs: tuple[Tensor, ...], found: Iterable[Tensor], exact: list[Tensor]
+    module: nn.Module, inputs: tuple[Tensor, ...], made: Iterable[Tensor], exact: list[Tensor]
 ) -> dict[str, float]:
     if not exact:
         return {}
-    errors = (float(f"{error(one, right):.3g}") for one, right in zip(found, exact, strict=True))
+    errors = (float(f"{relative_error(one, right):.3g}") for one, right in zip(made, exact, strict=True))
     return dict(zip(_names(module, inputs), errors, strict=True))
 
 

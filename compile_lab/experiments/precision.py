@@ -20,10 +20,11 @@ from .._torch.dynamo import reset_dynamo
 from ..capture import compilation
 from ..inductor.lowering import collecting
 from ..measure.allocator import peak
+from ..measure.judge import relative_error
 from ..measure.timing import samples_us, spread_us, wait
 from ..measure.trace import Event, Trace, profiled
 from ..precision.casts import cast_kernels, casts_only, dtypes, probed
-from ..precision.formats import error, float32_products, loss_errors, op_errors, quantised
+from ..precision.formats import float32_products, loss_errors, op_errors, quantised
 from ..precision.training import RECIPES, Run, gradients, trained
 from . import subjects
 
@@ -125,7 +126,8 @@ def _rates(precision: str, n: int, device: str) -> list[Row]:
         taken = spread_us(samples_us(product, device, RATE_SAMPLES))
     exact = a[:ERROR_ROWS].double() @ b.double()
     rate = 2 * n**3 / taken["median_us"] / 1e6
-    return [{"precision": precision, "n": n, **taken, "tflop_per_s": round(rate, 2), "error": error(found, exact)}]
+    error = relative_error(found, exact)
+    return [{"precision": precision, "n": n, **taken, "tflop_per_s": round(rate, 2), "error": error}]
 
 
 def _product(precision: str, a: Tensor, b: Tensor) -> Callable[[], Tensor]:

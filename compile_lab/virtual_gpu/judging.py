@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .._torch.virtual_gpu import interpreter_pieces
+from ..measure.judge import largest_relative_error
 from ..tensors import tensors
 from . import travel
 from .errors import UnsupportedKernel
@@ -93,15 +94,6 @@ def _errors(outputs: Any, gradients: dict[str, Tensor], expected: Any, slopes: d
     """Largest difference from eager, relative to eager's largest value."""
     ours, theirs = tensors(outputs), tensors(expected)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        yield ("output" if len(ours) == 1 else f"output[{i}]"), _error(a, b)
+        yield ("output" if len(ours) == 1 else f"output[{i}]"), largest_relative_error(a, b)
     for name, slope in slopes.items():
-        yield f"gradient of {name}", _error(gradients[name], slope)
-
-
-def _error(a: Tensor, b: Tensor) -> float:
-    if not b.numel():
-        return 0.0
-    a, b = a.detach().double(), b.detach().double()
-    scale = b.abs().max()
-    error = (a - b).abs().max() / (scale if scale else 1)
-    return float(error.nan_to_num(torch.inf))
+        yield f"gradient of {name}", largest_relative_error(gradients[name], slope)
