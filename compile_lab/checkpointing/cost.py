@@ -134,7 +134,7 @@ def measured(
         if subject.device == "cpu":
             subject.forget()  # gradients from before would be freed in the step, as if it gave memory back
             seen = eager_lifetimes(lambda: subject.step(fn), subject.model)
-            saved, peak = seen.held_bytes, seen.peak_bytes
+            saved, peak = seen.held_nbytes, seen.peak_nbytes
     cost = Cost(
         strategy,
         saved,
@@ -159,7 +159,7 @@ def measured_plan(subject: Subject, plan: Plan, expected: dict[str, Tensor]) -> 
         ops=plan.work.ops,
         recomputed=plan.recomputed.ops,
         flops=plan.work.flops,
-        predicted_peak_nbytes=lifetimes(plan.graphs).peak_bytes,
+        predicted_peak_nbytes=lifetimes(plan.graphs).peak_nbytes,
     )
 
 
@@ -245,7 +245,7 @@ def _buffers(nodes: Iterable[Any]) -> dict[int, int]:
 def _memory(subject: Subject, fn: Callable[..., Tensor]) -> dict[str, int | None]:
     if subject.device != "cuda":
         step = measure_step(lambda: subject.forward(fn), reset=subject.forget)
-        return {"held_nbytes": step.held_bytes, "forward_peak_nbytes": None, "peak_nbytes": step.peak_bytes}
+        return {"held_nbytes": step.held_nbytes, "forward_peak_nbytes": None, "peak_nbytes": step.peak_nbytes}
     subject.forget()
     gc.collect()
     torch.cuda.empty_cache()

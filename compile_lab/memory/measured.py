@@ -34,17 +34,17 @@ class Peak:
     """The most that the allocator had given out at one time in a step. All bytes are above what was there before."""
 
     device: str
-    peak_bytes: int
-    held_bytes: int | None
+    peak_nbytes: int
+    held_nbytes: int | None
     """When the forward was done; None where the step was one piece."""
-    left_bytes: int
+    left_nbytes: int
     """When the step was done."""
     at: str
     """The operation that allocated at the peak; on a GPU the line."""
     alive: tuple[Allocation, ...] = field(repr=False)
     compiled_graphs: int = 0
     """How many compiled graphs the step entered; 0 for an eager one."""
-    allocated_bytes: int | None = None
+    allocated_nbytes: int | None = None
     """The peak by the GPU's caching allocator's own count, with sizes rounded up; None on a CPU."""
 
     def require_compiled(self) -> None:
@@ -60,10 +60,10 @@ class Peak:
         return dict(counted.most_common())
 
     def __str__(self) -> str:
-        held = "" if self.held_bytes is None else f"{number(self.held_bytes)} held after the forward, "
+        held = "" if self.held_nbytes is None else f"{number(self.held_nbytes)} held after the forward, "
         how = f", {self.compiled_graphs} compiled graphs" if self.compiled_graphs else ", eager"
         return (
-            f"peak {number(self.peak_bytes)} bytes at {self.at}; {held}{number(self.left_bytes)} left "
+            f"peak {number(self.peak_nbytes)} bytes at {self.at}; {held}{number(self.left_nbytes)} left "
             f"({self.device}{how})"
         )
 
@@ -115,7 +115,7 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
     finally:
         if was_on:
             gc.enable()
-    return replace(_peak(device, changes), compiled_graphs=log.graph_calls, allocated_bytes=allocated)
+    return replace(_peak(device, changes), compiled_graphs=log.graph_calls, allocated_nbytes=allocated)
 
 
 def _gpu_allocations() -> int:
