@@ -3,14 +3,28 @@
 from collections.abc import Sequence
 from typing import Any
 
-import torch
+from torch import Tensor
+from torch.utils._pytree import tree_leaves
+
+
+def tensors(value: Any) -> list[Tensor]:
+    """Every tensor in a value, however nested in tuples, lists and dicts, in order; one that is there twice, twice."""
+    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
 def nbytes(value: Any) -> int:
-    """Bytes of a tensor's elements, or of all tensors in a tuple; 0 for anything else."""
-    if isinstance(value, torch.Tensor):
-        return number(value.numel()) * value.element_size()
-    return sum(map(nbytes, value)) if isinstance(value, list | tuple) else 0
+    """Bytes of the elements of all tensors in a value, whether or not they share memory; 0 where there are none."""
+    return sum(number(tensor.numel()) * tensor.element_size() for tensor in tensors(value))
+
+
+def storage_of(tensor: Tensor) -> int:
+    """The memory behind a tensor: the same number for it and its views, and for no other while the tensor is held."""
+    return tensor.untyped_storage()._cdata
+
+
+def storage_nbytes(tensor: Tensor) -> int:
+    """Bytes of the memory behind a tensor, of which it may show a part."""
+    return number(tensor.untyped_storage().nbytes())
 
 
 def reach_nbytes(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> int:

@@ -8,7 +8,7 @@ import torch
 
 from ..page.units import without_namespace
 from ..source import Line
-from ..tensors import nbytes, number
+from ..tensors import nbytes, storage_nbytes, storage_of
 from .nodes import Graph, op_of
 from .partition import ALLOWLIST, CHEAPEST, WORDS, Cut, is_view, origin_of
 
@@ -85,7 +85,7 @@ def saved_tensors(
     for node in outputs:
         if not isinstance(node, torch.fx.Node) or not isinstance(node.meta.get("val"), torch.Tensor):
             continue
-        storage, known = _storage(node), forward[node.name]
+        storage, known = storage_of(node.meta["val"]), forward[node.name]
         owner = owners[storage]
         rule = cut.rule(node)
         if owner.op == "placeholder":
@@ -97,7 +97,7 @@ def saved_tensors(
                 shape=known.shape or (),
                 dtype=known.dtype,
                 nbytes=known.nbytes,
-                extra_nbytes=0 if storage in counted else _buffer_nbytes(node),
+                extra_nbytes=0 if storage in counted else storage_nbytes(node.meta["val"]),
                 rule=rule,
                 why=_why(node, owner, rule, cut, kept),
                 source=known.source or _first_line(node.name, forward),
@@ -151,20 +151,12 @@ def _common(titles: list[str]) -> str:
     return ".".join(piece[0] if len(set(piece)) == 1 else "*" for piece in zip(*parts, strict=True))
 
 
-def _storage(node: torch.fx.Node) -> int:
-    return node.meta["val"].untyped_storage()._cdata
-
-
-def _buffer_nbytes(node: torch.fx.Node) -> int:
-    return number(node.meta["val"].untyped_storage().nbytes())
-
-
 def _owners(forward: Graph) -> dict[int, torch.fx.Node]:
     """For each buffer, the first node that has it: an input, or the operation that filled it."""
     owners: dict[int, torch.fx.Node] = {}
     for node in forward.module.graph.nodes:
         if isinstance(node.meta.get("val"), torch.Tensor):
-            owners.setdefault(_storage(node), node)
+            owners.setdefault(storage_of(node.meta["val"]), node)
     return owners
 
 

@@ -1,6 +1,7 @@
 """What to keep for the backward and what to compute again: strategies, the compiler's plan, the price."""
 
-from .cost import Subject, gradient_error, measured, measured_plan, reference
+from ..measure.judge import gradient_error
+from .cost import Subject, measured, measured_plan, reference
 from .plan import longest_gap, plans, saved_blocks
 from .strategies import EVERY_LAYER, MATMULS_KEPT, NONE, Strategy, checkpointed
 

@@ -8,7 +8,7 @@ import contextlib
 import gc
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,10 +21,13 @@ from .._torch.inductor import inductor_config, inductor_partitioner
 from ..aot.nodes import is_work, node_flops
 from ..capture import compilation
 from ..eager.flops import Work, work_of
+from ..measure.allocator import peak
+from ..measure.judge import gradient_error
 from ..measure.timing import samples_us, spread_us, wait
 from ..memory.eager import eager_lifetimes
 from ..memory.measured import measure_step
 from ..memory.predict import lifetimes
+from ..tensors import nbytes, storage_nbytes, storage_of
 from .plan import BudgetPlan
 from .strategies import Strategy
 
@@ -108,14 +111,6 @@ class Subject:
         return {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
 
 
-def gradient_error(found: dict[str, Tensor], expected: dict[str, Tensor]) -> float:
-    """The largest difference over the parameters, each in parts of the largest entry of what is expected."""
-    return max(
-        float((found[name] - right).abs().max() / right.abs().max().clamp_min(torch.finfo(right.dtype).tiny))
-        for name, right in expected.items()
-    )
-
-
 def reference(subject: Subject) -> tuple[dict[str, Tensor], float]:
     """The gradients without a strategy, and how far those of a second such step are from them."""
     subject.step(subject.model)
@@ -139,7 +134,7 @@ def measured(
         if subject.device == "cpu":
             subject.forget()  # gradients from before would be freed in the step, as if it gave memory back
             seen = eager_lifetimes(lambda: subject.step(fn), subject.model)
-            saved, peak = seen.held_bytes, seen.peak_bytes
+            saved, peak = seen.held_nbytes, seen.peak_nbytes
     cost = Cost(
         strategy,
         saved,
@@ -164,7 +159,7 @@ def measured_plan(subject: Subject, plan: BudgetPlan, expected: dict[str, Tensor
         ops=plan.work.ops,
         recomputed=plan.recomputed.ops,
         flops=plan.work.flops,
-        predicted_peak_nbytes=lifetimes(plan.graphs).peak_bytes,
+        predicted_peak_nbytes=lifetimes(plan.graphs).peak_nbytes,
     )
 
 
@@ -179,7 +174,7 @@ def _run(
     under = None if limit_nbytes is None else _under(limit_nbytes, subject, fn)
     return {
         **memory,
-        "gradients_nbytes": sum(each.numel() * each.element_size() for each in expected.values()),
+        "gradients_nbytes": nbytes(expected),
         "time_ms": taken["median_us"] / 1e3,
         "low_ms": taken["low_us"] / 1e3,
         "high_ms": taken["high_us"] / 1e3,
@@ -233,38 +228,33 @@ def _partitions() -> Iterator[list[Split]]:
 
 def split_of(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, num_fwd_outputs: int) -> Split:
     """Saved bytes (each buffer once, inputs and parameters not), operations that run twice, and the work of both."""
-    there = {_storage(node) for node in forward.graph.find_nodes(op="placeholder")}
-    saved = {}
-    for node in forward.graph.output_node().args[0][num_fwd_outputs:]:
-        if isinstance(node, torch.fx.Node) and (storage := _storage(node)) is not None and storage not in there:
-            saved[storage] = int(node.meta["val"].untyped_storage().nbytes())
+    inputs = _buffers(forward.graph.find_nodes(op="placeholder"))
+    saved = _buffers(forward.graph.output_node().args[0][num_fwd_outputs:])
+    saved_nbytes = sum(nbytes for storage, nbytes in saved.items() if storage not in inputs)
     nodes = [node for part in (forward, backward) for node in part.graph.nodes if is_work(node)]
     twice = len(nodes) - len({node.name for node in nodes})
-    return Split(sum(saved.values()), twice, Work(len(nodes), sum(map(node_flops, nodes))))
+    return Split(saved_nbytes, twice, Work(len(nodes), sum(map(node_flops, nodes))))
 
 
-def _storage(node: torch.fx.Node) -> int | None:
-    value = node.meta.get("val")
-    return value.untyped_storage()._cdata if isinstance(value, Tensor) else None
+def _buffers(nodes: Iterable[Any]) -> dict[int, int]:
+    """The memory behind each node that is a tensor, with its bytes."""
+    values = [node.meta.get("val") for node in nodes if isinstance(node, torch.fx.Node)]
+    return {storage_of(value): storage_nbytes(value) for value in values if isinstance(value, Tensor)}
 
 
 def _memory(subject: Subject, fn: Callable[..., Tensor]) -> dict[str, int | None]:
     if subject.device != "cuda":
-        peak = measure_step(lambda: subject.forward(fn), reset=subject.forget)
-        return {"held_nbytes": peak.held_bytes, "forward_peak_nbytes": None, "peak_nbytes": peak.peak_bytes}
+        step = measure_step(lambda: subject.forward(fn), reset=subject.forget)
+        return {"held_nbytes": step.held_nbytes, "forward_peak_nbytes": None, "peak_nbytes": step.peak_nbytes}
     subject.forget()
     gc.collect()
     torch.cuda.empty_cache()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    loss = subject.forward(fn)
-    torch.cuda.synchronize()
-    held, first = torch.cuda.memory_allocated() - before, torch.cuda.max_memory_allocated() - before
-    torch.cuda.reset_peak_memory_stats()
-    loss.backward()
-    torch.cuda.synchronize()
-    second = torch.cuda.max_memory_allocated() - before
-    return {"held_nbytes": held, "forward_peak_nbytes": first, "peak_nbytes": max(first, second)}
+    with peak(subject.device) as forward:
+        loss = subject.forward(fn)
+    with peak(subject.device) as backward:
+        loss.backward()
+    first, second = forward.rise_nbytes, backward.peak_nbytes - forward.before_nbytes
+    return {"held_nbytes": forward.held_nbytes, "forward_peak_nbytes": first, "peak_nbytes": max(first, second)}
 
 
 def _under(limit_nbytes: int, subject: Subject, fn: Callable[..., Tensor]) -> float | None:

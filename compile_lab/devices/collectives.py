@@ -20,11 +20,11 @@ from torch.distributed.tensor import DTensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from .._torch.dispatcher import fake_tensors
 from .._torch.distributed import fake_group, process_group
 from ..simulator.collectives import WORLD, Collective, Held
+from ..tensors import nbytes, storage_nbytes, storage_of, tensors
 
 _KINDS = {
     "allreduce": "all_reduce",
@@ -96,7 +96,7 @@ def held_here(program: Program) -> Held:
     optimizer.step()
     state = [each for values in optimizer.state.values() for each in values.values() if _is_large(each)]
     gradients = [each.grad for each in parameters if each.grad is not None]
-    return Held(_nbytes_held(parameters), _nbytes_held(gradients), _nbytes_held(state), saved.most)
+    return Held(_held_nbytes(parameters), _held_nbytes(gradients), _held_nbytes(state), saved.most)
 
 
 @contextlib.contextmanager
@@ -174,7 +174,7 @@ class _CollectiveRecorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         if func.namespace in ("c10d", "_c10d_functional") and (kind := _kind(func)):
             group = _group(args)
-            payload = max(map(_nbytes, (*args, result)))
+            payload = max(map(nbytes, (*args, result)))
             if _numbers((*args, result)) > 1:
                 axis = self._axes.get(group.group_name, WORLD)
                 self._rows.append((axis, kind, group.size(), payload))
@@ -222,9 +222,9 @@ def _local(tensor: Tensor) -> Tensor:
     return tensor._local_tensor if isinstance(tensor, DTensor) else tensor
 
 
-def _nbytes_held(tensors: Sequence[Tensor]) -> int:
-    storages = {StorageWeakRef(each): each.nbytes() for each in (_local(t).untyped_storage() for t in tensors)}
-    return sum(storages.values())
+def _held_nbytes(held: Sequence[Tensor]) -> int:
+    """Bytes of the memory behind these tensors, each memory once; of a DTensor this rank's part."""
+    return sum({storage_of(each): storage_nbytes(each) for each in map(_local, held)}.values())
 
 
 def _is_large(value: Any) -> bool:
@@ -247,13 +247,5 @@ def _group(args: Sequence[Any]) -> dist.ProcessGroup:
     raise TypeError(f"no process group among the arguments of a collective: {args}")
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    return [each for each in tree_leaves(value) if isinstance(each, Tensor)]
-
-
-def _nbytes(value: Any) -> int:
-    return sum(each.numel() * each.element_size() for each in _tensors(value))
-
-
 def _numbers(values: Any) -> int:
-    return max(each.numel() for each in _tensors(values))
+    return max(each.numel() for each in tensors(values))

@@ -7,18 +7,18 @@ takes away, given the traces of all ranks.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
+from torch.profiler import profile
 
-from ..measure.trace import LAUNCHES, _events, _loaded
+from ..measure.trace import Event, Trace, read
 from ..simulator.overlap import Overlap, Span, Transfer, merged, overlap_of
 
 GLOO, WIRE = "gloo:", "wire:"
-"""How collectives are named in a trace of CPU ranks: gloo's own, and those of a throttled wire (`overlap_runs`)."""
+"""How collectives are named in a trace of CPU ranks: gloo's own, and those of a throttled wire (`devices.throttle`)."""
 
 WORKING_OPERATORS = ("aten::", "mkldnn::", "mkl::", "fsdp::", "torch.distributed.ddp.reducer::", "torch::distributed::")
 """Operators of these namespaces compute or copy. Others launch, wait (``c10d::``) or contain them (``autograd::``)."""
@@ -70,10 +70,11 @@ def _numbered(collectives: Iterable[Transfer]) -> dict[tuple[str, int], Transfer
     return numbered
 
 
-def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile, alone: bool = False) -> Overlap:
+def analyse(trace: Trace | str | Path | Mapping[str, Any] | profile, alone: bool = False) -> Overlap:
     """How much of one rank's communication is hidden, and which collective is not?
 
-    `trace` is a chrome trace (its path, ``.json`` or ``.json.gz``, or what is in it), or a profiler that has stopped.
+    `trace` is a chrome trace (its path, ``.json`` or ``.json.gz``, or what is in it), a profiler that has stopped, or
+    what `measure.trace` read of either.
 
     On a GPU the kernels count: NCCL's are communication, all others compute, copies and fills neither. On a CPU the
     spans of gloo's threads are communication, and operators that work (`WORKING_OPERATORS`) are compute; code that
@@ -83,43 +84,39 @@ def analyse(trace: str | Path | Mapping[str, Any] | torch.profiler.profile, alon
     Raises ValueError for what is no trace, holds several ranks or devices, no communication (`NoCommunication`), or no
     compute.
     """
-    events = [event for event in _events(_loaded(trace)) if event.get("ph") == "X" and "dur" in event]
-    kernels = [event for event in events if event.get("cat") == "kernel"]
-    communicating = [event for event in kernels or events if _communicates(event)]
-    if any(event["name"].startswith(WIRE) for event in communicating):  # a throttled wire's spans enclose gloo's
-        communicating = [event for event in communicating if event["name"].startswith(WIRE)]
-    computing = [event for event in kernels or events if _computes(event)]
-    _refuse(events, communicating, computing, alone)
-    zero = min(event["ts"] for event in events)
-    lanes = list(dict.fromkeys(_lane(event) for event in sorted(communicating, key=lambda event: event["ts"])))
+    trace = read(trace)
+    communicating = [event for event in trace.kernels or trace.marks if _communicates(event)]
+    if any(event.name.startswith(WIRE) for event in communicating):  # a throttled wire's spans enclose gloo's
+        communicating = [event for event in communicating if event.name.startswith(WIRE)]
+    computing = [event for event in trace.kernels or trace.operators if _computes(event)]
+    _refuse(bool(trace.kernels), communicating, computing, alone)
+    zero_us = min(event.start_us for event in trace.events)
+    lanes = list(dict.fromkeys(_lane(event) for event in sorted(communicating, key=lambda event: event.start_us)))
     collectives = [
-        Transfer(_name(event), *_span(event, zero), _nbytes(event.get("args", {})), 0.0, lanes.index(_lane(event)))
+        Transfer(_name(event), *_span(event, zero_us), _nbytes(event.args), 0.0, lanes.index(_lane(event)))
         for event in communicating
     ]
-    phases = _phases(events, bool(kernels), zero)
-    return overlap_of((_span(event, zero) for event in computing), collectives, phases, alone)
+    phases = _phases(trace, zero_us)
+    return overlap_of((_span(event, zero_us) for event in computing), collectives, phases, alone)
 
 
-def _communicates(event: Mapping[str, Any]) -> bool:
-    if event.get("cat") == "kernel":
-        return event["name"].startswith("nccl")
-    return event.get("cat") == "user_annotation" and event["name"].startswith((GLOO, WIRE))
+def _communicates(event: Event) -> bool:
+    return event.name.startswith("nccl" if event.kind == "kernel" else (GLOO, WIRE))
 
 
-def _computes(event: Mapping[str, Any]) -> bool:
-    if event.get("cat") == "kernel":
-        return not event["name"].startswith("nccl")
-    return event.get("cat") == "cpu_op" and event["name"].startswith(WORKING_OPERATORS)
+def _computes(event: Event) -> bool:
+    if event.kind == "kernel":
+        return not event.name.startswith("nccl")
+    return event.name.startswith(WORKING_OPERATORS)
 
 
-def _refuse(events: list, communicating: list, computing: list, alone: bool) -> None:
-    where = {event["pid"] for event in [*communicating, *computing]}
+def _refuse(gpu: bool, communicating: list[Event], computing: list[Event], alone: bool) -> None:
+    where = {event.process for event in [*communicating, *computing]}
     if len(where) > 1:
         raise ValueError(
             f"this trace holds {len(where)} processes or devices ({', '.join(sorted(map(str, where)))}), whose times "
             "would be mixed: give the trace of one rank, with one device"
         )
-    gpu = any(event.get("cat") == "kernel" for event in events)
     if not communicating and not alone:
         named = "a kernel of NCCL" if gpu else "a span gloo:…"
         raise NoCommunication(
@@ -130,17 +127,17 @@ def _refuse(events: list, communicating: list, computing: list, alone: bool) -> 
         raise ValueError(f"no compute in this trace: not {named} is in it. Was the step inside the profiler?")
 
 
-def _span(event: Mapping[str, Any], zero: float) -> Span:
-    start = (event["ts"] - zero) / 1e3
-    return Span(start, start + event["dur"] / 1e3)
+def _span(event: Event, zero_us: float) -> Span:
+    start = (event.start_us - zero_us) / 1e3
+    return Span(start, start + event.duration_us / 1e3)
 
 
-def _lane(event: Mapping[str, Any]) -> str:
-    return str(event.get("args", {}).get("stream", event.get("tid")))
+def _lane(event: Event) -> str:
+    return str(event.args.get("stream", event.thread))
 
 
-def _name(event: Mapping[str, Any]) -> str:
-    name = event.get("args", {}).get("Collective name") or event["name"].removeprefix(GLOO).removeprefix(WIRE)
+def _name(event: Event) -> str:
+    name = event.args.get("Collective name") or event.name.removeprefix(GLOO).removeprefix(WIRE)
     return _NAMES.get(name, name)
 
 
@@ -162,52 +159,51 @@ def _item_size(kind: str) -> int | None:
     return _ITEM_SIZE.get(kind.lower().removeprefix("c10::").removesuffix(" int"))
 
 
-def _phases(events: Sequence[Mapping[str, Any]], gpu: bool, zero: float) -> dict[str, Span]:
-    marked = [each for each in events if each.get("cat") == "user_annotation"]
-    phases = {name: [_span(each, zero) for each in marked if each["name"] == name] for name in PHASES}
-    nodes = (each for each in events if each["name"].startswith("autograd::engine::evaluate_function"))
-    phases["gradients"] = [_span(each, zero) for each in nodes]
-    if gpu:
-        kernels = _launched(events, zero)
-        gradients = [(at, span) for at, span, communicates in kernels if not communicates]
+def _phases(trace: Trace, zero_us: float) -> dict[str, Span]:
+    phases = {name: [_span(mark, zero_us) for mark in trace.marks if mark.name == name] for name in PHASES}
+    nodes = (each for each in trace.operators if each.name.startswith("autograd::engine::evaluate_function"))
+    phases["gradients"] = [_span(node, zero_us) for node in nodes]
+    if trace.kernels:
+        computing = [kernel for kernel in trace.kernels if _computes(kernel)]
         phases = {
-            name: _within(merged(spans), gradients if name == "gradients" else [each[:2] for each in kernels])
+            name: _within(merged(spans), computing if name == "gradients" else trace.kernels, trace, zero_us)
             for name, spans in phases.items()
         }
     return {name: _hull(spans) for name, spans in phases.items() if spans}
 
 
-def _launched(events: Sequence[Mapping[str, Any]], zero: float) -> list[tuple[float, Span, bool]]:
-    """Each kernel: when the host launched it, on whatever thread, when it ran, and whether it communicates.
+def _within(marks: Sequence[Span], kernels: Iterable[Event], trace: Trace, zero_us: float) -> list[Span]:
+    """When those of the kernels ran that the host launched, on whatever thread, inside one of the marks.
 
     The program's marks lie on the thread that called ``backward()``, and autograd launches from a thread of its own. So
     the profiler's marks on the device, which go by threads, leave the backward's kernels out.
     """
-    at = {
-        event["args"]["correlation"]: _span(event, zero).start_ms
-        for event in events
-        if event.get("cat") in LAUNCHES and "correlation" in event.get("args", {})
-    }
-    kernels = (event for event in events if event.get("cat") == "kernel")
-    return [
-        (at[number], _span(event, zero), _communicates(event))
-        for event in kernels
-        if (number := event.get("args", {}).get("correlation")) in at
-    ]
-
-
-def _within(marks: Sequence[Span], launched: Iterable[tuple[float, Span]]) -> list[Span]:
-    """The kernels that were launched inside one of the marks."""
-    return [span for at, span in launched if any(mark.start_ms <= at <= mark.end_ms for mark in marks)]
+    spans = []
+    for kernel in kernels:
+        launch = trace.launch_of(kernel)
+        at = launch and _span(launch, zero_us).start_ms
+        if at is not None and any(mark.start_ms <= at <= mark.end_ms for mark in marks):
+            spans.append(_span(kernel, zero_us))
+    return spans
 
 
 def _hull(spans: Sequence[Span]) -> Span:
     return Span(min(span.start_ms for span in spans), max(span.end_ms for span in spans))
 
 
-def wire_events(spans: Iterable[tuple[str, int, int, int]], base_ns: int, pid: int) -> Iterator[dict[str, Any]]:
-    """Events for a trace, from what a throttled wire noted: name, start and end by ``time.time_ns``, bytes."""
-    for name, start, end, nbytes in spans:
-        times = {"ts": (start - base_ns) / 1e3, "dur": (end - start) / 1e3}
-        where = {"pid": pid, "tid": "throttled wire", "args": {"nbytes": nbytes}}
-        yield {"ph": "X", "cat": "user_annotation", "name": f"{WIRE}{name}", **times, **where}
+def with_wire(trace: Trace, sent: Iterable[tuple[str, int, int, int]]) -> Trace:
+    """The trace with what a throttled wire noted: of each collective name, start and end by ``time.time_ns``, bytes."""
+    process = next((operator.process for operator in trace.operators), 0)
+    marks = (
+        Event(
+            "user_annotation",
+            f"{WIRE}{name}",
+            (start - trace.base_ns) / 1e3,
+            (end - start) / 1e3,
+            process,
+            "throttled wire",
+            {"nbytes": nbytes},
+        )
+        for name, start, end, nbytes in sent
+    )
+    return replace(trace, events=(*trace.events, *marks))

@@ -19,6 +19,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 from .._torch.distributed import pipeline_sends_to_itself
+from ..measure.allocator import peak
 from ..simulator.pipeline import (
     BACKWARD,
     FORWARD,
@@ -267,17 +268,17 @@ def _steps_on_this_rank(
     batch = work.batch(microbatches).to(device)
     inputs = (batch,) if 0 in mine else ()
     targets = {"target": torch.zeros_like(batch)} if stages - 1 in mine else {}
-    logs, peak = [], 0
+    logs, peaks = [], []
     for step in range(warmup + steps):
         for stage in made:
             stage.submod.zero_grad()
         clock.begin()
-        run.step(*inputs, **targets, return_outputs=False)
-        log, most = clock.end()
+        with peak(device.type) as memory:
+            run.step(*inputs, **targets, return_outputs=False)
         if step >= warmup:
-            logs.append(log)
-            peak = max(peak, most)
-    return logs, peak if on_gpu else None
+            logs.append(clock.log())
+            peaks.append(memory.rise_nbytes)
+    return logs, max(peaks) if on_gpu else None
 
 
 def _loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
@@ -318,9 +319,9 @@ class _CpuClock:
         self._noted.clear()
         dist.barrier()
 
-    def end(self) -> tuple[Log, int]:
-        """What was noted, and the step's peak memory in bytes (0 where it is not known)."""
-        return list(self._noted), 0
+    def log(self) -> Log:
+        """What was noted of the step."""
+        return list(self._noted)
 
 
 class _GpuClock(_CpuClock):
@@ -334,13 +335,11 @@ class _GpuClock(_CpuClock):
     def begin(self) -> None:
         super().begin()
         torch.cuda.synchronize()
-        torch.cuda.reset_peak_memory_stats()
-        self._before = torch.cuda.memory_allocated()
         self._zero, self._zero_ns = self._now(), time.perf_counter_ns()  # on an idle GPU an event passes at once
 
-    def end(self) -> tuple[Log, int]:
+    def log(self) -> Log:
         torch.cuda.synchronize()
-        return list(self._read()), torch.cuda.max_memory_allocated() - self._before
+        return list(self._read())
 
     def _read(self) -> Iterator[tuple[str, int, int, float, float, float, float]]:
         for kind, stage, microbatch, *events, called, back in self._noted:

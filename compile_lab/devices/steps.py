@@ -4,31 +4,25 @@ On a CPU, gloo's threads share the cores with the computation: a step can hide i
 *throttled* wire takes bytes over bandwidth for each collective and uses no CPU meanwhile, as a network card would.
 """
 
-import json
-import os
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ..measure import timing
+from ..measure import timing, trace
 from ..simulator.overlap import Overlap
-from .overlap import analyse, wire_events
+from .overlap import analyse, with_wire
 from .throttle import ThrottledGroup
 
 WARM_UP_STEPS, STEPS, PROFILED = 3, 9, 3
 
 SETTLE_S = 0.01
 """A thread of gloo notes the end of its collective a little after the step has gone on."""
-
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
 
 
 @dataclass(frozen=True)
@@ -71,15 +65,15 @@ def _typical(seen: list[Overlap], device: str) -> Overlap:
 
 
 def step_times_us(
-    steps: Mapping[str, Callable[[], Any]], device: str = "cpu", rounds: int = STEPS
+    steps: Mapping[str, Callable[[], Any]], device: str = "cpu", rounds: int = STEPS, warm_up: int = WARM_UP_STEPS
 ) -> dict[str, list[tuple[float, float]]]:
-    """Microseconds of each step, and until the host had issued it: one pair a round, after three to warm up.
+    """Microseconds of each step, and until the host had issued it: one pair a round, after some to warm up.
 
     The ranks begin each step together, and make the same number of rounds: one that chose by its own clock would leave
     the others waiting.
     """
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
-    for each in range(WARM_UP_STEPS + rounds):
+    for each in range(warm_up + rounds):
         for name, step in steps.items():
             timing.wait(device)
             dist.barrier()
@@ -88,33 +82,26 @@ def step_times_us(
             step()
             issued = time.perf_counter() - start
             timing.wait(device)
-            if each >= WARM_UP_STEPS:
+            if each >= warm_up:
                 taken[name].append(((time.perf_counter() - start) * 1e6, issued * 1e6))
     return taken
 
 
 def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, device: str = "cpu") -> Overlap:
     """The overlap in one step of this rank, from the profiler's trace."""
-    from torch.profiler import ProfilerActivity, profile
 
-    on_gpu = [ProfilerActivity.CUDA] * (device == "cuda")
+    def settled() -> None:
+        step()
+        timing.wait(device)
+        time.sleep(SETTLE_S)
+
     timing.wait(device)
     dist.barrier()
     timing.wait(device)
     time.sleep(SETTLE_S)  # the barrier is not part of the step
     before = len(group.sent) if isinstance(group, ThrottledGroup) else 0
-    with profile(activities=[ProfilerActivity.CPU, *on_gpu], record_shapes=True, acc_events=True) as profiler:
-        step()
-        timing.wait(device)
-        time.sleep(SETTLE_S)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
-        profiler.export_chrome_trace(str(path))
-        trace = json.loads(path.read_bytes())
-    if isinstance(group, ThrottledGroup):
-        pid = next(event["pid"] for event in trace["traceEvents"] if event.get("cat") == "cpu_op")
-        trace["traceEvents"] += wire_events(group.sent[before:], trace["baseTimeNanoseconds"], pid)
-    return analyse(trace, alone=True)
+    seen = trace.profiled(settled, device, record_shapes=True)
+    return analyse(with_wire(seen, group.sent[before:]) if isinstance(group, ThrottledGroup) else seen, alone=True)
 
 
 def training_step(

@@ -16,10 +16,10 @@ from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode, resolve_name
-from torch.utils._pytree import tree_leaves
 
 from .._torch.dispatcher import DisableTorchFunction, current_autograd_node, dispatch_mode_is_active
 from ..source import Line, users_line
+from ..tensors import tensors
 from . import intercept as hops
 from .intercept import DEVICE_KEYS, Hop, noted_kernels
 from .operators import kind_of
@@ -293,7 +293,7 @@ def _module_paths(recorder: _Recorder, paths: dict[torch.nn.Module, str]) -> Ite
 
 
 def _run_backward(fn: Callable[..., Any], result: Any, recorder: _Recorder) -> None:
-    outputs = [one for one in _tensors(result) if one.requires_grad]
+    outputs = [one for one in tensors(result) if one.requires_grad]
     if not outputs:
         raise ValueError(
             "backward=True, and no output requires a gradient: give a module whose parameters do, or an input with "
@@ -312,10 +312,6 @@ def _run_backward(fn: Callable[..., Any], result: Any, recorder: _Recorder) -> N
             leaf.grad = grad
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def _refuse_compiled(fn: Any) -> None:
     if not callable(fn):
         raise TypeError(f"log needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
@@ -331,13 +327,13 @@ def _refuse_compiled(fn: Any) -> None:
 
 
 def _devices(fn: Any, args: Any, kwargs: Any) -> frozenset[str]:
-    tensors = _tensors((args, kwargs))
+    given = tensors((args, kwargs))
     if isinstance(fn, torch.nn.Module):
-        tensors += [*fn.parameters(), *fn.buffers()]
-    for one in tensors:
+        given += [*fn.parameters(), *fn.buffers()]
+    for one in given:
         if type(one) not in (torch.Tensor, torch.nn.Parameter) and not isinstance(one, torch.nn.Buffer):
             raise TypeError(f"a {type(one).__name__} takes its calls away from the dispatcher's kernels: give a Tensor")
-    devices = {"cpu"} | {one.device.type for one in tensors}
+    devices = {"cpu"} | {one.device.type for one in given}
     if unknown := sorted(devices - set(DEVICE_KEYS)):
         raise ValueError(f"log knows the dispatch keys of {', '.join(DEVICE_KEYS)}, not of {unknown[0]}")
     return frozenset(devices)

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from ..source import Line, users_line
+from ..tensors import nbytes, storage_nbytes, storage_of
 
 
 @dataclass(frozen=True)
@@ -39,22 +40,18 @@ def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Eage
     there = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
     if isinstance(fn, torch.nn.Module):
         there += [*fn.parameters(), *fn.buffers()]
-    counted = {_storage(each) for each in there}
-    counted |= {_storage(each) for each, _ in packed if _is_leaf(each)}
+    counted = {storage_of(each) for each in there}
+    counted |= {storage_of(each) for each, _ in packed if _is_leaf(each)}
     residents, found = set(counted), []
     for tensor, source in packed:
-        storage = _storage(tensor)
-        extra = 0 if storage in counted else tensor.untyped_storage().nbytes()
+        storage = storage_of(tensor)
+        extra = 0 if storage in counted else storage_nbytes(tensor)
         counted.add(storage)
         dtype = str(tensor.dtype).removeprefix("torch.")
-        shape, size = tuple(tensor.shape), tensor.numel() * tensor.element_size()
+        shape, size = tuple(tensor.shape), nbytes(tensor)
         found.append(EagerSaved(shape, dtype, size, extra, source, storage in residents))
     del result
     return tuple(found)
-
-
-def _storage(tensor: torch.Tensor) -> int:
-    return tensor.untyped_storage()._cdata
 
 
 def _is_leaf(tensor: torch.Tensor) -> bool:

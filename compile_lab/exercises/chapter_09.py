@@ -43,7 +43,7 @@ def predicted_copies(answer: int) -> str | None:
     """Buffers of the size of x alive at the peak of exp(sin(x)).sum(), forward and backward, in eager mode."""
     x = torch.ones(1000, requires_grad=True)
     found = eager_lifetimes(lambda: torch.exp(torch.sin(x)).sum().backward())
-    copies = found.peak_bytes // (x.numel() * x.element_size())
+    copies = found.peak_nbytes // (x.numel() * x.element_size())
     return more_or_fewer(answer, copies, "write down, operation by operation, what the next one still reads.")
 
 
@@ -61,8 +61,8 @@ def lean_loss(answer: Callable) -> str | None:
     for name, one, other in zip(("loss", "gradient of x", "gradient of w"), right, found, strict=True):
         if not torch.allclose(one, other, rtol=1e-4, atol=1e-6):
             return f"the {name} is not that of the starter."
-    if used.peak_bytes > limit.peak_bytes / 3:
-        return f"its peak is {number(used.peak_bytes)} bytes; the starter's is {number(limit.peak_bytes)}."
+    if used.peak_nbytes > limit.peak_nbytes / 3:
+        return f"its peak is {number(used.peak_nbytes)} bytes; the starter's is {number(limit.peak_nbytes)}."
     return None
 
 
@@ -94,7 +94,7 @@ def validates(answer: Callable) -> str | None:
         right = sum(F.cross_entropy(model(x), y).item() for x, y in batches) / len(batches)
     if abs(got - right) > 1e-5:
         return "the mean is not that of the starter."
-    few, many = (eager_lifetimes(lambda n=n: answer(model, batches[:n])).peak_bytes for n in (3, 12))
+    few, many = (eager_lifetimes(lambda n=n: answer(model, batches[:n])).peak_nbytes for n in (3, 12))
     if many > 1.05 * few:
         return f"the peak grows with the batches: {number(few)} bytes for 3, {number(many)} for 12."
     return None

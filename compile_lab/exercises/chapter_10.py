@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import torch
 
-from ..precision.formats import FORMATS, error
+from ..measure.judge import relative_error
+from ..precision.formats import FORMATS
 from . import exercise
 
 
@@ -50,7 +51,7 @@ def to_fp8(answer: Callable) -> str | None:
             return f"the values are {values.dtype}."
         if torch.as_tensor(scale).numel() != 1:
             return "one scale is asked for the whole tensor."
-        lost = error(values.float() * scale, x * size)
+        lost = relative_error(values.float() * scale, x * size)
         if not lost < 0.04:
             return f"for numbers around {size:g} the error is {lost:.2g}."
     return None

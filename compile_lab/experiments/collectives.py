@@ -1,6 +1,5 @@
 """How fast are collectives between the devices of this machine? Over sizes, kinds and numbers of ranks."""
 
-import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +8,8 @@ import torch
 import torch.distributed as dist
 
 from ..devices import ranks
-from ..measure.timing import spread_us, wait
+from ..devices.steps import step_times_us
+from ..measure.timing import spread_us
 from ..simulator.collectives import Collective
 from .registry import Progress
 
@@ -51,22 +51,17 @@ def _rates(device: str) -> list[dict[str, Any]]:
 def _row(kind: str, nbytes: int, device: str) -> dict[str, Any]:
     n, call = dist.get_world_size(), _call(kind, nbytes, device)
     repeats = max(2, min(50, 2**28 // nbytes))  # the same on every rank
-    _seconds(call, repeats, device)
-    taken = spread_us([_seconds(call, repeats, device) / repeats * 1e6 for _ in range(SAMPLES[device])])
+
+    def calls_in_a_row() -> None:
+        for _ in range(repeats):
+            call()
+
+    times = step_times_us({kind: calls_in_a_row}, device, SAMPLES[device], warm_up=1)[kind]
+    taken = spread_us([whole / repeats for whole, _ in times])
     per_s = 1e6 / taken["median_us"]
     sent = Collective(kind, "world", n, 1, nbytes).sent_nbytes
     bandwidths = {"algorithm_gb_s": nbytes * per_s / 1e9, "bus_gb_s": sent * per_s / 1e9}
     return {"kind": kind, "nbytes": nbytes, **taken, **bandwidths}
-
-
-def _seconds(call: Callable[[], Any], repeats: int, device: str) -> float:
-    dist.barrier()
-    wait(device)
-    start = time.perf_counter()
-    for _ in range(repeats):
-        call()
-    wait(device)
-    return time.perf_counter() - start
 
 
 def _call(kind: str, nbytes: int, device: str) -> Callable[[], Any]:

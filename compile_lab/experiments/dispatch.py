@@ -4,16 +4,16 @@ Two measurements, on a GPU or a CPU: single operations on a tensor of one elemen
 one model at growing batches, where the time of the kernels grows and the overhead does not.
 """
 
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
 import torch
-from torch.autograd import DeviceType
 
 from ..eager import dispatch
 from ..measure.timing import samples_us, spread_us
-from ..measure.trace import is_kernel, profiled
+from ..measure.trace import Event, Trace, profiled
 from . import subjects
 from .registry import Progress
 
@@ -136,30 +136,43 @@ def launches(call: Callable[[], Any]) -> list[dict[str, Any]]:
     ``op``; ``calls`` of it that launch anything; ``kernels`` they launch; ``kernels_us``, microseconds of those. For
     one ``call``, averaged over five; the most frequent first. Needs a GPU; on a machine without one the list is empty.
     """
+    return launches_in(_profiled(call), PROFILED) if torch.cuda.is_available() else []
+
+
+def launches_in(trace: Trace, calls: int) -> list[dict[str, Any]]:
+    """The rows of `launches`, from a trace of so many calls. Copies and fills count as kernels."""
+    launched: dict[Event, list[float]] = defaultdict(list)
+    for work in trace.of("kernel", "gpu_memcpy", "gpu_memset"):
+        operator = trace.operator_of(work)
+        if operator is not None and operator.name.startswith("aten::"):
+            launched[operator].append(work.duration_us)
     rows: dict[str, list[float]] = {}
-    for event in _profiled(call) if torch.cuda.is_available() else ():
-        if event.device_type == DeviceType.CPU and event.kernels and event.name.startswith("aten::"):
-            row = rows.setdefault(event.name, [0, 0, 0])
-            row[0] += 1
-            row[1] += len(event.kernels)
-            row[2] += sum(kernel.duration for kernel in event.kernels)
+    for operator, durations_us in launched.items():
+        row = rows.setdefault(operator.name, [0, 0, 0])
+        row[0] += 1
+        row[1] += len(durations_us)
+        row[2] += sum(durations_us)
     names = ("calls", "kernels", "kernels_us")
-    averages = {op: [round(value / PROFILED, 2) for value in row] for op, row in rows.items()}
-    found = [{"op": op, **dict(zip(names, row, strict=True))} for op, row in averages.items()]
-    return sorted(found, key=lambda row: (-row["kernels"], row["op"]))
+    averages = {op: [round(value / calls, 2) for value in row] for op, row in rows.items()}
+    by_operator = [{"op": op, **dict(zip(names, row, strict=True))} for op, row in averages.items()]
+    return sorted(by_operator, key=lambda row: (-row["kernels"], row["op"]))
 
 
 def _kernels(call: Callable[[], Any]) -> tuple[float, float]:
     """How many kernels one call runs on the GPU, and the microseconds that they take together."""
-    ran = [event for event in _profiled(call) if is_kernel(event)]
-    if not ran:
+    kernels = _profiled(call).kernels
+    if not kernels:
         raise RuntimeError("the profiler saw no kernel on this GPU: without them nothing can be said of its idle time")
-    return round(len(ran) / PROFILED, 2), round(sum(e.time_range.elapsed_us() for e in ran) / PROFILED, 2)
+    return round(len(kernels) / PROFILED, 2), round(sum(each.duration_us for each in kernels) / PROFILED, 2)
 
 
-def _profiled(call: Callable[[], Any]) -> Iterable[Any]:
+def _profiled(call: Callable[[], Any]) -> Trace:
+    def calls_in_a_row() -> None:
+        for _ in range(PROFILED):
+            call()
+
     call()
-    return profiled(lambda _: call(), [None] * PROFILED)
+    return profiled(calls_in_a_row)
 
 
 def record(

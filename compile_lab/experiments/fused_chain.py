@@ -20,9 +20,10 @@ from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import launched_kernels
 from ..capture import NotCompiledError, compilation
 from ..inductor.lowering import collecting
+from ..measure.allocator import peak
+from ..measure.judge import relative_error
 from ..measure.kernels import kernel_times
 from ..measure.timing import prepared_samples_us, samples_us, spread_us
-from ..precision.formats import error
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 TWO_PASSES = {"triton.mix_order_reduction": False}
@@ -193,11 +194,11 @@ def gradient_errors(case: Case, device: str) -> dict[str, dict[str, float]]:
 
 
 def _errors(
-    module: nn.Module, inputs: tuple[Tensor, ...], found: Iterable[Tensor], exact: list[Tensor]
+    module: nn.Module, inputs: tuple[Tensor, ...], made: Iterable[Tensor], exact: list[Tensor]
 ) -> dict[str, float]:
     if not exact:
         return {}
-    errors = (float(f"{error(one, right):.3g}") for one, right in zip(found, exact, strict=True))
+    errors = (float(f"{relative_error(one, right):.3g}") for one, right in zip(made, exact, strict=True))
     return dict(zip(_names(module, inputs), errors, strict=True))
 
 
@@ -208,14 +209,10 @@ def _names(module: nn.Module, inputs: tuple[Tensor, ...]) -> list[str]:
 
 def _held_nbytes(forward: Callable[[], Tensor], device: str) -> int | None:
     """Bytes that a forward leaves for its backward, the result among them; None without a GPU."""
-    if device != "cuda":
-        return None
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    result = forward()
-    held = torch.cuda.memory_allocated() - before
+    with peak(device) as memory:
+        result = forward()
     del result
-    return held
+    return memory.held_nbytes
 
 
 def _fitting(held_nbytes: int | None) -> int:

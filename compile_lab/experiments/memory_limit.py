@@ -85,7 +85,7 @@ def _measured(layers: int, dim: int, rows: int, budgets: list[float], caller: in
         loss.backward()
         return loss.item()
 
-    peaks = [lifetimes(plan.graphs).peak_bytes for plan in found]
+    peaks = [lifetimes(plan.graphs).peak_nbytes for plan in found]
     limit = (min(peaks) + max(peaks)) // 2
     free = [step(plan.step) for plan in found]
     rows_ = []

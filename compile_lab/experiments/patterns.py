@@ -1,16 +1,16 @@
 """What does each sharding pattern cost on real devices? Step time and peak memory a rank, beside the plan's."""
 
 import functools
-import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 
 from ..devices import ranks
-from ..measure.timing import spread_us, wait
+from ..devices.steps import step_times_us
+from ..measure.allocator import peak
+from ..measure.timing import spread_us
 from ..simulator.meshes import PATTERNS
 from ..simulator.patterns import Plan, plan
 from ..simulator.recommendation import Network, compute_s, estimate
@@ -110,9 +110,9 @@ def _row(device: str, case: PatternCase) -> dict[str, Any]:
     row = {**asdict(case), "mesh": {}}
     backend = "nccl" if device == "cuda" else "gloo"
     try:
-        found = plan_of(case)
-        row["mesh"] = dict(found.mesh)
-        of_ranks = ranks.run(_on_rank, case.ranks, device, case, found, timeout=150, backend=backend)
+        laid_out = plan_of(case)
+        row["mesh"] = dict(laid_out.mesh)
+        of_ranks = ranks.run(_on_rank, case.ranks, device, case, laid_out, timeout=150, backend=backend)
     except ValueError as refused:
         return row | {"stopped": str(refused)}
     except ranks.RankFailed as failed:
@@ -130,36 +130,26 @@ def _joined(of_ranks: list[dict[str, Any]]) -> dict[str, Any]:
     return {"stopped": "", **spread_us(slowest), "issued_us": spread_us(issued)["median_us"], **peaks}
 
 
-def _on_rank(device: str, case: PatternCase, found: Plan) -> dict[str, Any]:
-    model = subjects.of_shape(found.shape, device)
-    tokens, targets = subjects.tokens(model, found.batch)
-    step, groups = subjects.spread(
-        model, case.pattern, dict(found.mesh), microbatches=found.microbatches, dtype=DTYPE, mode=case.mode
+def _on_rank(device: str, case: PatternCase, plan: Plan) -> dict[str, Any]:
+    with peak(device) as first:
+        steps = {case.pattern: _training_step(device, case, plan)}
+        step_times_us(steps, device, WARM_UP, warm_up=0)
+    with peak(device) as later:
+        times = step_times_us(steps, device, STEPS[device], warm_up=0)[case.pattern]
+    peaks = {"first_peak_nbytes": first.peak_nbytes or 0, "peak_nbytes": later.peak_nbytes or 0}
+    return {name: list(each) for name, each in zip(_TIMES, zip(*times, strict=True), strict=True)} | peaks
+
+
+def _training_step(device: str, case: PatternCase, plan: Plan) -> Callable[[], None]:
+    model = subjects.of_shape(plan.shape, device)
+    tokens, targets = subjects.tokens(model, plan.batch)
+    forward_backward, groups = subjects.spread(
+        model, case.pattern, dict(plan.mesh), microbatches=plan.microbatches, dtype=DTYPE, mode=case.mode
     )
-    del model
     optimizer = torch.optim.AdamW(groups, fused=True)
-    times: dict[str, list[float]] = {name: [] for name in _TIMES}
-    first_peak = 0
-    for number in range(WARM_UP + STEPS[device]):
-        if number == WARM_UP:
-            first_peak = _peak_nbytes(device)
-        dist.barrier()
-        wait(device)
-        start = time.perf_counter()
-        step(tokens, targets)
+
+    def step() -> None:
+        forward_backward(tokens, targets)
         optimizer.step()
-        issued = time.perf_counter()
-        wait(device)
-        if number >= WARM_UP:
-            for name, until in zip(_TIMES, (time.perf_counter(), issued), strict=True):
-                times[name].append((until - start) * 1e6)
-    return {**times, "first_peak_nbytes": first_peak, "peak_nbytes": _peak_nbytes(device)}
 
-
-def _peak_nbytes(device: str) -> int:
-    """The most that was allocated since it was asked last; 0 on a CPU."""
-    if device == "cpu":
-        return 0
-    peak = torch.cuda.max_memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    return peak
+    return step

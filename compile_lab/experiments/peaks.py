@@ -58,7 +58,7 @@ def _row(device: str, name: str, precision: str, mode: str) -> Row:
         "mode": mode,
         "predicted": {each: getattr(predicted, f"{each}_bytes") for each in bytes_of},
         "measured": {each: getattr(measured, f"{each}_bytes") for each in bytes_of},
-        "allocated_bytes": measured.allocated_bytes,
+        "allocated_bytes": measured.allocated_nbytes,
         "at": {"predicted": predicted.timeline[predicted.peak_at].name, "measured": measured.at},
     }
 

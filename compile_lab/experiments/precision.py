@@ -8,11 +8,8 @@ products down for a reason of their own.
 from __future__ import annotations
 
 import gc
-import json
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,9 +19,12 @@ from .._torch.dispatcher import scaled_mm
 from .._torch.dynamo import reset_dynamo
 from ..capture import compilation
 from ..inductor.lowering import collecting
+from ..measure.allocator import peak
+from ..measure.judge import relative_error
 from ..measure.timing import samples_us, spread_us, wait
+from ..measure.trace import Event, Trace, profiled
 from ..precision.casts import cast_kernels, casts_only, dtypes, probed
-from ..precision.formats import error, float32_products, loss_errors, op_errors, quantised
+from ..precision.formats import float32_products, loss_errors, op_errors, quantised
 from ..precision.training import RECIPES, Training, gradients, trained
 from . import subjects
 from .registry import Progress
@@ -127,7 +127,8 @@ def _rates(precision: str, n: int, device: str) -> list[Row]:
         taken = spread_us(samples_us(product, device, RATE_SAMPLES))
     exact = a[:ERROR_ROWS].double() @ b.double()
     rate = 2 * n**3 / taken["median_us"] / 1e6
-    return [{"precision": precision, "n": n, **taken, "tflop_per_s": round(rate, 2), "error": error(found, exact)}]
+    error = relative_error(found, exact)
+    return [{"precision": precision, "n": n, **taken, "tflop_per_s": round(rate, 2), "error": error}]
 
 
 def _product(precision: str, a: Tensor, b: Tensor) -> Callable[[], Tensor]:
@@ -200,20 +201,13 @@ def _step_case(precision: str, compiled: bool, device: str) -> Row:
             if not graphs:
                 raise RuntimeError(f"{precision}: no graph was lowered, so nothing is known of the kernels that ran")
         taken = spread_us(samples_us(step, device, STEP_SAMPLES))
-        peak = _peak_nbytes(step) if device == "cuda" else None
+        with peak(device) as memory:
+            step()
         alone = _named_casts(graphs) if compiled else None
-        launched = _launched(step, alone) if device == "cuda" else None
+        launched = launched_casts(profiled(step), alone) if device == "cuda" else None
     written = asdict(cast_kernels(graphs)) if compiled else None
     found = {"precision": precision, "compiled": compiled, **taken}
-    return {**found, "peak_nbytes": peak, "launched": launched, "written": written}
-
-
-def _peak_nbytes(step: Callable[[], Any]) -> int:
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    step()
-    torch.cuda.synchronize()
-    return torch.cuda.max_memory_allocated()
+    return {**found, "peak_nbytes": memory.peak_nbytes, "launched": launched, "written": written}
 
 
 def _named_casts(graphs: Iterable[Any]) -> set[str]:
@@ -223,48 +217,27 @@ def _named_casts(graphs: Iterable[Any]) -> set[str]:
     return {kernel.name for kernel in kernels if casts_only(kernel)} - more
 
 
-def _launched(step: Callable[[], Any], alone: set[str] | None) -> Row:
-    from torch.profiler import ProfilerActivity, profile
-
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
-        step()
-        torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(file))
-        return launched_casts(json.loads(file.read_text(encoding="utf-8")), alone)
-
-
-def launched_casts(trace: dict[str, Any], alone: set[str] | None) -> Row:
+def launched_casts(trace: Trace, alone: set[str] | None) -> Row:
     """Kernels and GPU time in a profiler's trace, and those of casts.
 
     Casts are kernels of the names in ``alone``; where that is None, in eager code, kernels that were launched inside a
     call of ``aten::_to_copy``. Compiled code may call it too, for what its graphs leave to eager: those count as well.
     """
-    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-    kernels = [event for event in events if event.get("cat") == "kernel"]
-    copies = [event for event in events if event.get("cat") == "cpu_op" and event["name"] == "aten::_to_copy"]
-    launches = {
-        event["args"]["correlation"]: event
-        for event in events
-        if event.get("cat") in ("cuda_runtime", "cuda_driver") and "correlation" in event.get("args", {})
-    }
+    copies = [operator for operator in trace.operators if operator.name == "aten::_to_copy"]
     casts = [
-        kernel
-        for kernel in kernels
-        if kernel["name"] in (alone or ()) or _inside(launches.get(kernel["args"].get("correlation")), copies)
+        kernel for kernel in trace.kernels if kernel.name in (alone or ()) or _inside(trace.launch_of(kernel), copies)
     ]
     return {
-        "kernels": len(kernels),
-        "gpu_ms": round(sum(kernel["dur"] for kernel in kernels) / 1e3, 4),
+        "kernels": len(trace.kernels),
+        "gpu_ms": round(sum(kernel.duration_us for kernel in trace.kernels) / 1e3, 4),
         "cast_kernels": len(casts),
-        "cast_ms": round(sum(kernel["dur"] for kernel in casts) / 1e3, 4),
+        "cast_ms": round(sum(kernel.duration_us for kernel in casts) / 1e3, 4),
     }
 
 
-def _inside(launch: dict[str, Any] | None, calls: list[dict[str, Any]]) -> bool:
+def _inside(launch: Event | None, calls: list[Event]) -> bool:
     return launch is not None and any(
-        call["tid"] == launch["tid"] and call["ts"] <= launch["ts"] <= call["ts"] + call["dur"] for call in calls
+        call.thread == launch.thread and call.start_us <= launch.start_us <= call.end_us for call in calls
     )
 
 

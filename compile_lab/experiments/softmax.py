@@ -12,6 +12,7 @@ import torch
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import launched_kernels
 from ..capture import KernelsWritten, compilation
+from ..measure.judge import largest_error
 from ..measure.timing import REPEATS, spread_us, sustained_ms
 from .registry import Progress
 
@@ -120,8 +121,8 @@ def _hand_written_with(configuration: Any) -> Callable[[torch.Tensor], Row]:
 def _measured(call: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> Row:
     exact = x[::ERROR_EVERY].double().softmax(-1)
     errors = {
-        "max_error": (call(x)[::ERROR_EVERY].double() - exact).abs().max().item(),
-        "rounding_error": (exact.to(x.dtype).double() - exact).abs().max().item(),
+        "max_error": largest_error(call(x)[::ERROR_EVERY], exact),
+        "rounding_error": largest_error(exact.to(x.dtype), exact),
     }
     del exact
     return _timed(lambda: call(x), x) | errors | {"kernel": None}

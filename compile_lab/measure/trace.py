@@ -1,40 +1,133 @@
-"""torch's profiler: kernels, launches and marks of one step."""
+"""torch's profiler: what ran in a step, on the host and on the GPU, and who launched it. ``profiled(step)`` says so."""
 
 import gzip
 import json
+import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
+from .timing import wait
 
-def profiled(call: Callable[[Any], Any], prepared: Sequence[Any]) -> Any:
-    """The profiler's events of ``call(one)`` for each of the ``prepared``, on CPU and GPU. Needs a GPU."""
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
-        for one in prepared:
-            call(one)
-        torch.cuda.synchronize()
-    return seen.events()
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
 
 
-def is_kernel(event: Any) -> bool:
-    """True for an event of the profiler that is a kernel: neither a copy or fill of memory, nor a mark."""
-    on_device = event.device_type == DeviceType.CUDA and not getattr(event, "is_user_annotation", False)
-    return on_device and not event.name.startswith(("Mem", "ProfilerStep", "Activity Buffer"))
+@dataclass(frozen=True)
+class Event:
+    """A span of a trace: what ran, from when on and for how long. Microseconds on the trace's own clock."""
+
+    kind: str
+    """torch's word: kernel, gpu_memcpy, gpu_memset, cpu_op, user_annotation, cuda_runtime, cuda_driver, …"""
+    name: str
+    start_us: float
+    duration_us: float
+    process: int | str = 0
+    """Of a kernel the device."""
+    thread: int | str = 0
+    """Of a kernel the stream."""
+    args: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def end_us(self) -> float:
+        return self.start_us + self.duration_us
 
 
-LAUNCHES = ("cuda_runtime", "cuda_driver")
+@dataclass(frozen=True)
+class Trace:
+    """What the profiler saw of a step. ``base_ns``: where the trace's clock begins, on that of ``time.time_ns``."""
+
+    events: tuple[Event, ...]
+    base_ns: int = 0
+
+    def of(self, *kinds: str) -> list[Event]:
+        """The events of these kinds, as the trace has them."""
+        return [event for event in self.events if event.kind in kinds]
+
+    @cached_property
+    def kernels(self) -> list[Event]:
+        """What computed on a GPU, without copies and fills, by start."""
+        return sorted(self.of("kernel"), key=lambda event: event.start_us)
+
+    @cached_property
+    def operators(self) -> list[Event]:
+        """torch's operators on the host, and autograd's nodes."""
+        return self.of("cpu_op")
+
+    @cached_property
+    def marks(self) -> list[Event]:
+        """The program's own spans (``record_function``) on the host, and gloo's."""
+        return self.of("user_annotation")
+
+    @cached_property
+    def launches(self) -> list[Event]:
+        """The host's calls of CUDA: launches of kernels and of graphs, and all others."""
+        return self.of("cuda_runtime", "cuda_driver")
+
+    def launch_of(self, kernel: Event) -> Event | None:
+        """The host's call that launched a kernel, on whatever thread; None if it is not in the trace."""
+        return self._launches.get(kernel.args.get("correlation"))
+
+    def operator_of(self, work: Event) -> Event | None:
+        """The innermost operator in which a kernel, a copy or a fill was launched; None for one launched by no
+        operator, as Triton's are."""
+        return self._operators.get(work.args.get("External id"))
+
+    @cached_property
+    def _launches(self) -> dict[int, Event]:
+        return {event.args["correlation"]: event for event in self.launches if "correlation" in event.args}
+
+    @cached_property
+    def _operators(self) -> dict[int, Event]:
+        return {event.args["External id"]: event for event in self.operators if "External id" in event.args}
 
 
-def _loaded(trace: Any) -> Any:
+def profiling(device: str, **options: Any) -> profile:
+    """torch's profiler of the host and, if the device is "cuda", of the GPU; ``options`` are its own."""
+    on_gpu = [ProfilerActivity.CUDA] * (device == "cuda")
+    return profile(activities=[ProfilerActivity.CPU, *on_gpu], acc_events=True, **options)
+
+
+def profiled(step: Callable[[], Any], device: str = "cuda", **options: Any) -> Trace:
+    """What ``step()`` runs on the host and, if the device is "cuda", on the GPU, which is waited for before and after.
+
+    ``options`` are the profiler's: ``record_shapes=True`` also notes the shapes that operators are given.
+    """
+    wait(device)
+    with profiling(device, **options) as profiler:
+        step()
+        wait(device)
+    return read(profiler)
+
+
+def read(trace: "Trace | str | Path | Mapping[str, Any] | profile") -> Trace:
+    """A chrome trace, by its path (``.json``, ``.json.gz``) or by what is in it, or of a profiler that has stopped.
+
+    Raises TypeError for anything else, ValueError for a file that is broken and for what is no trace.
+    """
+    if isinstance(trace, Trace):
+        return trace
+    chrome = _chrome_trace(trace)
+    listed = chrome.get("traceEvents") if isinstance(chrome, Mapping) else None
+    if not isinstance(listed, list):
+        raise ValueError("this is no chrome trace: it has no list under 'traceEvents'; export_chrome_trace writes one")
+    spans = (event for event in listed if event.get("ph") == "X" and "dur" in event)
+    return Trace(tuple(map(_event, spans)), chrome.get("baseTimeNanoseconds", 0))
+
+
+def _event(chrome: Mapping[str, Any]) -> Event:
+    where = chrome.get("pid", 0), chrome.get("tid", 0)
+    return Event(chrome.get("cat", ""), chrome["name"], chrome["ts"], chrome["dur"], *where, chrome.get("args", {}))
+
+
+def _chrome_trace(trace: Any) -> Any:
     if isinstance(trace, Mapping):
         return trace
-    if isinstance(trace, torch.profiler.profile):
+    if isinstance(trace, profile):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json"
             trace.export_chrome_trace(str(path))
@@ -49,10 +142,3 @@ def _loaded(trace: Any) -> Any:
         raise ValueError(
             f"{Path(trace).name} is not a whole JSON file ({error}): was the profiler stopped before it was exported?"
         ) from error
-
-
-def _events(trace: Any) -> list[dict[str, Any]]:
-    events = trace.get("traceEvents") if isinstance(trace, Mapping) else None
-    if not isinstance(events, list):
-        raise ValueError("this is no chrome trace: it has no list under 'traceEvents'; export_chrome_trace writes one")
-    return events

@@ -12,8 +12,8 @@ class Difference:
     """Bytes of one operation at the peak, as predicted and as the allocator gave them out."""
 
     op: str
-    predicted_bytes: int
-    measured_bytes: int
+    predicted_nbytes: int
+    measured_nbytes: int
 
 
 def differences(predicted: Lifetimes, measured: Peak) -> tuple[Difference, ...]:
@@ -29,5 +29,5 @@ def differences(predicted: Lifetimes, measured: Peak) -> tuple[Difference, ...]:
     for op, nbytes in predicted.peak_by_op().items():
         wanted[op if op.startswith(("aten.", "prims.")) else "Python"] += nbytes
     found = [Difference(op, wanted[op], there.get(op, 0)) for op in {**wanted, **there}]
-    unequal = [each for each in found if each.predicted_bytes != each.measured_bytes]
-    return tuple(sorted(unequal, key=lambda each: -abs(each.measured_bytes - each.predicted_bytes)))
+    unequal = [each for each in found if each.predicted_nbytes != each.measured_nbytes]
+    return tuple(sorted(unequal, key=lambda each: -abs(each.measured_nbytes - each.predicted_nbytes)))

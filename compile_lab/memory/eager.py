@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from .._torch.dispatcher import autograd_sequence_nr, current_autograd_node
 from ..source import Line, is_users, users_line
+from ..tensors import storage_nbytes, storage_of, tensors
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
 
@@ -72,31 +72,31 @@ class _StorageWatch(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func is torch.ops.aten.lift_fresh.default:  # torch.tensor(…): the argument was made a moment ago
-            self._operation(func, None, {tensor.untyped_storage()._cdata: tensor for tensor in args})
-        for tensor in _tensors((args, kwargs)):
+            self._operation(func, None, {storage_of(tensor): tensor for tensor in args})
+        for tensor in tensors((args, kwargs)):
             if self._key(tensor) is None:
                 self._is(tensor, "parameter" if tensor.requires_grad and tensor.is_leaf else "input", "input")
         out = func(*args, **(kwargs or {}))
         node = current_autograd_node()
-        made = {tensor.untyped_storage()._cdata: tensor for tensor in _tensors(out) if self._key(tensor) is None}
+        made = {storage_of(tensor): tensor for tensor in tensors(out) if self._key(tensor) is None}
         if made or func._schema.is_mutable:
             self._operation(func, node, made)
         if node is not None and node.name().endswith("AccumulateGrad"):
-            for tensor in _tensors(out):
+            for tensor in tensors(out):
                 self._is(tensor, "gradient", "")
         return out
 
     def _operation(self, func: Any, node: Any, made: dict[int, torch.Tensor]) -> None:
         name = str(func.overloadpacket)
         source = self._source(node)
-        tensors: dict[Hashable, Tensor] = {}
+        buffers: dict[Hashable, Tensor] = {}
         for tensor in made.values():
-            tensors[self._new_key(tensor)] = _buffer(tensor, name.partition(".")[2], name, "temporary", source)
+            buffers[self._new_key(tensor)] = _buffer(tensor, name.partition(".")[2], name, "temporary", source)
         in_backward = node is not None or _begins_backward(sys._getframe(1))
         phase = "optimizer" if self.in_optimizer else "backward" if in_backward else "forward"
         if phase == "forward" and self.ledger.phase != "forward":
             phase = self.ledger.phase  # between backward and optimizer, such as clipping the gradients
-        self.ledger.operation(name.partition(".")[2], name, phase, source, tensors)
+        self.ledger.operation(name.partition(".")[2], name, phase, source, buffers)
 
     def _source(self, node: Any) -> Line | None:
         """The user's line; in the backward, the forward line whose gradient the node computes."""
@@ -108,7 +108,7 @@ class _StorageWatch(TorchDispatchMode):
         return line
 
     def _key(self, tensor: torch.Tensor) -> Hashable | None:
-        return self.keys.get(tensor.untyped_storage()._cdata)
+        return self.keys.get(storage_of(tensor))
 
     def _new_key(self, tensor: torch.Tensor) -> Hashable:
         storage, key = tensor.untyped_storage(), next(self.numbers)
@@ -159,10 +159,6 @@ def _begins_backward(frame: FrameType | None) -> bool:
     return False
 
 
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, torch.Tensor)]
-
-
 def _buffer(tensor: torch.Tensor, name: str, op: str, kind: str, source: Line | None) -> Tensor:
-    nbytes, dtype = tensor.untyped_storage().nbytes(), str(tensor.dtype).removeprefix("torch.")
+    nbytes, dtype = storage_nbytes(tensor), str(tensor.dtype).removeprefix("torch.")
     return Tensor(name, op, kind, tuple(tensor.shape), dtype, nbytes, BEFORE, BEFORE, source)

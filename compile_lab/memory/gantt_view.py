@@ -43,7 +43,7 @@ def gantt(found: Lifetimes, caption: str = "", provenance: object | None = None,
     import plotly.graph_objects as go
 
     traces = [_curve(go, found), *_bars(go, found)]
-    n, unit = len(found.timeline), unit_of(found.peak_bytes)[0]
+    n, unit = len(found.timeline), unit_of(found.peak_nbytes)[0]
     layout: dict[str, Any] = {
         "height": 620,
         "margin": {"l": 60, "r": 10, "t": 70, "b": 40},
@@ -116,7 +116,7 @@ def _told(each: Tensor) -> str:
 
 
 def _bars(go: Any, found: Lifetimes) -> list[go.Bar]:
-    rows, size = _rows(found), unit_of(found.peak_bytes)[1]
+    rows, size = _rows(found), unit_of(found.peak_nbytes)[1]
     thinnest = SMALLEST * sum(row.nbytes for row in rows)
     heights = [max(row.nbytes, thinnest) / size for row in rows]
     bottoms = list(itertools.accumulate(heights))
@@ -159,7 +159,7 @@ def _filling(kind: str) -> dict[str, Any]:
 
 
 def _curve(go: Any, found: Lifetimes) -> go.Scatter:
-    unit, size = unit_of(found.peak_bytes)
+    unit, size = unit_of(found.peak_nbytes)
     return go.Scatter(
         name="live bytes",
         showlegend=False,
@@ -177,7 +177,7 @@ def _curve(go: Any, found: Lifetimes) -> go.Scatter:
 def _peak_note(found: Lifetimes) -> dict[str, Any]:
     late = found.peak_at > len(found.timeline) / 2
     return {
-        "text": f" peak {with_unit(found.peak_bytes)} ",
+        "text": f" peak {with_unit(found.peak_nbytes)} ",
         "x": found.peak_at,
         "xanchor": "right" if late else "left",
         "yref": "paper",
@@ -209,8 +209,8 @@ def _gantt_alt(found: Lifetimes) -> str:
     made = sum(not each.is_resident for each in found.tensors)
     parts = ", ".join(f"{with_unit(nbytes)} of kind {kind}" for kind, nbytes in found.peak_by_kind().items())
     return (
-        f"{made} buffers over {len(found.timeline)} operations. Live bytes rise to {with_unit(found.held_bytes)} at "
-        f"the end of the forward, are highest with {with_unit(found.peak_bytes)} in the {_peak_phase(found)} "
-        f"({without_namespace(found.timeline[found.peak_at].op)}), and end at {with_unit(found.left_bytes)}. At the "
+        f"{made} buffers over {len(found.timeline)} operations. Live bytes rise to {with_unit(found.held_nbytes)} at "
+        f"the end of the forward, are highest with {with_unit(found.peak_nbytes)} in the {_peak_phase(found)} "
+        f"({without_namespace(found.timeline[found.peak_at].op)}), and end at {with_unit(found.left_nbytes)}. At the "
         f"peak: {parts}."
     )

@@ -17,7 +17,7 @@ from .._torch.dispatcher import is_composite
 from ..aot.nodes import Graph
 from ..aot.training import TrainingGraphs
 from ..source import Line
-from ..tensors import number, reach_nbytes
+from ..tensors import number, reach_nbytes, storage_of
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
 Keys = tuple[Hashable | None, ...]
@@ -199,7 +199,7 @@ def viewed(node: torch.fx.Node) -> dict[int, torch.fx.Node]:
         return {}
     if is_composite(node.target):  # reshape, contiguous: a view or a copy, as the layout has it
         (value,), source = _members(node.meta["val"])[:1], node.args[0]
-        same = value.untyped_storage()._cdata == source.meta["val"].untyped_storage()._cdata
+        same = storage_of(value) == storage_of(source.meta["val"])
         return {0: source} if same else {}
     found = {}
     for at, position, name in _aliases(node.target):

@@ -61,9 +61,9 @@ class Lifetimes:
 
     tensors: tuple[Tensor, ...] = field(repr=False)
     timeline: tuple[Moment, ...] = field(repr=False)
-    held_bytes: int
+    held_nbytes: int
     """Alive when the forward is done."""
-    left_bytes: int
+    left_nbytes: int
     """Alive when the step is done."""
 
     @functools.cached_property
@@ -72,12 +72,12 @@ class Lifetimes:
         return max(range(len(self.timeline)), key=lambda at: self.timeline[at].live_bytes)
 
     @property
-    def peak_bytes(self) -> int:
+    def peak_nbytes(self) -> int:
         """The most that is alive at one time."""
         return self.timeline[self.peak_at].live_bytes
 
     @property
-    def resident_bytes(self) -> int:
+    def resident_nbytes(self) -> int:
         """What was there before: parameters, inputs, optimizer state."""
         return sum(tensor.nbytes for tensor in self.tensors if tensor.is_resident)
 
@@ -109,8 +109,8 @@ class Lifetimes:
         at = self.timeline[self.peak_at]
         line = f", {at.source}" if at.source else ""
         return (
-            f"peak {number(self.peak_bytes)} bytes in the {at.phase} at {at.name}{line}; {number(self.held_bytes)} "
-            f"held after the forward, {number(self.left_bytes)} left, {number(self.resident_bytes)} there before"
+            f"peak {number(self.peak_nbytes)} bytes in the {at.phase} at {at.name}{line}; {number(self.held_nbytes)} "
+            f"held after the forward, {number(self.left_nbytes)} left, {number(self.resident_nbytes)} there before"
         )
 
 

@@ -1,7 +1,6 @@
 """What the allocator gave out while a step ran: on a CPU from the profiler's events, on a GPU from its history."""
 
 import gc
-import os
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
@@ -11,10 +10,10 @@ import torch
 
 from .._torch.dispatcher import cuda_history, dispatch_mode_is_active, profiler_events
 from ..capture import NotCompiledError, compilation
+from ..measure.allocator import peak
+from ..measure.trace import profiling
 from ..page.units import number
 from ..source import Line
-
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
 
 Mark = Callable[[], None]
 
@@ -35,17 +34,17 @@ class Peak:
     """The most that the allocator had given out at one time in a step. All bytes are above what was there before."""
 
     device: str
-    peak_bytes: int
-    held_bytes: int | None
+    peak_nbytes: int
+    held_nbytes: int | None
     """When the forward was done; None where the step was one piece."""
-    left_bytes: int
+    left_nbytes: int
     """When the step was done."""
     at: str
     """The operation that allocated at the peak; on a GPU the line."""
     alive: tuple[Allocation, ...] = field(repr=False)
     compiled_graphs: int = 0
     """How many compiled graphs the step entered; 0 for an eager one."""
-    allocated_bytes: int | None = None
+    allocated_nbytes: int | None = None
     """The peak by the GPU's caching allocator's own count, with sizes rounded up; None on a CPU."""
 
     def require_compiled(self) -> None:
@@ -61,10 +60,10 @@ class Peak:
         return dict(counted.most_common())
 
     def __str__(self) -> str:
-        held = "" if self.held_bytes is None else f"{number(self.held_bytes)} held after the forward, "
+        held = "" if self.held_nbytes is None else f"{number(self.held_nbytes)} held after the forward, "
         how = f", {self.compiled_graphs} compiled graphs" if self.compiled_graphs else ", eager"
         return (
-            f"peak {number(self.peak_bytes)} bytes at {self.at}; {held}{number(self.left_bytes)} left "
+            f"peak {number(self.peak_nbytes)} bytes at {self.at}; {held}{number(self.left_nbytes)} left "
             f"({self.device}{how})"
         )
 
@@ -129,7 +128,7 @@ def _watched(run: Callable[[Callable[[Mark], Any]], "_Seen"], step: Callable[[Ma
         if was_on:
             gc.enable()
     peak = _peak(device, changes)
-    return peak and replace(peak, compiled_graphs=log.graph_calls, allocated_bytes=allocated)
+    return peak and replace(peak, compiled_graphs=log.graph_calls, allocated_nbytes=allocated)
 
 
 def _gpu_allocations() -> int:
@@ -186,8 +185,7 @@ def _on_cpu(step: Callable[[Mark], Any]) -> _Seen:
         with torch.profiler.record_function(name):
             pass
 
-    activities = [torch.profiler.ProfilerActivity.CPU]
-    with torch.profiler.profile(activities=activities, profile_memory=True, acc_events=True) as profiler:
+    with profiling("cpu", profile_memory=True) as profiler:
         result = step(mark)
         mark(_STEP_DONE)
     del result
@@ -217,13 +215,10 @@ def _on_gpu(step: Callable[[Mark], Any]) -> _Seen:
     def mark(name: str = _FORWARD_DONE) -> None:
         marks.append((len(history()), name))
 
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    with cuda_history() as history:
+    with peak("cuda") as memory, cuda_history() as history:
         result = step(mark)
         mark(_STEP_DONE)
         entries = history()
-    allocated = torch.cuda.max_memory_allocated() - before
     del result
     changes = []
     for at, entry in enumerate(entries):
@@ -233,7 +228,7 @@ def _on_gpu(step: Callable[[Mark], Any]) -> _Seen:
         elif entry["action"] == "free_requested":
             changes.append(_Change(entry["addr"], -entry["size"], ()))
     changes += [_Change(0, 0, (name,)) for count, name in marks if count == len(entries)]
-    return torch.cuda.get_device_name(), changes, allocated
+    return torch.cuda.get_device_name(), changes, memory.rise_nbytes
 
 
 def _line(frames: list[dict[str, Any]]) -> str:

@@ -21,9 +21,9 @@ def summary(found: Lifetimes) -> str:
     at = found.timeline[found.peak_at]
     line = f", {at.source}" if at.source else ""
     return (
-        f"The peak is **{with_unit(found.peak_bytes)}**, in the {at.phase}, at `{without_namespace(at.op)}`{line}. "
-        f"{with_unit(found.held_bytes)} are alive between forward and backward. "
-        f"All of it on top of {with_unit(found.resident_bytes)} that were there before."
+        f"The peak is **{with_unit(found.peak_nbytes)}**, in the {at.phase}, at `{without_namespace(at.op)}`{line}. "
+        f"{with_unit(found.held_nbytes)} are alive between forward and backward. "
+        f"All of it on top of {with_unit(found.resident_nbytes)} that were there before."
     )
 
 
@@ -36,7 +36,7 @@ def at_peak(found: Lifetimes, most: int | None = None) -> Table:
     rows = [(group[0], len(group), sum(each.nbytes for each in group)) for group in _alike(alive)]
     rows.sort(key=lambda row: -row[2])
     shown, rest = rows[:most], rows[len(rows[:most]) :]
-    total = found.peak_bytes or 1
+    total = found.peak_nbytes or 1
     cells: list[tuple[Cell, ...]] = [
         (one.kind, without_namespace(one.op), _place(one), count, nbytes, f"{100 * nbytes / total:.1f} %")
         for one, count, nbytes in shown
@@ -54,7 +54,7 @@ def kinds_at_peak(several: Mapping[str, Lifetimes]) -> Table:
         (
             name,
             *(found.peak_by_kind().get(kind, 0) for kind in columns),
-            found.peak_bytes,
+            found.peak_nbytes,
             f"{found.timeline[found.peak_at].phase}, {without_namespace(found.timeline[found.peak_at].op)}",
         )
         for name, found in several.items()
@@ -73,9 +73,9 @@ def peaks(several: Mapping[str, Lifetimes]) -> Table:
     rows = []
     for name, found in several.items():
         at = found.timeline[found.peak_at]
-        ratio = f"{found.peak_bytes / found.held_bytes:.2f}×" if found.held_bytes else None
+        ratio = f"{found.peak_nbytes / found.held_nbytes:.2f}×" if found.held_nbytes else None
         place = f"{at.phase}, {without_namespace(at.op)}"
-        rows.append((name, found.held_bytes, found.peak_bytes, ratio, place, f"{100 * after_forward(found):.0f} %"))
+        rows.append((name, found.held_nbytes, found.peak_nbytes, ratio, place, f"{100 * after_forward(found):.0f} %"))
     columns = ["step", "alive between the passes, bytes", "peak, bytes", "ratio", "at", "after the forward"]
     return Table(columns, rows, align="lrrrlr")
 
@@ -89,7 +89,7 @@ def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: obje
 
     if not several:
         raise ValueError("nothing to draw: give at least one Lifetimes")
-    unit, size = unit_of(max(found.peak_bytes for found in several.values()))
+    unit, size = unit_of(max(found.peak_nbytes for found in several.values()))
     traces = [
         go.Scatter(
             name=plot_text(name),
@@ -117,12 +117,12 @@ def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: obje
         "annotations": [_annotation(phase, at + 0.5) for at, phase in enumerate(phases)],
     }
     peaks = "; ".join(
-        f"{name} {with_unit(found.peak_bytes)} in the {_peak_phase(found)}" for name, found in several.items()
+        f"{name} {with_unit(found.peak_nbytes)} in the {_peak_phase(found)}" for name, found in several.items()
     )
     alt = f"Live bytes through {' and '.join(phases)}. The peaks: {peaks}."
     table = Table(
         ["", "peak", "in the", "held for the backward"],
-        [(name, found.peak_bytes, _peak_phase(found), found.held_bytes) for name, found in several.items()],
+        [(name, found.peak_nbytes, _peak_phase(found), found.held_nbytes) for name, found in several.items()],
         align="lrlr",
     )
     return Figure(go.Figure(traces, layout), alt, caption, table, provenance)
@@ -170,7 +170,7 @@ def predictions(rows: Iterable[tuple[str, str, Lifetimes, Peak]]) -> Table:
     """
     cells = []
     for model, how, predicted, measured in rows:
-        wanted, there = predicted.peak_bytes, measured.peak_bytes
+        wanted, there = predicted.peak_nbytes, measured.peak_nbytes
         off = there - wanted
         cells.append((model, how, wanted, there, off, f"{100 * off / there:.2f} %", _cause(predicted, measured)))
     columns = ["model", "run", "predicted, bytes", "measured, bytes", "difference", "", "because of"]
@@ -178,13 +178,13 @@ def predictions(rows: Iterable[tuple[str, str, Lifetimes, Peak]]) -> Table:
 
 
 def _cause(predicted: Lifetimes, measured: Peak) -> str:
-    if predicted.peak_bytes == measured.peak_bytes:
+    if predicted.peak_nbytes == measured.peak_nbytes:
         return "–"
     at = predicted.timeline[predicted.peak_at].op
     if measured.at.startswith("aten.") and measured.at != at:
         return f"peaks inside {without_namespace(measured.at)}, not at {without_namespace(at)}"
     most = differences(predicted, measured)[0]
-    return f"{without_namespace(most.op)} {most.measured_bytes - most.predicted_bytes:+,}"
+    return f"{without_namespace(most.op)} {most.measured_nbytes - most.predicted_nbytes:+,}"
 
 
 def recorded(rows: Sequence[Mapping[str, Any]], provenance: object | None = None) -> Table:

@@ -20,6 +20,7 @@ from .._torch.dynamo import dynamo_utils, reset_dynamo
 from .._torch.inductor import inductor_modes
 from ..capture import KernelsWritten, compilation
 from ..inductor.wrapper import Wrapper
+from ..measure.allocator import peak
 from ..measure.timing import samples_us, spread_us, wait
 from ..recordings import Recording
 from .cuda_graphs import Launches, count_launches, skip_reasons, status
@@ -335,14 +336,12 @@ def _settled(call: Callable[[], Any], device: str) -> dict[str, Any]:
     for _ in range(WARM_UP_CALLS):
         call()
     wait(device)
-    if device == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    with _collector_off():
+    with peak(device) as memory, _collector_off():
         spread = Spread(*(round(value / 1e3, 5) for value in spread_us(samples_us(call, device)).values()))
     if device != "cuda":
         return {"call": spread}
-    memory = {"peak_nbytes": torch.cuda.max_memory_allocated(), "reserved_nbytes": torch.cuda.max_memory_reserved()}
-    return {"call": spread, **memory, "launches": count_launches(call)}
+    taken = {"peak_nbytes": memory.peak_nbytes, "reserved_nbytes": memory.reserved_nbytes}
+    return {"call": spread, **taken, "launches": count_launches(call)}
 
 
 @contextlib.contextmanager

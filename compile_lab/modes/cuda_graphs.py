@@ -5,18 +5,14 @@ one. torch makes them in the modes ``reduce-overhead`` and ``max-autotune``, and
 """
 
 import contextlib
-import json
 import logging
 import re
-import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import torch
-
 from .._torch.inductor import inductor_modes
+from ..measure.trace import Trace, profiled
 
 
 @dataclass(frozen=True)
@@ -36,26 +32,22 @@ class Launches:
 
 def count_launches(call: Callable[[], Any], calls: int = 3) -> Launches | None:
     """What one call launches on the GPU: the mean of a few, under torch's profiler. None if it sees no kernel."""
-    from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as seen:
+    def calls_in_a_row() -> None:
         for _ in range(calls):
             call()
-        torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "trace.json"
-        seen.export_chrome_trace(str(file))
-        found = launches(json.loads(file.read_text(encoding="utf-8")), calls)
-    return found if found.kernels else None
+
+    trace = profiled(calls_in_a_row)
+    return launches(trace, calls) if trace.kernels else None
 
 
-def launches(trace: Mapping[str, Any], calls: int) -> Launches:
-    """The launches of one call, from a trace of ``calls`` calls in the profiler's format (Chrome's trace events)."""
-    events = [event for event in trace["traceEvents"] if event.get("ph") == "X"]
-    kernels = [event["dur"] for event in events if event.get("cat") == "kernel"]
-    runtime = [event for event in events if event.get("cat") in ("cuda_runtime", "cuda_driver")]
-    single = [event["dur"] for event in runtime if re.match(r"(cuda|cu)LaunchKernel", event["name"])]
-    graphs = [event["dur"] for event in runtime if re.match(r"(cuda|cu)GraphLaunch", event["name"])]
+def launches(trace: Trace, calls: int) -> Launches:
+    """The launches of one call, from a trace of ``calls`` calls."""
+    kernels = [kernel.duration_us for kernel in trace.kernels]
+    single, graphs = (
+        [launch.duration_us for launch in trace.launches if re.match(rf"(cuda|cu){what}", launch.name)]
+        for what in ("LaunchKernel", "GraphLaunch")
+    )
 
     def mean(total: float) -> float:
         return round(total / calls, 4)

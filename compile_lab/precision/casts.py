@@ -17,12 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from .._torch.dispatcher import current_autograd_node
 from ..aot.nodes import Graph
 from ..eager.operators import kind_of
 from ..inductor.records import EXTERN, Kernel
+from ..tensors import tensors
 
 CASTS = ("aten._to_copy", "prims.convert_element_type")
 SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -128,7 +128,7 @@ class _DtypeListener(TorchDispatchMode):
 
 
 def _floating(value: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor) and leaf.is_floating_point()]
+    return [tensor for tensor in tensors(value) if tensor.is_floating_point()]
 
 
 def _named(tensors: Iterable[Tensor]) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..measure.judge import relative_error
 from .casts import dtypes, short
 
 
@@ -66,12 +67,6 @@ FORMATS: dict[str, Format] = {
     "fp8 e4m3": _format("fp8 e4m3", 4, torch.float8_e4m3fn),
     "fp8 e5m2": _format("fp8 e5m2", 5, torch.float8_e5m2),
 }
-
-
-def error(found: Tensor, exact: Tensor) -> float:
-    """‖found − exact‖ / ‖exact‖ in float64; NaN or infinity if ``found`` is not finite."""
-    exact = exact.double()
-    return ((found.double() - exact).norm() / exact.norm()).item()
 
 
 @contextlib.contextmanager
@@ -136,7 +131,12 @@ def op_errors(device: str, n: int = 256, dtypes: tuple[torch.dtype, ...] | None 
 
 def _op_error(op: str, precision: str, fn: Callable[..., Tensor], x: Tensor, w: Tensor) -> dict[str, Any]:
     found, exact = fn(x, w), fn(x.double(), w.double())
-    return {"op": op, "precision": precision, "error": error(found, exact), "rounding": error(exact.to(x.dtype), exact)}
+    return {
+        "op": op,
+        "precision": precision,
+        "error": relative_error(found, exact),
+        "rounding": relative_error(exact.to(x.dtype), exact),
+    }
 
 
 def loss_errors(device: str, tokens: int = 256, words: int = 1000) -> list[dict[str, Any]]:
@@ -158,7 +158,7 @@ def loss_errors(device: str, tokens: int = 256, words: int = 1000) -> list[dict[
             each, mean = fn(logits, "none"), fn(logits, "mean")
             ops = dtypes(fn, logits, "mean", backward=False).ops
         (softmax,) = (op for op in ops if op.op == "aten._log_softmax")
-        errors = {"error": error(each, exact), "mean_error": error(mean, exact.mean())}
+        errors = {"error": relative_error(each, exact), "mean_error": relative_error(mean, exact.mean())}
         rows.append({"loss": loss, "reads": softmax.inputs[0], "writes": softmax.outputs[0], **errors})
     return rows
 
@@ -189,7 +189,7 @@ def quantisation(x: Tensor, dtype: torch.dtype, scaled: bool) -> Quantisation:
     values, scale = quantised(x, dtype) if scaled else (x.to(dtype), torch.ones((), device=x.device))
     back = values.float() * scale
     zeros = ((back == 0) & (x != 0)).sum() / (x != 0).sum()
-    return Quantisation(error(back, x), zeros.item())
+    return Quantisation(relative_error(back, x), zeros.item())
 
 
 def stochastically_rounded(x: Tensor, generator: torch.Generator | None = None) -> Tensor:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..measure.judge import relative_error_together
 from .formats import stochastically_rounded
 
 Batch = tuple[Tensor, ...]
@@ -181,9 +182,7 @@ class Gradients:
 
     def error(self, exact: Gradients) -> float:
         """‖g − exact‖ / ‖exact‖ over the gradients of all parameters together."""
-        pairs = [(found.double(), exact.parameters[name].double()) for name, found in self.parameters.items()]
-        apart = sum(float((found - wanted).square().sum()) for found, wanted in pairs)
-        return math.sqrt(apart / sum(float(wanted.square().sum()) for _, wanted in pairs))
+        return relative_error_together(self.parameters, exact.parameters)
 
 
 def gradients(model: nn.Module, batch: Batch, recipe: Recipe, scale: float = 1.0) -> Gradients:

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from .._torch.virtual_gpu import interpreter_pieces
+from ..measure.judge import largest_relative_error
+from ..tensors import tensors
 from . import travel
 from .errors import UnsupportedKernel
 from .fake_cuda import compiling
@@ -42,15 +44,11 @@ def _step(call: Callable[..., Any], fn: Any, args: Any, kwargs: Any) -> tuple[An
     for leaf in leaves.values():
         leaf.grad = None
     outputs = call(*args, **kwargs)
-    with_grad = [each for each in _tensors(outputs) if each.requires_grad]
+    with_grad = [each for each in tensors(outputs) if each.requires_grad]
     if with_grad:
         torch.autograd.backward(with_grad, [torch.ones_like(each) for each in with_grad])
     detached = interpreter_pieces().tree_map_only(Tensor, Tensor.detach, outputs)
     return detached, {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
-
-
-def _tensors(outputs: Any) -> list[Tensor]:
-    return [each for each in interpreter_pieces().tree_leaves(outputs) if isinstance(each, Tensor)]
 
 
 def _leaves(fn: Any, args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
@@ -94,17 +92,8 @@ def _inside(name: str, owner: Any) -> Iterator[tuple[str, Tensor]]:
 
 def _errors(outputs: Any, gradients: dict[str, Tensor], expected: Any, slopes: dict[str, Tensor]) -> Iterator[Any]:
     """Largest difference from eager, relative to eager's largest value."""
-    ours, theirs = _tensors(outputs), _tensors(expected)
+    ours, theirs = tensors(outputs), tensors(expected)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
-        yield ("output" if len(ours) == 1 else f"output[{i}]"), _error(a, b)
+        yield ("output" if len(ours) == 1 else f"output[{i}]"), largest_relative_error(a, b)
     for name, slope in slopes.items():
-        yield f"gradient of {name}", _error(gradients[name], slope)
-
-
-def _error(a: Tensor, b: Tensor) -> float:
-    if not b.numel():
-        return 0.0
-    a, b = a.detach().double(), b.detach().double()
-    scale = b.abs().max()
-    error = (a - b).abs().max() / (scale if scale else 1)
-    return float(error.nan_to_num(torch.inf))
+        yield f"gradient of {name}", largest_relative_error(gradients[name], slope)

@@ -10,6 +10,7 @@ import torch
 
 from compile_lab.devices import overlap
 from compile_lab.devices.overlap import on_the_wire
+from compile_lab.measure.trace import read
 from compile_lab.simulator.overlap import Span, Transfer, difference, intersection, merged, overlap_of, total_ms
 
 
@@ -130,9 +131,8 @@ def test_a_phase_on_a_gpu_is_made_of_the_kernels_that_were_launched_in_it_by_any
 
 
 def test_a_throttled_wire_stands_for_the_gloo_spans_inside_it(cpu_trace):
-    events = overlap.wire_events([("all_reduce", 4_000_000, 6_000_000, 77)], base_ns=0, pid=7)
-    cpu_trace["traceEvents"] += events
-    (only,) = overlap.analyse(cpu_trace).intervals
+    seen = overlap.with_wire(read(cpu_trace), [("all_reduce", 4_000_000, 6_000_000, 77)])
+    (only,) = overlap.analyse(seen).intervals
     assert (only.name, only.nbytes, only.time_ms) == ("all_reduce", 77, pytest.approx(2))
 
 

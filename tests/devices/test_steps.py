@@ -1,5 +1,7 @@
 """Overlap on real ranks: a throttled wire keeps its bandwidth, buckets hide what one bucket cannot."""
 
+import time
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -43,6 +45,21 @@ def test_gloos_collectives_are_found_in_the_trace_of_every_rank():
         assert alone.intervals == () and alone.exposed_ms == 0 and alone.compute_ms > 0
         assert 0 < run["nothing sent"].low_ms <= run["nothing sent"].step_ms <= run["nothing sent"].high_ms
         assert 0 < run["nothing sent"].host_ms <= run["nothing sent"].high_ms
+
+
+def times_of_two_steps():
+    calls = []
+    steps = {"short": lambda: calls.append("short"), "long": lambda: (calls.append("long"), time.sleep(0.05))}
+    if dist.get_rank():
+        time.sleep(0.3)  # a rank that comes late has the others wait at the barrier, and no step is longer for it
+    return overlap_runs.step_times_us(steps, rounds=2, warm_up=1), calls
+
+
+def test_steps_take_turns_begin_together_and_are_warmed_up():
+    for times, calls in ranks.run(times_of_two_steps, 2):
+        assert calls == ["short", "long"] * 3 and [len(times[name]) for name in times] == [2, 2]
+        assert all(issued <= whole for name in times for whole, issued in times[name])
+        assert min(whole for whole, _ in times["short"]) < 50_000 <= min(whole for whole, _ in times["long"])
 
 
 def typical():

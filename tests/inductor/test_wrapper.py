@@ -181,7 +181,7 @@ def mlp():
 
 
 def figures(of):
-    return of.peak_bytes, of.held_bytes, of.left_bytes
+    return of.peak_nbytes, of.held_nbytes, of.left_nbytes
 
 
 def test_predicted_bytes_are_the_allocators_with_donation_and_tuples():

@@ -20,7 +20,7 @@ def step():
 def measured(step, at="aten.mul", extra=0):
     alive = [Allocation((tensor.op,), tensor.nbytes) for tensor in step.alive_at(step.peak_at)]
     alive += [Allocation((at,), extra)] * bool(extra)
-    return Peak("CPU", step.peak_bytes + extra, None, 0, at, tuple(alive))
+    return Peak("CPU", step.peak_nbytes + extra, None, 0, at, tuple(alive))
 
 
 def test_an_exact_prediction_has_no_cause_to_name(step):

@@ -77,7 +77,7 @@ def predicted_and_measured(model, forward, how):
 
 
 def figures(of):
-    return of.peak_bytes, of.held_bytes, of.left_bytes
+    return of.peak_nbytes, of.held_nbytes, of.left_nbytes
 
 
 # Prediction and allocator
@@ -92,11 +92,11 @@ def test_the_predicted_bytes_are_the_allocators(name, how):
     found = memory.differences(predicted, measured)
     if (name, how) == ("gpt2", "eager"):
         # Numbers that are operands: Python makes tensors of them where no mode looks, and autograd keeps them.
-        assert [(each.op, each.measured_bytes - each.predicted_bytes) for each in found] == [("Python", 6 * 8)]
+        assert [(each.op, each.measured_nbytes - each.predicted_nbytes) for each in found] == [("Python", 6 * 8)]
     else:
         assert found == () and figures(predicted) == figures(measured)
-    assert predicted.left_bytes >= sum(p.nbytes for p in model.parameters())
-    assert predicted.held_bytes < predicted.peak_bytes
+    assert predicted.left_nbytes >= sum(p.nbytes for p in model.parameters())
+    assert predicted.held_nbytes < predicted.peak_nbytes
 
 
 @pytest.mark.parametrize("how", ["eager", "default"])
@@ -106,9 +106,9 @@ def test_what_a_librarys_kernel_takes_for_itself_is_named(how):
     predicted, measured = predicted_and_measured(model, lambda: F.cross_entropy(model(x).logits, y), how)
     found = memory.differences(predicted, measured)
     assert found and found[0].op == "aten.convolution_backward"
-    total = sum(each.measured_bytes - each.predicted_bytes for each in found)
-    assert total == measured.peak_bytes - predicted.peak_bytes > 0
-    assert predicted.held_bytes == measured.held_bytes, "statistics that are updated in place are not held"
+    total = sum(each.measured_nbytes - each.predicted_nbytes for each in found)
+    assert total == measured.peak_nbytes - predicted.peak_nbytes > 0
+    assert predicted.held_nbytes == measured.held_nbytes, "statistics that are updated in place are not held"
 
 
 def test_generated_code_is_followed_to_the_byte():
@@ -124,7 +124,7 @@ def test_generated_code_is_followed_to_the_byte():
     measured.require_compiled()
     assert figures(predicted) == figures(measured)
     graphs = memory.lifetimes(aot.training_graphs(forward))
-    assert predicted.peak_bytes < graphs.peak_bytes, "what is fused needs no buffer"
+    assert predicted.peak_nbytes < graphs.peak_nbytes, "what is fused needs no buffer"
     assert {"gradient", "activation"} <= {tensor.kind for tensor in predicted.tensors}
     assert any(moment.source and "model(x)" in moment.source.text for moment in predicted.timeline)
 
@@ -135,7 +135,7 @@ def test_a_chip_that_is_not_here_has_lifetimes_too():
     code = inductor.generated_code(lambda x, y: F.cross_entropy(model(x), y), x, y, chip="H200")
     predicted = memory.lifetimes(code)
     assert code.provenance.kind == "virtual"
-    assert predicted.left_bytes - 4 == sum(p.nbytes for p in model.parameters())
+    assert predicted.left_nbytes - 4 == sum(p.nbytes for p in model.parameters())
     assert any(moment.name.startswith("triton") for moment in predicted.timeline)
 
 
@@ -158,15 +158,15 @@ def test_a_view_is_no_buffer_and_a_saved_view_keeps_its_base():
     (product,) = [t for t in found.tensors if t.op == "aten.mm" and t.kind == "activation"]
     assert product.nbytes == 8 * 16 * 4
     assert found.timeline[product.birth].phase == "forward" and found.timeline[product.death].phase == "backward"
-    assert found.held_bytes == product.nbytes + 4
+    assert found.held_nbytes == product.nbytes + 4
 
 
 def test_saving_a_view_of_a_parameter_holds_nothing():
     w = torch.randn(32, 16, requires_grad=True)
     x = torch.randn(8, 32, requires_grad=True)
     found = lifetimes_of(lambda x, w: (x @ w).sum(), x, w, partitioner="default", decompositions="none")
-    assert found.held_bytes == 4
-    assert found.resident_bytes == x.nbytes + w.nbytes
+    assert found.held_nbytes == 4
+    assert found.resident_nbytes == x.nbytes + w.nbytes
 
 
 def test_a_gradient_that_lies_across_or_is_shared_is_copied():
@@ -199,7 +199,7 @@ def test_in_place_operations_make_no_buffer():
         return y
 
     found = memory.eager_lifetimes(step)
-    assert found.peak_bytes == x.nbytes == found.left_bytes
+    assert found.peak_nbytes == x.nbytes == found.left_nbytes
     assert [moment.name for moment in found.timeline] == ["mul", "add_", "mul_"]
 
 
@@ -208,8 +208,8 @@ def test_a_joint_graph_has_no_boundary_to_hold_anything_at():
     graphs = aot.training_graphs(forward, partitioner="default")
     joint, parted = memory.joint_lifetimes(graphs), memory.lifetimes(graphs)
     assert {moment.phase for moment in joint.timeline} == {"forward", "backward"}
-    assert joint.left_bytes == parted.left_bytes
-    assert 0 < joint.peak_bytes <= parted.peak_bytes
+    assert joint.left_nbytes == parted.left_nbytes
+    assert 0 < joint.peak_nbytes <= parted.peak_nbytes
 
 
 # Eager steps
@@ -240,7 +240,7 @@ def test_kinds_and_phases_of_a_whole_step():
     assert sum(t.nbytes for t in by_kind["gradient"]) == (8 * 4 + 4) * 4
     assert all(t.death < len(found.timeline) for t in by_kind["gradient"]), "zero_grad lets go of them"
     again = memory.eager_lifetimes(step, model, optimizer)
-    assert again.resident_bytes > found.resident_bytes, "the state is there from the second step on"
+    assert again.resident_nbytes > found.resident_nbytes, "the state is there from the second step on"
 
 
 def test_fake_tensors_take_no_memory():
@@ -249,7 +249,7 @@ def test_fake_tensors_take_no_memory():
         model = nn.Linear(100_000, 100_000, bias=False)
         x = torch.empty(10, 100_000)
         found = memory.eager_lifetimes(lambda: trained(lambda: model(x).sum()), model)
-    assert found.peak_bytes > 40e9 and found.left_bytes == 40_000_000_000 + 4
+    assert found.peak_nbytes > 40e9 and found.left_nbytes == 40_000_000_000 + 4
 
 
 def test_compiled_code_is_watched_as_eager_code():
@@ -264,7 +264,7 @@ def test_compiled_code_is_watched_as_eager_code():
 def test_a_temporary_shows_in_the_peak_and_is_gone_at_the_end():
     x = torch.randn(1000)
     peak = memory.measure_peak(lambda: x.sin().sum())
-    assert (peak.peak_bytes, peak.left_bytes, peak.held_bytes) == (4004, 4, None)
+    assert (peak.peak_nbytes, peak.left_nbytes, peak.held_nbytes) == (4004, 4, None)
     assert peak.by_op() == {"aten.sin": 4000, "aten.sum": 4} and peak.compiled_graphs == 0
     with pytest.raises(NotCompiledError, match="eager"):
         peak.require_compiled()
@@ -278,10 +278,10 @@ def test_a_gpus_allocator_gives_out_what_was_predicted(how):
     x = torch.randn(512, 256, device="cuda")
     predicted, measured = predicted_and_measured(model, lambda: model(x).square().mean(), how)
     assert figures(predicted) == figures(measured) and "NVIDIA" in measured.device
-    assert measured.peak_bytes <= measured.allocated_bytes < 1.2 * measured.peak_bytes
-    assert sum(each.nbytes for each in measured.alive) == measured.peak_bytes
+    assert measured.peak_nbytes <= measured.allocated_nbytes < 1.2 * measured.peak_nbytes
+    assert sum(each.nbytes for each in measured.alive) == measured.peak_nbytes
     on_cpu = memory.measure_peak(lambda: torch.ones(1000).sin())
-    assert (on_cpu.device, on_cpu.peak_bytes) == ("CPU", 8000), "where the step allocates, whatever else is there"
+    assert (on_cpu.device, on_cpu.peak_nbytes) == ("CPU", 8000), "where the step allocates, whatever else is there"
 
 
 def test_reset_is_called_before_each_run_and_is_not_measured():
@@ -294,7 +294,7 @@ def test_gradients_that_are_there_already_are_added_to():
     w = torch.randn(1000, requires_grad=True)
     fresh = memory.measure_step(lambda: (w * w).sum(), lambda: setattr(w, "grad", None))
     again = memory.measure_step(lambda: (w * w).sum())
-    assert fresh.left_bytes == 4004 and again.left_bytes == 4
+    assert fresh.left_nbytes == 4004 and again.left_nbytes == 4
 
 
 def test_gpu_memory_that_compiling_took_does_not_hide_what_a_cpus_step_allocates(monkeypatch):
@@ -303,7 +303,7 @@ def test_gpu_memory_that_compiling_took_does_not_hide_what_a_cpus_step_allocates
     empty = [measured_module._Change(0, 0, (measured_module._STEP_DONE,))]
     monkeypatch.setattr(measured_module, "_on_gpu", lambda step: ("a GPU", empty, 512))
     peak = memory.measure_peak(lambda: torch.ones(1000).sin())
-    assert (peak.device, peak.peak_bytes, peak.allocated_bytes) == ("CPU", 8000, None)
+    assert (peak.device, peak.peak_nbytes, peak.allocated_nbytes) == ("CPU", 8000, None)
 
 
 def test_a_measurement_that_saw_nothing_is_an_error_and_no_row(monkeypatch):
@@ -372,4 +372,4 @@ def test_twenty_thousand_nodes_take_two_seconds():
     start = time.process_time()
     found = memory.joint_lifetimes(SimpleNamespace(joint=graph, parameters=frozenset(), outputs=1))
     assert time.process_time() - start < 2
-    assert len(found.timeline) == 10_000 and found.peak_bytes == 64
+    assert len(found.timeline) == 10_000 and found.peak_nbytes == 64

@@ -58,7 +58,7 @@ def test_bars_stand_one_under_the_other_so_that_what_a_line_crosses_adds_up(step
         for base, length, width in zip(trace["base"], trace["x"], trace["width"], strict=True)
         if base < step.peak_at < base + length and width > 0.1
     )
-    assert crossed == pytest.approx(step.peak_bytes / 1e6, rel=0.001)
+    assert crossed == pytest.approx(step.peak_nbytes / 1e6, rel=0.001)
 
 
 def test_buffers_too_small_to_be_seen_are_one_band_of_their_kind(step):
@@ -113,10 +113,10 @@ def test_words_say_what_the_picture_shows(step):
 
 def test_the_table_of_the_peak_adds_up_to_it(step):
     rows = memory_view.at_peak(step).rows
-    assert sum(row[4] for row in rows) == step.peak_bytes
+    assert sum(row[4] for row in rows) == step.peak_nbytes
     assert rows[0][:5] == ("temporary", "mul", "model.py, line 3", 1, 3_000_000)
     cut = memory_view.at_peak(step, most=1).rows
-    assert [row[0] for row in cut] == ["temporary", "all others"] and sum(row[4] for row in cut) == step.peak_bytes
+    assert [row[0] for row in cut] == ["temporary", "all others"] and sum(row[4] for row in cut) == step.peak_nbytes
 
 
 def test_alike_buffers_are_one_row_at_the_peak():

@@ -14,6 +14,7 @@ from compile_lab.capture import NotCompiledError
 from compile_lab.dynamo.tracing import trace
 from compile_lab.experiments import modes as mode_cases
 from compile_lab.experiments.compile_gains import Gated, many_breaks, many_pointwise
+from compile_lab.measure.trace import read
 from compile_lab.modes import cost as modes
 from compile_lab.modes import view as modes_view
 from compile_lab.modes.cost import (
@@ -233,13 +234,13 @@ def test_reasons_are_kept_once_and_from_stderr(capfd):
 
 def test_launches_are_read_from_a_trace():
     def event(cat, name, dur):
-        return {"ph": "X", "cat": cat, "name": name, "dur": dur}
+        return {"ph": "X", "cat": cat, "name": name, "ts": 0, "dur": dur}
 
     events = [event("kernel", "triton_poi_0", 100.0)] * 6 + [event("gpu_memcpy", "Memcpy DtoD", 5.0)]
     events += [event("cuda_runtime", "cudaLaunchKernel", 4.0)] * 2 + [event("cuda_driver", "cuLaunchKernelEx", 4.0)] * 2
     events += [event("cuda_runtime", "cudaGraphLaunch", 10.0)] * 2 + [event("cpu_op", "aten::mm", 9.0)]
     events += [{"ph": "s", "cat": "ac2g", "name": "cudaLaunchKernel"}]
-    found = launches({"traceEvents": events}, calls=2)
+    found = launches(read({"traceEvents": events}), calls=2)
     assert found == Launches(kernels=3, gpu_ms=0.3, launches=2, graphs=1, launch_ms=0.018)
 
 

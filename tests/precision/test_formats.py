@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from compile_lab.experiments.precision import launched_casts
+from compile_lab.measure.trace import read
 from compile_lab.precision import formats as precision
 from compile_lab.precision import view as precision_view
 from compile_lab.precision.formats import FORMATS
@@ -153,16 +154,18 @@ def event(category, name, ts, dur, correlation=None):
     return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "tid": 1, "args": args}
 
 
-TRACE = {
-    "traceEvents": [
-        event("cpu_op", "aten::_to_copy", 10, 10),
-        event("cuda_runtime", "cudaLaunchKernel", 12, 1, 1),
-        event("cuda_runtime", "cudaLaunchKernel", 30, 1, 2),
-        event("kernel", "copy_kernel", 15, 400, 1),
-        event("kernel", "copy_kernel", 420, 200, 2),
-        event("kernel", "triton_poi_fused__to_copy_0", 700, 400, 3),
-    ]
-}
+TRACE = read(
+    {
+        "traceEvents": [
+            event("cpu_op", "aten::_to_copy", 10, 10),
+            event("cuda_runtime", "cudaLaunchKernel", 12, 1, 1),
+            event("cuda_runtime", "cudaLaunchKernel", 30, 1, 2),
+            event("kernel", "copy_kernel", 15, 400, 1),
+            event("kernel", "copy_kernel", 420, 200, 2),
+            event("kernel", "triton_poi_fused__to_copy_0", 700, 400, 3),
+        ]
+    }
+)
 
 
 def test_casts_in_a_profile_are_told_by_their_caller_or_by_their_kernels_name():

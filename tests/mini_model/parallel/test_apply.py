@@ -8,6 +8,7 @@ from torch import Tensor
 
 from compile_lab._torch import dynamo
 from compile_lab.devices import ranks
+from compile_lab.measure.judge import relative_error
 from mini_model import parallel
 from mini_model.model import GPTConfig, MiniGPT
 from mini_model.parallel import patterns as layouts
@@ -91,7 +92,7 @@ def on_this_rank(cases: list[Case]) -> list[Trained]:
 
 def distance(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
     assert ours.keys() == theirs.keys()
-    return max(((ours[name] - theirs[name]).norm() / theirs[name].norm()).item() for name in theirs)
+    return max(relative_error(ours[name], theirs[name]) for name in theirs)
 
 
 def agree(cases: list[Case], n: int) -> None:

@@ -1,0 +1,49 @@
+"""How far is a result from the one that counts as exact? One judge, which computes the difference in float64.
+
+Three errors, which answer different questions. ``relative_error`` is one figure for a whole tensor: a single wrong
+element among many hardly shows. ``largest_error`` is that of the worst element, in the tensor's own unit: for results
+whose size is known, as a softmax's. ``largest_relative_error`` is the same in parts of the largest element, so that
+tensors of any size can be held against one tolerance.
+"""
+
+import math
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+
+def relative_error(y: Tensor, exact: Tensor) -> float:
+    """‖y − exact‖ / ‖exact‖ in the Euclidean norm; NaN or infinity if ``y`` is not finite."""
+    exact = exact.double()
+    return ((y.double() - exact).norm() / exact.norm()).item()
+
+
+def relative_error_together(y: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
+    """The same of several tensors as if they were one: of ``y``'s, each against the exact one of its name."""
+    pairs = [(found.double(), exact[name].double()) for name, found in y.items()]
+    apart = sum(float((found - wanted).square().sum()) for found, wanted in pairs)
+    return math.sqrt(apart / sum(float(wanted.square().sum()) for _, wanted in pairs))
+
+
+def largest_error(y: Tensor, exact: Tensor) -> float:
+    """max |y − exact|, in their own unit."""
+    return (y.double() - exact.double()).abs().max().item()
+
+
+def largest_relative_error(y: Tensor, exact: Tensor) -> float:
+    """max |y − exact| / max |exact|; the numerator alone where all of ``exact`` is 0.
+
+    0 of tensors without elements, infinity if ``y`` is not finite.
+    """
+    if not exact.numel():
+        return 0.0
+    y, exact = y.detach().double(), exact.detach().double()
+    scale = exact.abs().max()
+    error = (y - exact).abs().max() / (scale if scale else 1)
+    return float(error.nan_to_num(nan=torch.inf, posinf=torch.inf))
+
+
+def gradient_error(gradients: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
+    """The largest difference of any gradient, in parts of the largest entry of the exact one of its name."""
+    return max(largest_relative_error(gradients[name], wanted) for name, wanted in exact.items())

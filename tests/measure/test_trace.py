@@ -1,0 +1,148 @@
+"""The profiler's trace: as torch itself reads it, and who launched what, by traces with known answers."""
+
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+
+import pytest
+import torch
+from torch.autograd import DeviceType
+from torch.profiler import record_function
+
+from compile_lab.experiments.dispatch import launches_in
+from compile_lab.measure.trace import Event, Trace, profiled, profiling, read
+
+
+def step():
+    layer = torch.nn.Linear(16, 16)
+    with record_function("forward"):
+        loss = layer(torch.ones(4, 16)).relu().sum()
+    with record_function("backward"):
+        loss.backward()
+
+
+def test_operators_and_marks_are_those_that_torch_lists():
+    with profiling("cpu") as profiler:
+        step()
+    trace, listed = read(profiler), list(profiler.events())
+    spans = [*trace.operators, *trace.marks]
+    begin_us = trace.marks[0].start_us - next(event.time_range.start for event in listed if event.name == "forward")
+    for event in listed:  # torch's list leaves out an operator that does nothing but call itself
+        alike = [span for span in spans if span.name == event.name]
+        starts = [span.start_us - begin_us for span in alike]
+        at = min(range(len(alike)), key=lambda at, starts=starts, event=event: abs(starts[at] - event.time_range.start))
+        assert starts[at] == pytest.approx(event.time_range.start, abs=0.01)
+        assert alike[at].duration_us == pytest.approx(event.time_range.elapsed_us(), abs=0.01)
+    assert {span.name for span in spans} == {event.name for event in listed} and len(spans) >= len(listed) > 20
+    assert [mark.name for mark in trace.marks] == ["forward", "backward"]
+    assert not trace.kernels and not trace.launches
+
+
+def test_a_step_is_profiled_once_and_its_shapes_on_demand():
+    calls = []
+    trace = profiled(lambda: calls.append(torch.ones(3, 5).sum()), "cpu", record_shapes=True)
+    total = next(operator for operator in trace.operators if operator.name == "aten::sum")
+    assert len(calls) == 1 and total.args["Input Dims"][0] == [3, 5] and total.process == os.getpid()
+    assert not any("Input Dims" in operator.args for operator in profiled(step, "cpu").operators)
+
+
+def test_the_traces_clock_is_set_against_the_systems():
+    import time
+
+    before, trace, after = time.time_ns(), profiled(step, "cpu"), time.time_ns()
+    for event in trace.operators:
+        assert before <= trace.base_ns + event.start_us * 1e3 and trace.base_ns + event.end_us * 1e3 <= after
+
+
+def test_an_error_of_the_step_is_the_callers():
+    with pytest.raises(ZeroDivisionError):
+        profiled(lambda: 1 / 0, "cpu")
+    assert profiled(step, "cpu").operators, "and the next step can be profiled"
+
+
+def chrome(kind, name, start, taken, thread=7, **args):
+    return {"ph": "X", "cat": kind, "name": name, "ts": start, "dur": taken, "pid": 3, "tid": thread, "args": args}
+
+
+SEEN = read(
+    {
+        "baseTimeNanoseconds": 5,
+        "traceEvents": [
+            chrome("kernel", "late", 500, 9, **{"correlation": 2, "External id": 12}),
+            chrome("kernel", "early", 300, 8, **{"correlation": 1, "External id": 12}),
+            chrome("kernel", "triton", 600, 7, **{"correlation": 3}),
+            chrome("kernel", "nobody's", 700, 6),
+            chrome("gpu_memset", "Memset", 650, 2, **{"correlation": 4, "External id": 13}),
+            chrome("cpu_op", "aten::linear", 100, 90, **{"External id": 11}),
+            chrome("cpu_op", "aten::addmm", 110, 70, **{"External id": 12}),
+            chrome("cpu_op", "aten::zero_", 200, 9, **{"External id": 13}),
+            chrome("user_annotation", "forward", 90, 200, **{"External id": 14}),
+            chrome("cuda_runtime", "cudaLaunchKernel", 120, 5, 9, **{"correlation": 1, "External id": 12}),
+            chrome("cuda_driver", "cuLaunchKernelEx", 130, 5, **{"correlation": 2, "External id": 12}),
+            chrome("cuda_driver", "cuLaunchKernel", 195, 5, **{"correlation": 3}),
+            chrome("cuda_runtime", "cudaDeviceSynchronize", 900, 5),
+            {"ph": "s", "cat": "ac2g", "name": "ac2g", "ts": 120, "pid": 3, "tid": 9, "id": 1},
+            {"ph": "i", "name": "Record Window End", "ts": 990, "pid": "", "tid": ""},
+        ],
+    }
+)
+
+
+def test_kernels_come_in_their_order_and_know_who_launched_them():
+    early, late, triton, nobodys = SEEN.kernels
+    assert [kernel.name for kernel in SEEN.kernels] == ["early", "late", "triton", "nobody's"] and SEEN.base_ns == 5
+    assert [SEEN.launch_of(kernel).name for kernel in (early, late, triton)] == [
+        "cudaLaunchKernel",
+        "cuLaunchKernelEx",
+        "cuLaunchKernel",
+    ]
+    assert SEEN.launch_of(early).thread == 9 and SEEN.launch_of(nobodys) is None
+    assert SEEN.operator_of(early) == SEEN.operator_of(late) == SEEN.operators[1]
+    assert SEEN.operator_of(triton) is SEEN.operator_of(nobodys) is None
+    assert len(SEEN.launches) == 4 and len(SEEN.events) == 13
+    assert (early.process, early.end_us) == (3, 308)
+
+
+def test_what_operators_launch_is_counted_by_call():
+    assert launches_in(SEEN, calls=1) == [
+        {"op": "aten::addmm", "calls": 1, "kernels": 2, "kernels_us": 17},
+        {"op": "aten::zero_", "calls": 1, "kernels": 1, "kernels_us": 2},
+    ]
+
+
+def test_what_was_read_is_handed_on_and_what_is_no_trace_refused():
+    assert read(SEEN) is SEEN and read({"traceEvents": []}) == Trace(())
+    with pytest.raises(ValueError, match="no list under 'traceEvents'"):
+        read({"events": []})
+    with pytest.raises(TypeError, match=r"a trace is a path, a dict or a torch\.profiler\.profile, not int"):
+        read(3)
+    assert read({"traceEvents": [chrome("cpu_op", "a", 1, 2)]}).events == (Event("cpu_op", "a", 1, 2, 3, 7),)
+
+
+def test_the_profiler_writes_nothing_to_stderr():
+    program = "import torch; from compile_lab.measure.trace import profiled; profiled(lambda: torch.ones(1), 'cpu')"
+    environment = {name: value for name, value in os.environ.items() if name != "KINETO_LOG_LEVEL"}
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True)
+    assert "STAGE" not in ran.stderr and "Profiler" not in ran.stderr
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_on_a_gpu_kernels_and_their_operators_are_those_that_torch_ties_together():
+    layer = torch.nn.Linear(64, 64, device="cuda")
+    x = torch.rand(8, 64, device="cuda")
+    torch.cuda.synchronize()
+    with profiling("cuda") as profiler:
+        layer(x).relu().sum().backward()
+        torch.zeros(4, device="cuda").zero_()
+        torch.cuda.synchronize()
+    trace, listed = read(profiler), list(profiler.events())
+    on_gpu = [e for e in listed if e.device_type == DeviceType.CUDA and not getattr(e, "is_user_annotation", False)]
+    wanted = sorted((e.name, round(e.time_range.elapsed_us(), 3)) for e in on_gpu if not e.name.startswith("Mem"))
+    assert sorted((kernel.name, round(kernel.duration_us, 3)) for kernel in trace.kernels) == wanted
+    tied = Counter(e.name for e in listed if e.device_type == DeviceType.CPU for _ in e.kernels)
+    launched = defaultdict(int)
+    for work in trace.of("kernel", "gpu_memcpy", "gpu_memset"):
+        launched[trace.operator_of(work).name] += 1
+    assert dict(tied) == dict(launched)
+    assert all(trace.launch_of(kernel).end_us <= kernel.end_us for kernel in trace.kernels)
