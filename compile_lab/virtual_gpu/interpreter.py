@@ -21,10 +21,12 @@ from triton.runtime.interpreter import TensorHandle
 from .._torch.virtual_gpu import interpreter_pieces, virtual_gpu_pieces
 from . import attention
 from .errors import UnsupportedKernel
-from .fake_cuda import CPU, CUDA
+from .fake_cuda import CUDA
 from .kernels import defined
 
 Edit = Mapping[str, str] | Callable[[str, str], str]
+
+CPU = torch.device("cpu")
 
 ELEMENTS = 1 << 16
 """About how many elements one program works on: the interpreter pays for each operation, hardly for its size."""

@@ -1,0 +1,70 @@
+"""Inside a child: what a program knows of its own tensors.
+
+A description that travels has no values; a tensor that the program itself makes has, and may be asked for them.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._torch.virtual_gpu import virtual_gpu_pieces
+
+ELEMENTS = 1 << 16
+"""Larger constants are forgotten: their values would be computed for nothing, operator by operator."""
+
+_FILLED = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1}
+
+
+def knowing_mode() -> Any:
+    """A FakeTensorMode that keeps the values of constants, so that ``.item()`` or a branch on them works."""
+    pieces = virtual_gpu_pieces()
+
+    class Knowing(pieces.FakeTensorMode):
+        def may_turn_const(self, t: Tensor) -> bool:
+            # torch's own rule, which keeps single elements: more would be data in a graph that it traces.
+            return t.numel() <= ELEMENTS and t.layout == torch.strided and _is_real(t)
+
+        def dispatch(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = kwargs or {}
+            given = pieces.tree_leaves((args, kwargs))
+            if any(isinstance(each, torch.SymInt | torch.SymFloat | torch.SymBool) for each in given):
+                return super().dispatch(func, types, args, kwargs)
+            if _makes_a_constant(func, given):
+                with pieces.no_dispatch():
+                    real = func(*args, **kwargs)
+                return self._constant(real)
+            made = super().dispatch(func, types, *pieces.tree_map_only(Tensor, self._constant, (args, kwargs)))
+            if (value := _FILLED.get(_name(func))) is not None and made.numel() <= ELEMENTS:
+                with pieces.no_dispatch():
+                    like = {"dtype": made.dtype, "device": made.device}
+                    real = torch.empty_strided(made.size(), made.stride(), **like).fill_(value)
+                return self._constant(real)
+            return made
+
+        def _constant(self, tensor: Any) -> Any:
+            if type(tensor) is not Tensor or not self.may_turn_const(tensor):
+                return tensor
+            return self.fake_tensor_converter.from_real_tensor(self, tensor, make_constant=True)
+
+    return Knowing(allow_non_fake_inputs=True, shape_env=pieces.ShapeEnv())
+
+
+def _is_real(tensor: Tensor) -> bool:
+    return type(tensor) is Tensor and tensor.device.type != "meta"
+
+
+def _name(func: Any) -> str:
+    return getattr(func, "_opname", "")
+
+
+def _makes_a_constant(func: Any, given: list[Any]) -> bool:
+    """torch.arange, torch.full, …: what hangs on nothing but numbers, and is drawn from no generator and no old memory."""
+    return (
+        isinstance(func, torch._ops.OpOverload)
+        and torch.Tag.nondeterministic_seeded not in func.tags
+        and not any(isinstance(each, Tensor | torch.Generator) for each in given)
+        and not _name(func).startswith("empty")
+        and len(func._schema.returns) == 1
+        and isinstance(func._schema.returns[0].type, torch.TensorType)
+    )
