@@ -18,8 +18,12 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     from torch._inductor.graph import GraphLowering
     from torch._inductor.runtime.hints import DeviceProperties
     from torch._logging import trace_structured
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        FakeTensorMode,
+    )
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
     from torch.utils import _triton as triton_utils
     from torch.utils._mode_utils import no_dispatch
     from torch.utils._pytree import tree_leaves, tree_map_only
@@ -31,10 +35,13 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     return types.SimpleNamespace(
         AsyncCompile=async_compile.AsyncCompile,
         CudaInterface=CudaInterface,
+        DataDependentOutputException=DataDependentOutputException,
         DeviceProperties=DeviceProperties,
+        DynamicOutputShapeException=DynamicOutputShapeException,
         FakeTensorMode=FakeTensorMode,
         GPUTarget=GPUTarget,
         GraphLowering=GraphLowering,
+        GuardOnDataDependentSymNode=GuardOnDataDependentSymNode,
         ShapeEnv=ShapeEnv,
         compile_fx=compile_fx,
         modules_that_remember=(triton_utils, inductor_utils),

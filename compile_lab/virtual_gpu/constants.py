@@ -3,12 +3,16 @@
 A description that travels has no values; a tensor that the program itself makes has, and may be asked for them.
 """
 
+import linecache
+import sys
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from .._torch.virtual_gpu import virtual_gpu_pieces
+from ..source import Line
 
 ELEMENTS = 1 << 16
 """Larger constants are forgotten: their values would be computed for nothing, operator by operator."""
@@ -19,6 +23,13 @@ _FILLED = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1}
 def knowing_mode() -> Any:
     """A FakeTensorMode that keeps the values of constants, so that ``.item()`` or a branch on them works."""
     pieces = virtual_gpu_pieces()
+
+    class ValueUnknown(pieces.GuardOnDataDependentSymNode):
+        """torch asks in many places whether something can be known, and catches its own exception."""
+
+    class Shapes(pieces.ShapeEnv):
+        def _make_data_dependent_error(self, expr: Any, unhinted_expr: Any, **_: Any) -> Exception:
+            return ValueUnknown(expr, value_unknown())
 
     class Knowing(pieces.FakeTensorMode):
         def may_turn_const(self, t: Tensor) -> bool:
@@ -34,7 +45,10 @@ def knowing_mode() -> Any:
                 with pieces.no_dispatch():
                     real = func(*args, **kwargs)
                 return self._constant(real)
-            made = super().dispatch(func, types, *pieces.tree_map_only(Tensor, self._constant, (args, kwargs)))
+            try:
+                made = super().dispatch(func, types, *pieces.tree_map_only(Tensor, self._constant, (args, kwargs)))
+            except (pieces.DataDependentOutputException, pieces.DynamicOutputShapeException) as error:
+                raise ValueUnknown(None, value_unknown()) from error
             if (value := _FILLED.get(_name(func))) is not None and made.numel() <= ELEMENTS:
                 with pieces.no_dispatch():
                     like = {"dtype": made.dtype, "device": made.device}
@@ -47,7 +61,26 @@ def knowing_mode() -> Any:
                 return tensor
             return self.fake_tensor_converter.from_real_tensor(self, tensor, make_constant=True)
 
-    return Knowing(allow_non_fake_inputs=True, shape_env=pieces.ShapeEnv())
+    return Knowing(allow_non_fake_inputs=True, shape_env=Shapes())
+
+
+def value_unknown() -> str:
+    """What to say of a value that is asked for here and that only a GPU would have computed, and what to do."""
+    frame, line = sys._getframe(1), None
+    while frame and line is None:
+        file, number = frame.f_code.co_filename, frame.f_lineno
+        if frame.f_globals.get("__name__", "").startswith("cloudpickle"):  # the result is on its way out
+            break
+        if Line(file, number).is_users and Path(file).parent != Path(__file__).parent:
+            line = Line(file, number, text=linecache.getline(file, number).strip())
+        frame = frame.f_back
+    where = f"{line} asks for" if line else "what the function returns hangs on"
+    asked = f": {line.text:.120}" if line and line.text else ""
+    return (
+        f"{where} a value that only the real GPU would compute{asked}\n"
+        "A virtual GPU knows shapes and what a program makes itself, not its inputs' values: decide by torch.where or "
+        "by a number from outside, or run the parts before and after that line one by one."
+    )
 
 
 def _is_real(tensor: Tensor) -> bool:
