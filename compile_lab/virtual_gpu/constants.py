@@ -41,20 +41,19 @@ def knowing_mode() -> Any:
             given = pieces.tree_leaves((args, kwargs))
             if any(isinstance(each, torch.SymInt | torch.SymFloat | torch.SymBool) for each in given):
                 return super().dispatch(func, types, args, kwargs)
-            if _makes_a_constant(func, given):
-                with pieces.no_dispatch():
-                    real = func(*args, **kwargs)
-                return self._constant(real)
             try:
                 made = super().dispatch(func, types, *pieces.tree_map_only(Tensor, self._constant, (args, kwargs)))
             except (pieces.DataDependentOutputException, pieces.DynamicOutputShapeException) as error:
                 raise ValueUnknown(None, value_unknown()) from error
-            if (value := _FILLED.get(_name(func))) is not None and made.numel() <= ELEMENTS:
-                with pieces.no_dispatch():
+            if not isinstance(made, Tensor) or made.numel() > ELEMENTS:
+                return made
+            with pieces.no_dispatch():
+                if _makes_a_constant(func, given):
+                    made = func(*args, **kwargs)
+                elif (value := _FILLED.get(_name(func))) is not None:
                     like = {"dtype": made.dtype, "device": made.device}
-                    real = torch.empty_strided(made.size(), made.stride(), **like).fill_(value)
-                return self._constant(real)
-            return made
+                    made = torch.empty_strided(made.size(), made.stride(), **like).fill_(value)
+            return self._constant(made)
 
         def _constant(self, tensor: Any) -> Any:
             if type(tensor) is not Tensor or not self.may_turn_const(tensor):
@@ -92,7 +91,7 @@ def _name(func: Any) -> str:
 
 
 def _makes_a_constant(func: Any, given: list[Any]) -> bool:
-    """torch.arange, torch.full, …: what hangs on nothing but numbers, and is drawn from no generator and no old memory."""
+    """torch.arange, torch.full, …: what hangs on numbers alone, and neither on a generator nor on old memory."""
     return (
         isinstance(func, torch._ops.OpOverload)
         and torch.Tag.nondeterministic_seeded not in func.tags

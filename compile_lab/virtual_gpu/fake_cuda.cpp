@@ -135,9 +135,11 @@ void computed_on_cpu(const c10::OperatorHandle& op, c10::Stack* stack) {
   at::AutoDispatchBelowADInplaceOrView below;
   const auto& arguments = op.schema().arguments();
   const auto& returns = op.schema().returns();
-  const auto is_view = [](const c10::Argument& each) { return each.alias_info() && !each.alias_info()->isWrite(); };
-  if (std::any_of(returns.begin(), returns.end(), is_view)) return op.redispatchBoxed(kCpu, stack);  // sizes only
   const std::vector<c10::IValue> given(stack->end() - arguments.size(), stack->end());
+  const auto is_view = [](const c10::Argument& each) { return each.alias_info() && !each.alias_info()->isWrite(); };
+  const bool moves_nothing = std::any_of(returns.begin(), returns.end(), is_view) ||
+      std::any_of(given.begin(), given.end(), [](const c10::IValue& each) { return each.isStorage(); });  // set_
+  if (moves_nothing) return op.redispatchBoxed(kCpu, stack);
   std::vector<c10::IValue> moved;
   for (const auto& value : given) moved.push_back(on(at::kCPU, value));
   std::copy(moved.begin(), moved.end(), stack->end() - arguments.size());

@@ -12,6 +12,7 @@ from importlib import metadata
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from .._torch.aot import functorch_config
 from .._torch.dynamo import reset_dynamo
@@ -126,7 +127,19 @@ class _Driver:
 
 def _hold_constants() -> None:
     # Without a GPU that is available, fake tensors forget a constant's value where it moves to the device.
-    virtual_gpu_pieces().FakeTensorMode.avoid_device_init = False
+    pieces = virtual_gpu_pieces()
+    pieces.FakeTensorMode.avoid_device_init = False
+    deepcopy = Tensor.__deepcopy__
+
+    def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+        # A backward's graph is copied before it is lowered, with its constants: among fake tensors these are real.
+        if type(tensor) is not Tensor or not tensor.is_leaf or id(tensor) in memo:
+            return deepcopy(tensor, memo)
+        with pieces.no_dispatch():
+            memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        return memo[id(tensor)]
+
+    Tensor.__deepcopy__ = copied
 
 
 def _forget_that_there_was_no_gpu() -> None:
