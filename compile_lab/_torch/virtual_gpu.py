@@ -15,13 +15,18 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     from torch._dynamo.device_interface import CudaInterface
     from torch._inductor import async_compile, compile_fx, output_code
     from torch._inductor import utils as inductor_utils
-    from torch._inductor.fx_passes.joint_graph import UniformValueConstantFolder
     from torch._inductor.graph import GraphLowering
     from torch._inductor.runtime.hints import DeviceProperties
     from torch._logging import trace_structured
-    from torch._subclasses.fake_tensor import FakeTensorMode
-    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+    from torch._subclasses.fake_tensor import (
+        DataDependentOutputException,
+        DynamicOutputShapeException,
+        FakeTensorMode,
+    )
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
     from torch.utils import _triton as triton_utils
+    from torch.utils._mode_utils import no_dispatch
+    from torch.utils._pytree import tree_leaves, tree_map_only
     from triton.backends.compiler import GPUTarget
     from triton.runtime.cache import triton_key
     from triton.runtime.driver import driver
@@ -30,16 +35,21 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     return types.SimpleNamespace(
         AsyncCompile=async_compile.AsyncCompile,
         CudaInterface=CudaInterface,
+        DataDependentOutputException=DataDependentOutputException,
         DeviceProperties=DeviceProperties,
+        DynamicOutputShapeException=DynamicOutputShapeException,
         FakeTensorMode=FakeTensorMode,
         GPUTarget=GPUTarget,
         GraphLowering=GraphLowering,
+        GuardOnDataDependentSymNode=GuardOnDataDependentSymNode,
         ShapeEnv=ShapeEnv,
-        UniformValueConstantFolder=UniformValueConstantFolder,
         compile_fx=compile_fx,
         modules_that_remember=(triton_utils, inductor_utils),
+        no_dispatch=no_dispatch,
         output_code=output_code,
         trace_structured=trace_structured,
+        tree_leaves=tree_leaves,
+        tree_map_only=tree_map_only,
         triton_driver=driver,
     )
 

@@ -120,7 +120,7 @@ def answer(request: bytes) -> bytes:
 def _own(error: BaseException) -> BaseException:
     """Our own refusal, if that is what torch wrapped in an error of its own; else the error."""
     inner: BaseException | None = error
-    while inner and not isinstance(inner, UnsupportedKernel):
+    while inner and not isinstance(inner, UnsupportedKernel) and type(inner).__name__ != "ValueUnknown":
         inner = inner.__cause__ or inner.__context__
     return inner or error
 

@@ -17,6 +17,9 @@ from .chips import Chip
 from .chips import chip as chip_named
 from .errors import VirtualGPUError
 
+LINES, LINE = 3, 300
+"""How much is told of a child's exception: lines, and of each the characters."""
+
 
 def run(
     chip: str | Chip,
@@ -129,6 +132,10 @@ def _sources() -> dict[str, Any]:
 
 
 def _placed(message: str) -> str:
-    """An exception's own words, without torch's advice on its debug switches and without folders of this machine."""
+    """An exception's own words without folders of this machine; torch's advice and its lists stay in the traceback."""
     message = message.partition("\n\nSet TORCHDYNAMO_VERBOSE")[0].strip()
-    return re.sub(r'File "([^"]+)", line (\d+)', lambda found: place(found[1], int(found[2])), message)
+    message = re.sub(r'File "([^"]+)", line (\d+)', lambda found: place(found[1], int(found[2])), message)
+    lines = [line if len(line) <= LINE else f"{line[:LINE]} …" for line in message.splitlines() if line.strip()]
+    if len(lines) <= LINES:
+        return "\n".join(lines)
+    return "\n".join([*lines[:LINES], "(the rest is in this error's .traceback)"])

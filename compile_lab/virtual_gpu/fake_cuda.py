@@ -12,16 +12,16 @@ from importlib import metadata
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch import Tensor
 
 from .._torch.aot import functorch_config
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import inductor_config
 from .._torch.virtual_gpu import virtual_gpu_pieces
 from .chips import Chip
+from .constants import knowing_mode
 
 CUDA = torch.device("cuda", 0)
-CPU = torch.device("cpu")
 
 # Whether an odd-shaped matrix product is padded, Inductor decides by timing it on the GPU (shape_padding). Nothing is
 # timed here: it is not padded, unless force_shape_pad asks for it.
@@ -33,7 +33,7 @@ def install(chip: Chip, guard: ctypes.CDLL) -> None:
     major, minor = chip.capability
     guard.install(10 * major + minor, _prefers_cudnn(chip))
     _answer_for_the_driver(chip)
-    _fold_constants_on_the_cpu()
+    _hold_constants()
     _forget_that_there_was_no_gpu()
     virtual_gpu_pieces().triton_driver.set_active(_Driver(chip))
 
@@ -125,27 +125,21 @@ class _Driver:
         return CUDA
 
 
-class _OnCPU(TorchDispatchMode):
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        def here(value: Any) -> Any:
-            return CPU if isinstance(value, torch.device) else value
+def _hold_constants() -> None:
+    # Without a GPU that is available, fake tensors forget a constant's value where it moves to the device.
+    pieces = virtual_gpu_pieces()
+    pieces.FakeTensorMode.avoid_device_init = False
+    deepcopy = Tensor.__deepcopy__
 
-        return func(*map(here, args), **{key: here(value) for key, value in (kwargs or {}).items()})
+    def copied(tensor: Tensor, memo: dict[int, Any]) -> Tensor:
+        # A backward's graph is copied before it is lowered, with its constants: among fake tensors these are real.
+        if type(tensor) is not Tensor or not tensor.is_leaf or id(tensor) in memo:
+            return deepcopy(tensor, memo)
+        with pieces.no_dispatch():
+            memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
+        return memo[id(tensor)]
 
-
-def _fold_constants_on_the_cpu() -> None:
-    # A joint-graph pass evaluates uniform constants as tensors of one element, really, on the device of the graph.
-    folder = virtual_gpu_pieces().UniformValueConstantFolder
-
-    def on_cpu(method: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
-            with _OnCPU():
-                return method(*args)
-
-        return run
-
-    for name in ("_deduce_value", "_add_peephole_patterns"):
-        setattr(folder, name, on_cpu(getattr(folder, name)))
+    Tensor.__deepcopy__ = copied
 
 
 def _forget_that_there_was_no_gpu() -> None:
@@ -161,12 +155,11 @@ def tracing(config: Mapping[str, Any]) -> Iterator[None]:
     """Every tensor made here is fake; torch.compile generates code with Inductor's `config`, and its calls return fake
     outputs of the right shapes, so that a backward or an optimizer step can follow."""
     pieces = virtual_gpu_pieces()
-    mode = pieces.FakeTensorMode(allow_non_fake_inputs=True, shape_env=pieces.ShapeEnv())
     pieces.GraphLowering._compile_to_module_lines = _not_loaded
     # Capturing a CUDA graph needs a GPU. What Inductor generates for one is decided before this.
     pieces.output_code.cudagraph_post_compile = lambda *_, **__: None
     pieces.output_code.cudagraph_partition_post_compile = lambda *_, **__: None
-    with mode, compiling(config):
+    with knowing_mode(), compiling(config):
         yield
 
 

@@ -21,10 +21,12 @@ from triton.runtime.interpreter import TensorHandle
 from .._torch.virtual_gpu import interpreter_pieces, virtual_gpu_pieces
 from . import attention
 from .errors import UnsupportedKernel
-from .fake_cuda import CPU, CUDA
+from .fake_cuda import CUDA
 from .kernels import defined
 
 Edit = Mapping[str, str] | Callable[[str, str], str]
+
+CPU = torch.device("cpu")
 
 ELEMENTS = 1 << 16
 """About how many elements one program works on: the interpreter pays for each operation, hardly for its size."""
@@ -137,7 +139,9 @@ class _Kernel:
         return lambda function: self.decorated.setdefault("function", function)
 
     def run(self, *args: Any, stream: Any = None, **_: Any) -> None:
-        values = dict(zip(self.names, args, strict=True))
+        # All memory is the CPU's here, and a constant of the graph says that its is the GPU's. No kernel writes to one.
+        here = [arg.cpu() if torch.is_tensor(arg) else arg for arg in args]
+        values = dict(zip(self.names, here, strict=True))
         blocks = {name: size for name, size in self._sizes().items() if name in self.blocks}
         numbers = {name: value for name, value in values.items() if isinstance(value, int)}
         grid_of = interpreter_pieces().triton_heuristics.GridExpr.from_meta

@@ -30,11 +30,18 @@ def dumps(thing: Any, *, values: bool) -> bytes:
 loads = pickle.loads
 
 
+_SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
+
+
 class _Described(cloudpickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Tensor):
             described = tuple(thing.size()), tuple(thing.stride()), thing.dtype, thing.requires_grad, _kind(thing)
             return _landed, described
+        # A number that was read from a tensor, or the size of one that hangs on values: it is known, or this raises.
+        for kind, plain in _SYMBOLIC.items():
+            if isinstance(thing, kind):
+                return plain, (plain(thing),)
         return super().reducer_override(thing)
 
 
