@@ -43,19 +43,21 @@ def on_the_wire(by_rank: Sequence[Overlap]) -> list[Overlap]:
 
     Raises ValueError where the ranks' collectives differ in number or bytes: then they are not of the same step.
     """
-    numbered = [_numbered(found.intervals) for found in by_rank]
-    told = [{key: each.nbytes for key, each in one.items()} for one in numbered]
-    if any(each != told[0] for each in told):
-        counts = " and ".join(str(len(each)) for each in told)
+    numbered = [_numbered(overlap.intervals) for overlap in by_rank]
+    sizes = [{key: each.nbytes for key, each in collectives.items()} for collectives in numbered]
+    if any(each != sizes[0] for each in sizes):
+        counts = " and ".join(str(len(each)) for each in sizes)
         raise ValueError(
             f"the ranks' collectives, {counts} of them, do not match by name, order and bytes: give one step of all"
         )
-    taken = {key: min(one[key].time_ms for one in numbered) for key in told[0]} if told else {}
+    taken = {key: min(each[key].time_ms for each in numbered) for key in sizes[0]} if sizes else {}
     return [
         overlap_of(
-            found.compute, (replace(each, start_ms=each.end_ms - taken[key]) for key, each in one.items()), found.phases
+            overlap.compute,
+            (replace(each, start_ms=each.end_ms - taken[key]) for key, each in collectives.items()),
+            overlap.phases,
         )
-        for found, one in zip(by_rank, numbered, strict=True)
+        for overlap, collectives in zip(by_rank, numbered, strict=True)
     ]
 
 
