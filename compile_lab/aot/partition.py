@@ -100,17 +100,16 @@ def partition(
 
     ``options`` are those that AOTAutograd hands to a partitioner. The joint graph is changed, as torch does.
     """
-    import networkx
-
     networks: list[Any] = []
-    solve = networkx.minimum_cut
+    module = aot_pieces().cut_module
+    solve = module.minimum_cut
 
     def listened(network: Any, *args: Any, **kwargs: Any) -> Any:
         networks.append(network)
         return solve(network, *args, **kwargs)
 
     split: Callable[..., Any] = getattr(aot_pieces(), f"{partitioner}_partition")
-    with mock.patch.object(networkx, "minimum_cut", listened), _bans() as bans:
+    with mock.patch.object(module, "minimum_cut", listened), _bans() as bans:
         forward, backward = split(joint, inputs, **options)
     if not networks:
         return forward, backward, Cut(partitioner if partitioner == "default" else "none")

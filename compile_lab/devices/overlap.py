@@ -44,20 +44,20 @@ def on_the_wire(by_rank: Sequence[Overlap]) -> list[Overlap]:
     Raises ValueError where the ranks' collectives differ in number or bytes: then they are not of the same step.
     """
     numbered = [_numbered(overlap.intervals) for overlap in by_rank]
-    sizes = [{key: each.nbytes for key, each in intervals.items()} for intervals in numbered]
+    sizes = [{key: each.nbytes for key, each in collectives.items()} for collectives in numbered]
     if any(each != sizes[0] for each in sizes):
         counts = " and ".join(str(len(each)) for each in sizes)
         raise ValueError(
             f"the ranks' collectives, {counts} of them, do not match by name, order and bytes: give one step of all"
         )
-    taken = {key: min(intervals[key].time_ms for intervals in numbered) for key in sizes[0]} if sizes else {}
+    taken = {key: min(each[key].time_ms for each in numbered) for key in sizes[0]} if sizes else {}
     return [
         overlap_of(
             overlap.compute,
-            (replace(each, start_ms=each.end_ms - taken[key]) for key, each in intervals.items()),
+            (replace(each, start_ms=each.end_ms - taken[key]) for key, each in collectives.items()),
             overlap.phases,
         )
-        for overlap, intervals in zip(by_rank, numbered, strict=True)
+        for overlap, collectives in zip(by_rank, numbered, strict=True)
     ]
 
 

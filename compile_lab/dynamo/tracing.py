@@ -260,7 +260,7 @@ def _recompile(event: Recompiled, log: Log) -> Recompile:
 
 
 def _steps(before: types.CodeType, after: types.CodeType) -> Iterator[str]:
-    own, from_builtins = set(before.co_names), False
+    own, from_builtins, asks_for_a_profiler = set(before.co_names), False, False
     for instruction in dis.get_instructions(after):
         name = str(instruction.argval)
         kind = instruction.opname
@@ -272,7 +272,10 @@ def _steps(before: types.CodeType, after: types.CodeType) -> Iterator[str]:
             yield f"Python: {name}"
         elif name in own and kind in ("LOAD_ATTR", "LOAD_METHOD"):
             yield f"Python: .{name}"
-        elif kind.startswith("POP_JUMP"):
+        elif name in ("_is_profiler_enabled", "record_pregraph_bytecode_exit"):
+            # From torch 2.15 on Dynamo marks the way into a graph between these two, with branches of its own.
+            asks_for_a_profiler = name == "_is_profiler_enabled"
+        elif kind.startswith("POP_JUMP") and not asks_for_a_profiler:
             yield "Python: branch"
         # A builtin is fetched by name from a dictionary that Dynamo keeps as a global.
         from_builtins = name.startswith("__builtins_dict__") or (from_builtins and kind == "LOAD_CONST")

@@ -74,8 +74,8 @@ def measure_peak(step: Callable[[], Any], reset: Callable[[], Any] | None = None
     ``reset`` is called before each run and not measured: ``model.zero_grad``, where gradients would pile up. The step
     runs twice: once to compile and warm up, once measured. Its result is dropped when it is done.
 
-    Raises TypeError for what cannot be called, RuntimeError under a TorchDispatchMode and where nothing was seen to be
-    allocated, and what ``step`` raises.
+    A step that works in place has a peak of 0. Raises TypeError for what cannot be called, RuntimeError under a
+    TorchDispatchMode and where the profiler saw nothing of the step, and what ``step`` raises.
     """
     return _measure(lambda mark: step(), step, reset)
 
@@ -83,7 +83,8 @@ def measure_peak(step: Callable[[], Any], reset: Callable[[], Any] | None = None
 def measure_step(forward: Callable[[], torch.Tensor], reset: Callable[[], Any] | None = None) -> Peak:
     """The same for ``loss = forward(); loss.backward()``: with the bytes that are held between the two.
 
-    Raises ValueError if ``forward`` does not return one number that requires a gradient.
+    Raises ValueError if ``forward`` does not return one number that requires a gradient, and RuntimeError where no
+    allocation was seen: a loss and its gradients take memory.
     """
 
     def step(mark: Mark) -> torch.Tensor:
@@ -95,7 +96,13 @@ def measure_step(forward: Callable[[], torch.Tensor], reset: Callable[[], Any] |
         loss.backward()
         return loss
 
-    return _measure(step, forward, reset)
+    peak = _measure(step, forward, reset)
+    if not peak.peak_nbytes:
+        raise RuntimeError(
+            f"{getattr(forward, '__qualname__', repr(forward))}: no allocation was seen, though a loss and its "
+            "gradients take memory: the profiler lost them. Measure again, with less beside it"
+        )
+    return peak
 
 
 def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] | None) -> Peak:
@@ -108,17 +115,15 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
     step(lambda: None)
     # A CPU's step can take GPU memory while it compiles (Inductor's patterns are examples on the GPU, if there is one):
     # then the GPU's history of the second run is empty, and the CPU's tells.
-    for run in (_on_gpu, _on_cpu) if _gpu_allocations() > before else (_on_cpu,):
+    if _gpu_allocations() > before:
         _prepare(reset)
-        if (peak := _watched(run, step)) is not None:
+        if (peak := _watched(_on_gpu, step)).peak_nbytes:
             return peak
-    raise RuntimeError(
-        f"{getattr(given, '__qualname__', repr(given))}: the allocator gave out nothing while it ran, so there is no "
-        "peak to tell. What is measured makes a tensor of its own; if it does, the profiler lost it: measure again"
-    )
+    _prepare(reset)
+    return _watched(_on_cpu, step)
 
 
-def _watched(run: Callable[[Callable[[Mark], Any]], "_Seen"], step: Callable[[Mark], Any]) -> Peak | None:
+def _watched(run: Callable[[Callable[[Mark], Any]], "_Seen"], step: Callable[[Mark], Any]) -> Peak:
     was_on = gc.isenabled()
     gc.disable()  # a collection in the middle would free what Python's reference counts alone would not
     try:
@@ -127,8 +132,7 @@ def _watched(run: Callable[[Callable[[Mark], Any]], "_Seen"], step: Callable[[Ma
     finally:
         if was_on:
             gc.enable()
-    peak = _peak(device, changes)
-    return peak and replace(peak, compiled_graphs=log.graph_calls, allocated_nbytes=allocated)
+    return replace(_peak(device, changes), compiled_graphs=log.graph_calls, allocated_nbytes=allocated)
 
 
 def _gpu_allocations() -> int:
@@ -158,12 +162,11 @@ _Seen = tuple[str, list[_Change], int | None]
 _FORWARD_DONE, _STEP_DONE = "compile_lab: forward done", "compile_lab: step done"
 
 
-def _peak(device: str, changes: Iterable[_Change]) -> Peak | None:
-    """None where nothing was given out."""
+def _peak(device: str, changes: Iterable[_Change]) -> Peak:
     live = most = 0
     marks: dict[str, int] = {}
     alive: dict[int, _Change] = {}
-    at, at_peak = "", {}
+    at, at_peak = "nothing was allocated", {}
     for change in changes:
         live += change.nbytes
         if not change.address:
@@ -174,8 +177,8 @@ def _peak(device: str, changes: Iterable[_Change]) -> Peak | None:
             alive.pop(change.address, None)
         if live > most:
             most, at, at_peak = live, change.by[-1], dict(alive)
-    if not most:
-        return None
+    if _STEP_DONE not in marks:
+        raise RuntimeError("the profiler saw nothing of the step, not even its end: measure again, with less beside it")
     allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
     return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations)
 

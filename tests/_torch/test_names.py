@@ -272,6 +272,7 @@ def test_aot_pieces_make_a_backend_that_splits_the_joint_graph():
         x = torch.ones(3, requires_grad=True)
         torch.compile(lambda x: x.sin().sum(), backend=backend)(x).backward()
         torch.testing.assert_close(x.grad, torch.ones(3).cos())
+    assert callable(pieces.cut_module.minimum_cut)
     assert split == [1, 1] and isinstance(pieces.partitioner_log, logging.Logger)
     assert torch.ops.aten.mm in pieces.op_types().compute_intensive_ops
 

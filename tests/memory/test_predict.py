@@ -306,15 +306,16 @@ def test_gpu_memory_that_compiling_took_does_not_hide_what_a_cpus_step_allocates
     assert (peak.device, peak.peak_nbytes, peak.allocated_nbytes) == ("CPU", 8000, None)
 
 
-def test_a_measurement_that_saw_nothing_is_an_error_and_no_row(monkeypatch):
-    def in_place():
-        x.zero_()
-
-    x = torch.ones(3)
-    with pytest.raises(RuntimeError, match=r"in_place: the allocator gave out nothing.*measure again"):
-        memory.measure_peak(in_place)
-    monkeypatch.setattr(measured_module, "profiler_events", lambda profiler: [])
-    with pytest.raises(RuntimeError, match="the profiler lost it"):
+def test_a_step_in_place_takes_no_memory_and_a_measurement_that_saw_nothing_is_an_error(monkeypatch):
+    x = torch.ones(3, requires_grad=True)
+    with torch.no_grad():
+        assert memory.measure_peak(x.zero_).peak_nbytes == 0
+    done = [measured_module._Change(0, 0, (measured_module._STEP_DONE,))]
+    monkeypatch.setattr(measured_module, "_on_cpu", lambda step: ("CPU", done, None))
+    with pytest.raises(RuntimeError, match=r"lambda>: no allocation was seen.*Measure again"):
+        memory.measure_step(lambda: x.sum())
+    monkeypatch.setattr(measured_module, "_on_cpu", lambda step: ("CPU", [], None))
+    with pytest.raises(RuntimeError, match="the profiler saw nothing of the step, not even its end"):
         memory.measure_peak(lambda: torch.ones(3))
 
 

@@ -161,7 +161,7 @@ def test_printing_waits_until_every_figure_is_drawn(visit, ask):
         page.keyboard.press("Control+p")
     else:
         page.locator("[data-lab-print]").dispatch_event("click")
-    page.wait_for_function("window.printed")
+    page.wait_for_function("() => window.printed")
     assert page.locator(".lab-plot:visible").count() and not page.locator(".lab-plot:visible:not(.lab-drawn)").count()
 
 
@@ -169,7 +169,7 @@ def test_once_a_figure_is_drawn_the_others_follow_without_being_scrolled_to(visi
     page = visit(CHAPTERS[0]).page
     page.locator(".lab-plot:visible").first.scroll_into_view_if_needed()
     page.wait_for_function(
-        "[...document.querySelectorAll('.lab-plot')].every(p => !p.offsetParent || p.matches('.lab-drawn'))"
+        "() => [...document.querySelectorAll('.lab-plot')].every(p => !p.offsetParent || p.matches('.lab-drawn'))"
     )
 
 
