@@ -103,16 +103,13 @@ def test_a_face_defines_nothing_and_hands_out_no_submodules_name(face):
     assert not defined and not handed & submodules
 
 
-TWICE = {"Buffer"}  # inductor.records' and inductor.traffic's
-
-
 def test_no_class_name_is_used_twice():
     homes: dict[str, list[str]] = {}
     for file in [*FILES, *sorted((ROOT / "mini_model").rglob("*.py"))]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(file.relative_to(ROOT).as_posix())
-    twice = {name: files for name, files in homes.items() if len(files) > 1 and name not in TWICE}
+    twice = {name: files for name, files in homes.items() if len(files) > 1}
     assert not twice, f"one name, one idea: {twice}"
 
 

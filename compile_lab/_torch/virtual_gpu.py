@@ -42,6 +42,7 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
         GPUTarget=GPUTarget,
         GraphLowering=GraphLowering,
         GuardOnDataDependentSymNode=GuardOnDataDependentSymNode,
+        OpOverload=torch._ops.OpOverload,
         ShapeEnv=ShapeEnv,
         compile_fx=compile_fx,
         modules_that_remember=(triton_utils, inductor_utils),

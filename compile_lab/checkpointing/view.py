@@ -12,12 +12,12 @@ from .plan import BudgetPlan, Decision
 _UNITS = {unit: DECIMAL[unit] for unit in ("GB", "MB")}
 
 
-def costs(found: Iterable[Cost], caption: str = "", timed: bool = True) -> Table:
+def costs(costs: Iterable[Cost], caption: str = "", timed: bool = True) -> Table:
     """One row a strategy: bytes held and at the peak, operations that run twice, arithmetic and time against the first.
 
     ``timed=False`` leaves out the time, and what remains is the same on every run.
     """
-    found = list(found)
+    costs = list(costs)
     columns = ["strategy", "held", "peak", "ops twice", "FLOPs"] + ["time, ms"] * timed
     rows = [
         [
@@ -25,10 +25,10 @@ def costs(found: Iterable[Cost], caption: str = "", timed: bool = True) -> Table
             with_unit(each.held_nbytes),
             with_unit(each.peak_nbytes),
             each.recomputed,
-            _share(each.flops, found[0].flops),
+            _share(each.flops, costs[0].flops),
         ]
-        + [f"{number(each.time_ms)} ({_share(each.time_ms, found[0].time_ms)})"] * timed
-        for each in found
+        + [f"{number(each.time_ms)} ({_share(each.time_ms, costs[0].time_ms)})"] * timed
+        for each in costs
     ]
     return Table(columns, rows, caption, "lrrrr" + "r" * timed)
 
@@ -38,18 +38,18 @@ def _share(value: float, of: float) -> str:
     return "as before" if percent == 0 else f"{percent:+d} %"
 
 
-def predictions(found: Iterable[Cost], caption: str = "") -> Table:
+def predictions(costs: Iterable[Cost], caption: str = "") -> Table:
     """Predicted against the allocator's bytes: held after the forward, and at the peak."""
     rows = [
         (each.strategy.name, each.saved_nbytes, each.held_nbytes, each.predicted_peak_nbytes, each.peak_nbytes)
-        for each in found
+        for each in costs
     ]
     return Table(["strategy", "saved, predicted", "held", "peak, predicted", "peak"], rows, caption)
 
 
-def curves(found: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
+def curves(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
     """Saved bytes, held bytes and the peak over the compiler's memory budget. ValueError without a budget."""
-    budgeted = sorted((each for each in found if each.strategy.budget is not None), key=lambda c: c.strategy.budget)
+    budgeted = sorted((each for each in costs if each.strategy.budget is not None), key=lambda c: c.strategy.budget)
     if not budgeted:
         raise ValueError("none of these strategies has a memory budget, so there is nothing to draw over it")
     unit, size = unit_of(max(each.peak_nbytes for each in budgeted), _UNITS)
@@ -67,10 +67,10 @@ def curves(found: Iterable[Cost], caption: str = "", provenance: object | None =
     return lines(series, x_title="memory budget", y_title=unit, alt=alt, caption=caption, provenance=provenance)
 
 
-def segments(found: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
+def segments(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
     """Held bytes and the peak over the length of a checkpointed segment, in blocks."""
     several = sorted(
-        (each for each in found if each.strategy.every and not each.strategy.keep and not each.strategy.compiled),
+        (each for each in costs if each.strategy.every and not each.strategy.keep and not each.strategy.compiled),
         key=lambda each: each.strategy.every,
     )
     unit, size = unit_of(max(each.peak_nbytes for each in several), _UNITS)
@@ -111,12 +111,12 @@ def limits(results: Iterable[Mapping[str, Any]], caption: str = "") -> Table:
 
 
 def panel(
-    found: Mapping[str, Cost], name: str, baseline: str = "none", provenance: object = ""
+    costs_by_name: Mapping[str, Cost], name: str, baseline: str = "none", provenance: object = ""
 ) -> Sequence[str | Table]:
     """One strategy: a sentence, and its figures beside those of no strategy."""
-    if name not in found:
+    if name not in costs_by_name:
         return [f"**{name}** was not measured here. {provenance}"]
-    cost, plain = found[name], found[baseline]
+    cost, plain = costs_by_name[name], costs_by_name[baseline]
     work = _share(cost.flops, plain.flops)
     sentence = (
         f"**{name}** holds {with_unit(cost.held_nbytes)} after the forward "

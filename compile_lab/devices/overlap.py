@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.profiler import profile
 
-from ..measure.trace import Event, Trace, read
+from ..measure.trace import Trace, TraceEvent, read
 from ..simulator.overlap import Overlap, Span, Transfer, merged, overlap_of
 
 GLOO, WIRE = "gloo:", "wire:"
@@ -100,17 +100,17 @@ def analyse(trace: Trace | str | Path | Mapping[str, Any] | profile, alone: bool
     return overlap_of((_span(event, zero_us) for event in computing), collectives, phases, alone)
 
 
-def _communicates(event: Event) -> bool:
+def _communicates(event: TraceEvent) -> bool:
     return event.name.startswith("nccl" if event.kind == "kernel" else (GLOO, WIRE))
 
 
-def _computes(event: Event) -> bool:
+def _computes(event: TraceEvent) -> bool:
     if event.kind == "kernel":
         return not event.name.startswith("nccl")
     return event.name.startswith(WORKING_OPERATORS)
 
 
-def _refuse(gpu: bool, communicating: list[Event], computing: list[Event], alone: bool) -> None:
+def _refuse(gpu: bool, communicating: list[TraceEvent], computing: list[TraceEvent], alone: bool) -> None:
     where = {event.process for event in [*communicating, *computing]}
     if len(where) > 1:
         raise ValueError(
@@ -127,16 +127,16 @@ def _refuse(gpu: bool, communicating: list[Event], computing: list[Event], alone
         raise ValueError(f"no compute in this trace: not {named} is in it. Was the step inside the profiler?")
 
 
-def _span(event: Event, zero_us: float) -> Span:
+def _span(event: TraceEvent, zero_us: float) -> Span:
     start = (event.start_us - zero_us) / 1e3
     return Span(start, start + event.duration_us / 1e3)
 
 
-def _lane(event: Event) -> str:
+def _lane(event: TraceEvent) -> str:
     return str(event.args.get("stream", event.thread))
 
 
-def _name(event: Event) -> str:
+def _name(event: TraceEvent) -> str:
     name = event.args.get("Collective name") or event.name.removeprefix(GLOO).removeprefix(WIRE)
     return _NAMES.get(name, name)
 
@@ -172,7 +172,7 @@ def _phases(trace: Trace, zero_us: float) -> dict[str, Span]:
     return {name: _hull(spans) for name, spans in phases.items() if spans}
 
 
-def _within(marks: Sequence[Span], kernels: Iterable[Event], trace: Trace, zero_us: float) -> list[Span]:
+def _within(marks: Sequence[Span], kernels: Iterable[TraceEvent], trace: Trace, zero_us: float) -> list[Span]:
     """When those of the kernels ran that the host launched, on whatever thread, inside one of the marks.
 
     The program's marks lie on the thread that called ``backward()``, and autograd launches from a thread of its own. So
@@ -195,7 +195,7 @@ def with_wire(trace: Trace, sent: Iterable[tuple[str, int, int, int]]) -> Trace:
     """The trace with what a throttled wire noted: of each collective name, start and end by ``time.time_ns``, bytes."""
     process = next((operator.process for operator in trace.operators), 0)
     marks = (
-        Event(
+        TraceEvent(
             "user_annotation",
             f"{WIRE}{name}",
             (start - trace.base_ns) / 1e3,

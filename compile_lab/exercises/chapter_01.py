@@ -9,10 +9,10 @@ from ..dynamo.tracing import DynamoTrace, trace
 from . import exercise, more_or_fewer
 
 
-def _first_break(found: DynamoTrace) -> str | None:
-    if found.breaks:
-        return f"the graph still breaks: {found.breaks[0].source} ({found.breaks[0].reason})."
-    return None if len(found.graphs) == 1 else f"Dynamo made {len(found.graphs)} graphs."
+def _first_break(trace: DynamoTrace) -> str | None:
+    if trace.breaks:
+        return f"the graph still breaks: {trace.breaks[0].source} ({trace.breaks[0].reason})."
+    return None if len(trace.graphs) == 1 else f"Dynamo made {len(trace.graphs)} graphs."
 
 
 @exercise("01.1", takes=Callable)

@@ -13,7 +13,7 @@ import torch
 
 from ..eager import dispatch
 from ..measure.timing import samples_us, spread_us
-from ..measure.trace import Event, Trace, profiled
+from ..measure.trace import Trace, TraceEvent, profiled
 from . import subjects
 from .registry import Progress
 
@@ -141,7 +141,7 @@ def launches(call: Callable[[], Any]) -> list[dict[str, Any]]:
 
 def launches_in(trace: Trace, calls: int) -> list[dict[str, Any]]:
     """The rows of `launches`, from a trace of so many calls. Copies and fills count as kernels."""
-    launched: dict[Event, list[float]] = defaultdict(list)
+    launched: dict[TraceEvent, list[float]] = defaultdict(list)
     for work in trace.of("kernel", "gpu_memcpy", "gpu_memset"):
         operator = trace.operator_of(work)
         if operator is not None and operator.name.startswith("aten::"):

@@ -131,12 +131,12 @@ def _rounded(found: Any, keys: tuple[str, ...]) -> dict[str, float]:
     return {key: round(getattr(found, key), 4) for key in keys}
 
 
-def as_json(found: Overlap, wire: Overlap | None = None) -> dict[str, Any]:
+def as_json(overlap: Overlap, wire: Overlap | None = None) -> dict[str, Any]:
     """An Overlap as JSON values, to a microsecond; gaps in compute below `SMALLEST_GAP_MS` are closed.
 
     `wire`: the same by `on_the_wire`. Each collective is kept with what it takes there, else with None.
     """
-    wide = merged(Span(start, end + SMALLEST_GAP_MS) for start, end in found.compute)
+    wide = merged(Span(start, end + SMALLEST_GAP_MS) for start, end in overlap.compute)
     taken = {(each.name, each.lane, each.end_ms): round(each.time_ms, 3) for each in wire.intervals} if wire else {}
     return {
         "compute": [[round(start, 3), round(end - SMALLEST_GAP_MS, 3)] for start, end in wide],
@@ -149,9 +149,9 @@ def as_json(found: Overlap, wire: Overlap | None = None) -> dict[str, Any]:
                 "lane": each.lane,
                 "wire_ms": taken.get((each.name, each.lane, each.end_ms)),
             }
-            for each in found.intervals
+            for each in overlap.intervals
         ],
-        "phases": {name: [round(at, 3) for at in span] for name, span in found.phases.items()},
+        "phases": {name: [round(at, 3) for at in span] for name, span in overlap.phases.items()},
     }
 
 

@@ -128,9 +128,9 @@ def _said(steps: Steps) -> dict[str, Any]:
     }
 
 
-def _times(found: Timeline) -> dict[str, list[float]]:
-    kinds = sorted({action.kind for action in found.actions})
-    return {kind: [a.end - a.start for a in found.actions if a.kind == kind] for kind in kinds}
+def _times(timeline: Timeline) -> dict[str, list[float]]:
+    kinds = sorted({action.kind for action in timeline.actions})
+    return {kind: [a.end - a.start for a in timeline.actions if a.kind == kind] for kind in kinds}
 
 
 def _ahead(steps: Steps) -> dict[str, float]:

@@ -22,7 +22,7 @@ from ..inductor.lowering import collecting
 from ..measure.allocator import peak
 from ..measure.judge import relative_error
 from ..measure.timing import samples_us, spread_us, wait
-from ..measure.trace import Event, Trace, profiled
+from ..measure.trace import Trace, TraceEvent, profiled
 from ..precision.casts import cast_kernels, casts_only, dtypes, probed
 from ..precision.formats import float32_products, loss_errors, op_errors, quantised
 from ..precision.training import RECIPES, Training, gradients, trained
@@ -235,7 +235,7 @@ def launched_casts(trace: Trace, alone: set[str] | None) -> Row:
     }
 
 
-def _inside(launch: Event | None, calls: list[Event]) -> bool:
+def _inside(launch: TraceEvent | None, calls: list[TraceEvent]) -> bool:
     return launch is not None and any(
         call.thread == launch.thread and call.start_us <= launch.start_us <= call.end_us for call in calls
     )

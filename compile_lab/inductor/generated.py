@@ -17,6 +17,7 @@ from .._torch.inductor import inductor_config
 from ..capture import BreakReported, compilation
 from ..dynamo.tracing import GraphBreak, merged_breaks
 from ..recordings import Provenance, here
+from ..tensors import tensors
 from .lowering import collecting
 from .records import EXTERN, Boundary, Group, InductorGraph, Kernel, Origin, Refusal
 
@@ -137,8 +138,7 @@ def _generate(
 
 def _differentiate(result: Any) -> None:
     """Run the backward of a result, for its own sake: into no ``.grad``."""
-    tensors = [leaf for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
-    outputs = [tensor for tensor in tensors if tensor.requires_grad and tensor.is_floating_point()]
+    outputs = [tensor for tensor in tensors(result) if tensor.requires_grad and tensor.is_floating_point()]
     leaves = list(_leaves([output.grad_fn for output in outputs]))
     if leaves:
         torch.autograd.grad(sum(output.sum() for output in outputs), leaves, allow_unused=True)
@@ -165,7 +165,6 @@ def _check_options(options: dict[str, Any] | None) -> None:
 
 def _device_of(*inputs: Any) -> str | None:
     """ "cpu" if no tensor among the inputs is on a GPU."""
-    tensors = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.Tensor)]
     modules = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.nn.Module)]
-    tensors += [parameter for module in modules for parameter in module.parameters()]
-    return None if any(tensor.is_cuda for tensor in tensors) else "cpu"
+    parameters = [parameter for module in modules for parameter in module.parameters()]
+    return None if any(tensor.is_cuda for tensor in (*tensors(inputs), *parameters)) else "cpu"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from .generated import GeneratedCode
 from .records import InductorGraph
-from .wrapper import Allocated, Call, Freed, Launched, Taken, Wrapper
+from .wrapper import Allocated, Freed, Launched, Taken, Wrapper, WrapperCall
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _of(graph: InductorGraph) -> Reuse:
                 taken.append(Takeover(line, old in wrapper.arguments, _written_in_place(name, wrapper)))
             case Taken(name, old):
                 untouched -= {name, old}
-            case Call(arguments=arguments):
+            case WrapperCall(arguments=arguments):
                 untouched.difference_update(arguments)
             case Freed(name):
                 freed += name not in wrapper.arguments

@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from .._torch.dispatcher import current_autograd_node
 from ..eager.operators import kind_of
+from ..tensors import tensors
 from .generated import GeneratedCode
 from .records import EXTERN, InductorGraph, Kernel
 from .wrapper import Allocated, Returned, Taken, Wrapper
@@ -99,13 +99,13 @@ def _shape_of(tensor: Tensor) -> Tensor:
 
 def _watched(fn: Callable[..., Any], *args: Tensor) -> Traffic:
     with _Watching() as watch:
-        outputs = [tensor for tensor in _tensors(fn(*args)) if tensor.requires_grad]
+        outputs = [tensor for tensor in tensors(fn(*args)) if tensor.requires_grad]
         if not outputs:
             raise ValueError("nothing in the result requires a gradient, so there is no backward: give one that does")
         parameters = list(fn.parameters()) if isinstance(fn, nn.Module) else []
         wanted = [tensor for tensor in (*parameters, *args) if tensor.requires_grad]
         made = torch.autograd.grad(outputs, wanted, [torch.empty_like(output) for output in outputs], allow_unused=True)
-    return watch.traffic(outputs, _tensors(made))
+    return watch.traffic(outputs, tensors(made))
 
 
 class _Watching(TorchDispatchMode):
@@ -126,7 +126,7 @@ class _Watching(TorchDispatchMode):
             return out
         direction = "backward" if current_autograd_node() is not None else "forward"
         name = op.removeprefix("aten::").partition(".")[0]
-        reads, writes = _tensors((args, kwargs)), _tensors(out)
+        reads, writes = tensors((args, kwargs)), tensors(out)
         self.held += [*reads, *writes]
         for tensor in reads:
             self.read_in.setdefault(_memory(tensor), set()).add(direction)
@@ -147,17 +147,13 @@ class _Watching(TorchDispatchMode):
         return Traffic(tuple(self.launches), tuple(buffers))
 
 
-def _tensors(value: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
-
-
 def _memory(tensor: Tensor) -> int:
     return tensor.untyped_storage()._cdata
 
 
-def _nbytes(tensors: Iterable[Tensor]) -> int:
+def _nbytes(several: Iterable[Tensor]) -> int:
     """Bytes of these tensors, each memory once; of an expanded tensor, what is really there."""
-    return sum({_memory(each): min(each.nbytes, each.untyped_storage().nbytes()) for each in tensors}.values())
+    return sum({_memory(each): min(each.nbytes, each.untyped_storage().nbytes()) for each in several}.values())
 
 
 def generated_traffic(code: GeneratedCode) -> Traffic:

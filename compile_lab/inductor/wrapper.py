@@ -49,7 +49,7 @@ class Freed:
 
 
 @dataclass(frozen=True)
-class Call:
+class WrapperCall:
     """Anything that is called and may launch work; one of the kinds below."""
 
     op: str
@@ -63,15 +63,15 @@ class Call:
     """The name and number that torch wrote above it, ``triton_poi_fused_0:7``; "" where it wrote none."""
 
 
-class Launched(Call):
+class Launched(WrapperCall):
     """A kernel that Inductor wrote."""
 
 
-class Called(Call):
+class Called(WrapperCall):
     """A library's kernel, or torch's own."""
 
 
-class Started(Call):
+class Started(WrapperCall):
     """A collective begins."""
 
     @property
@@ -81,7 +81,7 @@ class Started(Call):
         return self.results[0] if self.results else into
 
 
-class Waited(Call):
+class Waited(WrapperCall):
     """A collective has ended when this has: the one whose ``place`` is the argument."""
 
 
@@ -114,7 +114,7 @@ class Returned:
     names: tuple[str | None, ...]
 
 
-Statement = Allocated | Taken | Freed | Call | Returned
+Statement = Allocated | Taken | Freed | WrapperCall | Returned
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,12 @@ class Wrapper:
     @classmethod
     def of(cls, source: str) -> "Wrapper":
         """Read the module that Inductor wrote for one graph. Raises ValueError if it is not a Python wrapper."""
-        return _Reader(source).wrapper()
+        return _WrapperReader(source).wrapper()
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def calls(self) -> tuple[WrapperCall, ...]:
         """All calls, in order."""
-        return tuple(each for each in self.statements if isinstance(each, Call))
+        return tuple(each for each in self.statements if isinstance(each, WrapperCall))
 
     @property
     def launches(self) -> tuple[Launched, ...]:
@@ -165,7 +165,7 @@ _SUM = re.compile(r"\w+ = workspace_\d+\[.*\]\.view\((\d+), (\d+)\)\.(\w+)\(dim=
 _COLLECTIVE, _WAIT = "_c10d_functional.", "_c10d_functional.wait_tensor"
 
 
-class _Reader:
+class _WrapperReader:
     """One walk of a wrapper's syntax tree."""
 
     def __init__(self, source: str) -> None:
@@ -236,7 +236,7 @@ class _Reader:
                 return self.functions[f"partition_{number}"]
         return None
 
-    def _call(self, call: ast.Call, names: list[str], lineno: int) -> Call:
+    def _call(self, call: ast.Call, names: list[str], lineno: int) -> WrapperCall:
         function = ast.unparse(call.func).removesuffix(".run")
         op = ".".join(function.split(".")[2:4]) if function.startswith("torch.ops.") else function
         line = self.lines[lineno - 1].strip()

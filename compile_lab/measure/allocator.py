@@ -8,7 +8,7 @@ import torch
 
 
 @dataclass
-class Allocated:
+class PeakMemory:
     """Bytes that the GPU's allocator has given out: before a block, at most, when it was done; and what it held of the
     GPU at most. All are None on a CPU, whose allocator keeps no count, and until the block is done."""
 
@@ -29,12 +29,12 @@ class Allocated:
 
 
 @contextlib.contextmanager
-def peak(device: str) -> Iterator[Allocated]:
+def peak(device: str) -> Iterator[PeakMemory]:
     """What the block takes of the current GPU if the device is "cuda". The GPU is waited for before and after.
 
     One block at a time: an inner one would begin the count of an outer one anew.
     """
-    memory = Allocated()
+    memory = PeakMemory()
     if device != "cuda":
         yield memory
         return

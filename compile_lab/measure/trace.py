@@ -18,7 +18,7 @@ os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to
 
 
 @dataclass(frozen=True)
-class Event:
+class TraceEvent:
     """A span of a trace: what ran, from when on and for how long. Microseconds on the trace's own clock."""
 
     kind: str
@@ -41,48 +41,48 @@ class Event:
 class Trace:
     """What the profiler saw of a step. ``base_ns``: where the trace's clock begins, on that of ``time.time_ns``."""
 
-    events: tuple[Event, ...]
+    events: tuple[TraceEvent, ...]
     base_ns: int = 0
 
-    def of(self, *kinds: str) -> list[Event]:
+    def of(self, *kinds: str) -> list[TraceEvent]:
         """The events of these kinds, as the trace has them."""
         return [event for event in self.events if event.kind in kinds]
 
     @cached_property
-    def kernels(self) -> list[Event]:
+    def kernels(self) -> list[TraceEvent]:
         """What computed on a GPU, without copies and fills, by start."""
         return sorted(self.of("kernel"), key=lambda event: event.start_us)
 
     @cached_property
-    def operators(self) -> list[Event]:
+    def operators(self) -> list[TraceEvent]:
         """torch's operators on the host, and autograd's nodes."""
         return self.of("cpu_op")
 
     @cached_property
-    def marks(self) -> list[Event]:
+    def marks(self) -> list[TraceEvent]:
         """The program's own spans (``record_function``) on the host, and gloo's."""
         return self.of("user_annotation")
 
     @cached_property
-    def launches(self) -> list[Event]:
+    def launches(self) -> list[TraceEvent]:
         """The host's calls of CUDA: launches of kernels and of graphs, and all others."""
         return self.of("cuda_runtime", "cuda_driver")
 
-    def launch_of(self, kernel: Event) -> Event | None:
+    def launch_of(self, kernel: TraceEvent) -> TraceEvent | None:
         """The host's call that launched a kernel, on whatever thread; None if it is not in the trace."""
         return self._launches.get(kernel.args.get("correlation"))
 
-    def operator_of(self, work: Event) -> Event | None:
+    def operator_of(self, work: TraceEvent) -> TraceEvent | None:
         """The innermost operator in which a kernel, a copy or a fill was launched; None for one launched by no
         operator, as Triton's are."""
         return self._operators.get(work.args.get("External id"))
 
     @cached_property
-    def _launches(self) -> dict[int, Event]:
+    def _launches(self) -> dict[int, TraceEvent]:
         return {event.args["correlation"]: event for event in self.launches if "correlation" in event.args}
 
     @cached_property
-    def _operators(self) -> dict[int, Event]:
+    def _operators(self) -> dict[int, TraceEvent]:
         return {event.args["External id"]: event for event in self.operators if "External id" in event.args}
 
 
@@ -119,9 +119,11 @@ def read(trace: "Trace | str | Path | Mapping[str, Any] | profile") -> Trace:
     return Trace(tuple(map(_event, spans)), chrome.get("baseTimeNanoseconds", 0))
 
 
-def _event(chrome: Mapping[str, Any]) -> Event:
+def _event(chrome: Mapping[str, Any]) -> TraceEvent:
     where = chrome.get("pid", 0), chrome.get("tid", 0)
-    return Event(chrome.get("cat", ""), chrome["name"], chrome["ts"], chrome["dur"], *where, chrome.get("args", {}))
+    return TraceEvent(
+        chrome.get("cat", ""), chrome["name"], chrome["ts"], chrome["dur"], *where, chrome.get("args", {})
+    )
 
 
 def _chrome_trace(trace: Any) -> Any:

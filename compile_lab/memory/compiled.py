@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..inductor.generated import GeneratedCode
 from ..inductor.records import Buffer, InductorGraph
-from ..inductor.wrapper import Allocated, Call, Freed, Returned, Taken, Wrapper
+from ..inductor.wrapper import Allocated, Freed, Returned, Taken, Wrapper, WrapperCall
 from ..source import Line
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
@@ -34,18 +34,18 @@ def compiled_lifetimes(code: GeneratedCode) -> Lifetimes:
             "its backward. Where the function broke, compile_lab.dynamo.trace says why"
         )
     ledger = Ledger()
-    forward = _Run(ledger, code.graphs[0], Counter())
+    forward = _WrapperRun(ledger, code.graphs[0], Counter())
     forward.take_inputs()
     forward.run()
     if len(code.graphs) > 1:
-        backward = _Run(ledger, code.graphs[1], forward.holders)
+        backward = _WrapperRun(ledger, code.graphs[1], forward.holders)
         backward.take_saved(forward.leave(backward.saved))
         backward.run()
         backward.gradients()
     return ledger.lifetimes()
 
 
-class _Run:
+class _WrapperRun:
     """One call of a wrapper. A buffer is freed when no name stands for it any more."""
 
     def __init__(self, ledger: Ledger, graph: InductorGraph, holders: Counter[Key]) -> None:
@@ -93,7 +93,7 @@ class _Run:
                     self.names[name] = key
                     if ends:
                         self._drop(self.names.pop(old))
-                case Call(op, _, results, line):
+                case WrapperCall(op, _, results, line):
                     for name in results:
                         self._ask(name, self.buffers.get(name))
                     if self.asked or not results:

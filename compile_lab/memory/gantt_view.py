@@ -33,7 +33,7 @@ SMALLEST = 0.004
 """Of all bytes that are ever made: a buffer below this share is drawn in one band with the others of its kind."""
 
 
-def gantt(found: Lifetimes, caption: str = "", provenance: object | None = None, most: int | None = 12) -> Figure:
+def gantt(lifetimes: Lifetimes, caption: str = "", provenance: object | None = None, most: int | None = 12) -> Figure:
     """Every buffer from its birth to its death, one bar each and as high as its bytes, under the live bytes.
 
     The operations of the step run from left to right; the dashed line is the peak. One trace a kind, so that a click on
@@ -42,8 +42,8 @@ def gantt(found: Lifetimes, caption: str = "", provenance: object | None = None,
     """
     import plotly.graph_objects as go
 
-    traces = [_curve(go, found), *_bars(go, found)]
-    n, unit = len(found.timeline), unit_of(found.peak_nbytes)[0]
+    traces = [_curve(go, lifetimes), *_bars(go, lifetimes)]
+    n, unit = len(lifetimes.timeline), unit_of(lifetimes.peak_nbytes)[0]
     layout: dict[str, Any] = {
         "height": 620,
         "margin": {"l": 60, "r": 10, "t": 70, "b": 40},
@@ -68,10 +68,10 @@ def gantt(found: Lifetimes, caption: str = "", provenance: object | None = None,
             "fixedrange": True,
         },
         "yaxis2": {"title": {"text": f"live, {unit}"}, "domain": [0.71, 1], "rangemode": "tozero", "fixedrange": True},
-        "shapes": _lines(found),
-        "annotations": [*_phases(found), _peak_note(found)],
+        "shapes": _lines(lifetimes),
+        "annotations": [*_phases(lifetimes), _peak_note(lifetimes)],
     }
-    return Figure(go.Figure(traces, layout), _gantt_alt(found), caption, at_peak(found, most), provenance)
+    return Figure(go.Figure(traces, layout), _gantt_alt(lifetimes), caption, at_peak(lifetimes, most), provenance)
 
 
 # ---- the rows of the Gantt plot ------------------------------------------------------------------------------------
@@ -86,9 +86,9 @@ class _Row:
     told: str
 
 
-def _rows(found: Lifetimes) -> list[_Row]:
+def _rows(lifetimes: Lifetimes) -> list[_Row]:
     """The bars from top to bottom: buffers by birth, then the bands."""
-    made = [each for each in found.tensors if each.nbytes and not each.is_resident]
+    made = [each for each in lifetimes.tensors if each.nbytes and not each.is_resident]
     limit = SMALLEST * sum(each.nbytes for each in made)
     large = [each for each in made if each.nbytes >= limit]
     rows = [_Row(each.kind, each.nbytes, each.birth, each.death, _told(each)) for each in large]
@@ -115,8 +115,8 @@ def _told(each: Tensor) -> str:
     return f"{plot_text(without_namespace(each.op))} · {shape} {each.dtype}<br>{with_unit(each.nbytes)}{line}"
 
 
-def _bars(go: Any, found: Lifetimes) -> list[go.Bar]:
-    rows, size = _rows(found), unit_of(found.peak_nbytes)[1]
+def _bars(go: Any, lifetimes: Lifetimes) -> list[go.Bar]:
+    rows, size = _rows(lifetimes), unit_of(lifetimes.peak_nbytes)[1]
     thinnest = SMALLEST * sum(row.nbytes for row in rows)
     heights = [max(row.nbytes, thinnest) / size for row in rows]
     bottoms = list(itertools.accumulate(heights))
@@ -126,13 +126,13 @@ def _bars(go: Any, found: Lifetimes) -> list[go.Bar]:
         if chosen:
             middles = [rounded(bottoms[at] - heights[at] / 2) for at in chosen]
             traces.append(
-                _trace(go, [rows[at] for at in chosen], middles, [rounded(heights[at]) for at in chosen], found)
+                _trace(go, [rows[at] for at in chosen], middles, [rounded(heights[at]) for at in chosen], lifetimes)
             )
     return traces
 
 
-def _trace(go: Any, rows: list[_Row], middles: list[float], heights: list[float], found: Lifetimes) -> go.Bar:
-    end = len(found.timeline)
+def _trace(go: Any, rows: list[_Row], middles: list[float], heights: list[float], lifetimes: Lifetimes) -> go.Bar:
+    end = len(lifetimes.timeline)
     return go.Bar(
         name=rows[0].kind,
         orientation="h",
@@ -158,27 +158,27 @@ def _filling(kind: str) -> dict[str, Any]:
     return filling
 
 
-def _curve(go: Any, found: Lifetimes) -> go.Scatter:
-    unit, size = unit_of(found.peak_nbytes)
+def _curve(go: Any, lifetimes: Lifetimes) -> go.Scatter:
+    unit, size = unit_of(lifetimes.peak_nbytes)
     return go.Scatter(
         name="live bytes",
         showlegend=False,
-        y=[rounded(moment.live_bytes / size) for moment in found.timeline],
+        y=[rounded(moment.live_bytes / size) for moment in lifetimes.timeline],
         yaxis="y2",
         mode="lines",
         line={"shape": "hvh", "width": 1.5, "color": PALETTE["grey"]},
         fill="tozeroy",
         fillcolor="rgba(122,122,122,0.25)",
-        text=[plot_text(without_namespace(moment.op)) for moment in found.timeline],
+        text=[plot_text(without_namespace(moment.op)) for moment in lifetimes.timeline],
         hovertemplate="operation %{x}: %{text}<br>%{y} " + unit + "<extra></extra>",
     )
 
 
-def _peak_note(found: Lifetimes) -> dict[str, Any]:
-    late = found.peak_at > len(found.timeline) / 2
+def _peak_note(lifetimes: Lifetimes) -> dict[str, Any]:
+    late = lifetimes.peak_at > len(lifetimes.timeline) / 2
     return {
-        "text": f" peak {with_unit(found.peak_nbytes)} ",
-        "x": found.peak_at,
+        "text": f" peak {with_unit(lifetimes.peak_nbytes)} ",
+        "x": lifetimes.peak_at,
         "xanchor": "right" if late else "left",
         "yref": "paper",
         "y": 0.655,
@@ -188,29 +188,30 @@ def _peak_note(found: Lifetimes) -> dict[str, Any]:
     }
 
 
-def _lines(found: Lifetimes) -> list[dict[str, Any]]:
+def _lines(lifetimes: Lifetimes) -> list[dict[str, Any]]:
     """Where the phase changes, solid; the peak, dashed."""
-    phases = [moment.phase for moment in found.timeline]
+    phases = [moment.phase for moment in lifetimes.timeline]
     changes = [at - 0.5 for at in range(1, len(phases)) if phases[at] != phases[at - 1]]
     solid, dashed = {"width": 1, "color": PALETTE["grey"]}, {"width": 1.5, "color": PALETTE["orange"], "dash": "dash"}
-    where = [(at, solid) for at in changes] + [(found.peak_at, dashed)]
+    where = [(at, solid) for at in changes] + [(lifetimes.peak_at, dashed)]
     return [{"type": "line", "x0": at, "x1": at, "yref": "paper", "y0": 0, "y1": 1, "line": line} for at, line in where]
 
 
-def _phases(found: Lifetimes) -> list[dict[str, Any]]:
+def _phases(lifetimes: Lifetimes) -> list[dict[str, Any]]:
     """The name of each stretch of one phase, over its middle."""
     names: dict[str, list[int]] = defaultdict(list)
-    for at, moment in enumerate(found.timeline):
+    for at, moment in enumerate(lifetimes.timeline):
         names[moment.phase].append(at)
     return [_annotation(phase, sum(places) / len(places)) for phase, places in names.items()]
 
 
-def _gantt_alt(found: Lifetimes) -> str:
-    made = sum(not each.is_resident for each in found.tensors)
-    parts = ", ".join(f"{with_unit(nbytes)} of kind {kind}" for kind, nbytes in found.peak_by_kind().items())
+def _gantt_alt(lifetimes: Lifetimes) -> str:
+    made = sum(not each.is_resident for each in lifetimes.tensors)
+    parts = ", ".join(f"{with_unit(nbytes)} of kind {kind}" for kind, nbytes in lifetimes.peak_by_kind().items())
+    at_peak = without_namespace(lifetimes.timeline[lifetimes.peak_at].op)
     return (
-        f"{made} buffers over {len(found.timeline)} operations. Live bytes rise to {with_unit(found.held_nbytes)} at "
-        f"the end of the forward, are highest with {with_unit(found.peak_nbytes)} in the {_peak_phase(found)} "
-        f"({without_namespace(found.timeline[found.peak_at].op)}), and end at {with_unit(found.left_nbytes)}. At the "
-        f"peak: {parts}."
+        f"{made} buffers over {len(lifetimes.timeline)} operations. "
+        f"Live bytes rise to {with_unit(lifetimes.held_nbytes)} at the end of the forward, are highest with "
+        f"{with_unit(lifetimes.peak_nbytes)} in the {_peak_phase(lifetimes)} ({at_peak}), and end at "
+        f"{with_unit(lifetimes.left_nbytes)}. At the peak: {parts}."
     )

@@ -36,11 +36,11 @@ def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
             "or hand over .each one by one"
         )
     ledger = Ledger()
-    forward = _Run(ledger, graphs.forward, Counter())
+    forward = _GraphRun(ledger, graphs.forward, Counter())
     forward.take_inputs(graphs.parameters)
     forward.operations()
     saved = forward.leave(graphs.outputs)
-    backward = _Run(ledger, graphs.backward, forward.holders)
+    backward = _GraphRun(ledger, graphs.backward, forward.holders)
     backward.take_saved(saved)
     backward.operations()
     backward.gradients(backward.returns, forward.inputs)
@@ -50,14 +50,14 @@ def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
 def joint_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
     """The same if the joint graph ran as it stands, from top to bottom: nothing handed over, nothing recomputed."""
     ledger = Ledger()
-    joint = _Run(ledger, graphs.joint, Counter())
+    joint = _GraphRun(ledger, graphs.joint, Counter())
     joint.take_inputs(graphs.parameters)
     joint.operations()
     joint.gradients(joint.returns[graphs.outputs :], joint.inputs)
     return ledger.lifetimes()
 
 
-class _Run:
+class _GraphRun:
     """One graph, run on nothing but sizes. A buffer is freed when no value that shows it is held any more."""
 
     def __init__(self, ledger: Ledger, graph: Graph, holders: Counter[Hashable]) -> None:

@@ -16,27 +16,28 @@ from .measured import Peak
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash")
 
 
-def summary(found: Lifetimes) -> str:
+def summary(lifetimes: Lifetimes) -> str:
     """One sentence: the peak, where it is, what is kept for the backward, and what was there before."""
-    at = found.timeline[found.peak_at]
+    at = lifetimes.timeline[lifetimes.peak_at]
     line = f", {at.source}" if at.source else ""
     return (
-        f"The peak is **{with_unit(found.peak_nbytes)}**, in the {at.phase}, at `{without_namespace(at.op)}`{line}. "
-        f"{with_unit(found.held_nbytes)} are alive between forward and backward. "
-        f"All of it on top of {with_unit(found.resident_nbytes)} that were there before."
+        f"The peak is **{with_unit(lifetimes.peak_nbytes)}**, in the {at.phase}, "
+        f"at `{without_namespace(at.op)}`{line}. "
+        f"{with_unit(lifetimes.held_nbytes)} are alive between forward and backward. "
+        f"All of it on top of {with_unit(lifetimes.resident_nbytes)} that were there before."
     )
 
 
-def at_peak(found: Lifetimes, most: int | None = None) -> Table:
+def at_peak(lifetimes: Lifetimes, most: int | None = None) -> Table:
     """What is alive at the peak: tensors of one kind, operation and line in one row, the largest first.
 
     ``most`` rows, with what is left summed in one more.
     """
-    alive = found.alive_at(found.peak_at)
+    alive = lifetimes.alive_at(lifetimes.peak_at)
     rows = [(group[0], len(group), sum(each.nbytes for each in group)) for group in _alike(alive)]
     rows.sort(key=lambda row: -row[2])
     shown, rest = rows[:most], rows[len(rows[:most]) :]
-    total = found.peak_nbytes or 1
+    total = lifetimes.peak_nbytes or 1
     cells: list[tuple[Cell, ...]] = [
         (one.kind, without_namespace(one.op), _place(one), count, nbytes, f"{100 * nbytes / total:.1f} %")
         for one, count, nbytes in shown
@@ -62,10 +63,10 @@ def kinds_at_peak(several: Mapping[str, Lifetimes]) -> Table:
     return Table(["", *columns, "peak, bytes", "at"], rows, align="l" + "r" * (len(columns) + 1) + "l")
 
 
-def after_forward(found: Lifetimes) -> float:
+def after_forward(lifetimes: Lifetimes) -> float:
     """How much of what follows the forward has run when the peak comes, from 0 to 1; 0 for a peak in the forward."""
-    forward = sum(moment.phase == "forward" for moment in found.timeline)
-    return max(0, found.peak_at - forward + 1) / max(1, len(found.timeline) - forward)
+    forward = sum(moment.phase == "forward" for moment in lifetimes.timeline)
+    return max(0, lifetimes.peak_at - forward + 1) / max(1, len(lifetimes.timeline) - forward)
 
 
 def peaks(several: Mapping[str, Lifetimes]) -> Table:
@@ -142,20 +143,20 @@ def _alike(tensors: Iterable[Tensor]) -> list[list[Tensor]]:
     return list(groups.values())
 
 
-def _progress(found: Lifetimes) -> list[float]:
+def _progress(lifetimes: Lifetimes) -> list[float]:
     """For each operation, how far its phase is, on top of the phases before it."""
-    count = {phase: sum(each.phase == phase for each in found.timeline) for phase in PHASES}
+    count = {phase: sum(each.phase == phase for each in lifetimes.timeline) for phase in PHASES}
     present = [phase for phase in PHASES if count[phase]]
     seen = dict.fromkeys(present, 0)
     places = []
-    for moment in found.timeline:
+    for moment in lifetimes.timeline:
         places.append(round(present.index(moment.phase) + seen[moment.phase] / count[moment.phase], 4))
         seen[moment.phase] += 1
     return places
 
 
-def _peak_phase(found: Lifetimes) -> str:
-    return found.timeline[found.peak_at].phase
+def _peak_phase(lifetimes: Lifetimes) -> str:
+    return lifetimes.timeline[lifetimes.peak_at].phase
 
 
 def _place(each: Tensor) -> str:

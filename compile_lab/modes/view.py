@@ -11,19 +11,19 @@ from .cost import MODES, PHASES, Comparison, CompileTime, ModeCost, Spread
 GB = 1e9
 
 
-def table(found: Comparison) -> Table:
+def table(comparison: Comparison) -> Table:
     """One row a mode: time per call against eager, compile time, break-even, CUDA graphs."""
     columns = ["mode", "ms a call", "× eager", "compile, cold, s", "warm, s", "pays after, calls"]
-    rows = [_row(found, cost) for cost in found.costs.values()]
-    return Table(columns, rows, f"{found.name}: {found.what} · {found.provenance}", "lrrrrr")
+    rows = [_row(comparison, cost) for cost in comparison.costs.values()]
+    return Table(columns, rows, f"{comparison.name}: {comparison.what} · {comparison.provenance}", "lrrrrr")
 
 
-def _row(found: Comparison, cost: ModeCost) -> list[Cell]:
+def _row(comparison: Comparison, cost: ModeCost) -> list[Cell]:
     if cost.stopped:
         return [cost.mode, cost.stopped, None, None, None, None]
     seconds = [None if one is None else one.seconds for one in (cost.cold, cost.warm)]
-    pays = None if cost.mode == "eager" else pays_after(cost, found.eager)
-    return [cost.mode, _time(cost.call), times(found.speedup(cost.mode)), *seconds, pays]
+    pays = None if cost.mode == "eager" else pays_after(cost, comparison.eager)
+    return [cost.mode, _time(cost.call), times(comparison.speedup(cost.mode)), *seconds, pays]
 
 
 def pays_after(cost: ModeCost, eager: ModeCost) -> str | None:
@@ -45,22 +45,25 @@ def times(ratio: float | None) -> str | None:
     return None if ratio is None else f"{ratio:.2f}×"
 
 
-def panel(found: Comparison, mode: str) -> list[str | Table]:
+def panel(comparison: Comparison, mode: str) -> list[str | Table]:
     """One mode on one workload: a sentence, and all its figures beside eager's."""
-    where = f"{found.what}; {found.provenance}."
-    cost = found.costs.get(mode)
+    where = f"{comparison.what}; {comparison.provenance}."
+    cost = comparison.costs.get(mode)
     if cost is None:
         return [f"**{mode}** was not measured here. {where}"]
     if cost.stopped:
         return [f"**{mode}**: {cost.stopped}. {where}"]
-    return [f"{_sentence(found, cost)} {where}", Table(["", "eager", mode], _figures(found.eager, cost), align="lrr")]
+    return [
+        f"{_sentence(comparison, cost)} {where}",
+        Table(["", "eager", mode], _figures(comparison.eager, cost), align="lrr"),
+    ]
 
 
-def _sentence(found: Comparison, cost: ModeCost) -> str:
+def _sentence(comparison: Comparison, cost: ModeCost) -> str:
     if cost.mode == "eager":
         return "**eager**: nothing is compiled; the measure of all others."
-    ratio = found.speedup(cost.mode) or 0
-    paid = pays_after(cost, found.eager)
+    ratio = comparison.speedup(cost.mode) or 0
+    paid = pays_after(cost, comparison.eager)
     fate = "it never pays" if paid == "never" else f"compiling has paid after {paid} calls"
     return f"**{cost.mode}** runs {times(ratio)} as fast as eager, and {fate}. CUDA graphs: {cost.cuda_graphs}."
 
@@ -88,37 +91,39 @@ def _figures(eager: ModeCost, cost: ModeCost) -> list[list[Cell]]:
     return [row for row in rows if row[1:] != [None, None]]
 
 
-def launches(found: Comparison, modes: Sequence[str] = MODES) -> Table:
+def launches(comparison: Comparison, modes: Sequence[str] = MODES) -> Table:
     """One row a mode: kernels, launches, the CPU's time in them, the GPU's busy time, and the time of a call."""
     columns = ["mode", "kernels", "launches", "graphs", "launching, ms", "GPU busy, ms", "a call, ms"]
     rows = []
-    for cost in (found.costs[mode] for mode in modes if mode in found.costs and found.costs[mode].launches):
+    for cost in (
+        comparison.costs[mode] for mode in modes if mode in comparison.costs and comparison.costs[mode].launches
+    ):
         seen = cost.launches
         figures = [seen.kernels, seen.launches, seen.graphs, seen.launch_ms, seen.gpu_ms, cost.call.median_ms]
         rows.append([cost.mode, *figures])
-    return Table(columns, rows, f"One call of {found.name} · {found.provenance}", "lrrrrrr")
+    return Table(columns, rows, f"One call of {comparison.name} · {comparison.provenance}", "lrrrrrr")
 
 
-def phases(found: Comparison, start: str = "cold") -> Figure:
+def phases(comparison: Comparison, start: str = "cold") -> Figure:
     """Compile time by phase, one bar a mode; ``start`` is "cold" or "warm"."""
     compiled: dict[str, CompileTime] = {
-        mode: one for mode, cost in found.done.items() if (one := {"cold": cost.cold, "warm": cost.warm}[start])
+        mode: one for mode, cost in comparison.done.items() if (one := {"cold": cost.cold, "warm": cost.warm}[start])
     }
     series = [Series(phase, list(compiled), [one.phases_s[phase] for one in compiled.values()]) for phase in PHASES]
     return bars(
         series,
         value_title="s",
-        alt=f"Compile time of {found.name}, {start}, by phase, one bar for each mode.",
-        caption=f"{found.name}, {start}",
-        provenance=found.provenance,
+        alt=f"Compile time of {comparison.name}, {start}, by phase, one bar for each mode.",
+        caption=f"{comparison.name}, {start}",
+        provenance=comparison.provenance,
         stacked=True,
     )
 
 
-def choices(found: Iterable[Comparison], calls: Sequence[int], start: str = "cold") -> Table:
+def choices(comparisons: Iterable[Comparison], calls: Sequence[int], start: str = "cold") -> Table:
     """One row a workload: the mode with the least time for compiling and so many calls together."""
     columns = ["workload", *(f"{count:,} calls" for count in calls)]
-    rows = [[one.name, *(one.best_after(count, start) for count in calls)] for one in found]
+    rows = [[one.name, *(one.best_after(count, start) for count in calls)] for one in comparisons]
     return Table(columns, rows, f"Least time for compiling, {start}, and running together")
 
 

@@ -39,9 +39,11 @@ def operations(table: Iterable[Row], caption: str = "") -> Table:
     return Table(["operation", "direction", "reads", "writes", "×"], rows, caption)
 
 
-def probes(found: Mapping[str, Sequence[Row]], given: str = "bf16") -> Table:
+def probes(by_device: Mapping[str, Sequence[Row]], given: str = "bf16") -> Table:
     """What each call computes in when it is given a tensor in ``given``, one column a device."""
-    devices = {device: {row["call"]: row for row in rows if row["given"] == given} for device, rows in found.items()}
+    devices = {
+        device: {row["call"]: row for row in rows if row["given"] == given} for device, rows in by_device.items()
+    }
     calls = list(next(iter(devices.values())))
     rows = [[call, *(_computed(rows[call]) for rows in devices.values())] for call in calls]
     return Table([f"call, given {given}", *devices], rows)
@@ -70,15 +72,15 @@ def cast_kinds(found: Mapping[str, Mapping[str, int]]) -> Table:
     return Table(["what is cast", *found], [*rows, ["all", *(sum(counts.values()) for counts in found.values())]])
 
 
-def kernels(found: Mapping[str, GeneratedCode]) -> Table:
+def kernels(codes: Mapping[str, GeneratedCode]) -> Table:
     """One row for each generated code: launches, kernels that Inductor wrote, and what became of the casts."""
     rows = []
-    for name, code in found.items():
+    for name, code in codes.items():
         one = cast_kernels(code.graphs)
         casts = one.casts, one.fused, one.only_casts, one.only_casts_nbytes
         rows.append((name, one.launches, one.written, *casts))
     columns = ["", "launches", "written by Inductor", "casts", "fused", "kernels that only cast", "bytes they move"]
-    return Table(columns, rows, "; ".join(dict.fromkeys(map(evidence, found.values()))), "lrrrrrr")
+    return Table(columns, rows, "; ".join(dict.fromkeys(map(evidence, codes.values()))), "lrrrrrr")
 
 
 def errors(rows: Iterable[Row], provenance: object) -> Table:
@@ -206,11 +208,11 @@ def loss_scale(run: Training, provenance: object) -> Figure:
     )
 
 
-def zeros(found: Mapping[str, Gradients], caption: str = "") -> Table:
+def zeros(gradients: Mapping[str, Gradients], caption: str = "") -> Table:
     """One row a linear layer: the share of the gradient of its output that is exactly zero, one column a recipe."""
-    modules = list(next(iter(found.values())).zeros)
-    rows = [[Code(module), *(f"{100 * one.zeros[module]:.1f} %" for one in found.values())] for module in modules]
-    return Table(["gradient of the output of", *found], rows, caption, "l" + "r" * len(found))
+    modules = list(next(iter(gradients.values())).zeros)
+    rows = [[Code(module), *(f"{100 * one.zeros[module]:.1f} %" for one in gradients.values())] for module in modules]
+    return Table(["gradient of the output of", *gradients], rows, caption, "l" + "r" * len(gradients))
 
 
 LOOKS = ("the format", "its errors", "its rates", "a training step")

@@ -93,7 +93,7 @@ def _name(func: Any) -> str:
 def _makes_a_constant(func: Any, given: list[Any]) -> bool:
     """torch.arange, torch.full, …: what hangs on numbers alone, and neither on a generator nor on old memory."""
     return (
-        isinstance(func, torch._ops.OpOverload)
+        isinstance(func, virtual_gpu_pieces().OpOverload)
         and torch.Tag.nondeterministic_seeded not in func.tags
         and not any(isinstance(each, Tensor | torch.Generator) for each in given)
         and not _name(func).startswith("empty")

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compile_lab.measure import allocator
-from compile_lab.measure.allocator import Allocated, peak
+from compile_lab.measure.allocator import PeakMemory, peak
 
 MIB = 2**20
 
@@ -36,17 +36,17 @@ def counting(monkeypatch):
 def test_the_peak_is_counted_from_the_block_on_and_the_gpu_waited_for(counting):
     give, asked = counting
     with peak("cuda") as memory:
-        assert asked == ["synchronize", "reset_peak_memory_stats", "memory_allocated"] and memory == Allocated()
+        assert asked == ["synchronize", "reset_peak_memory_stats", "memory_allocated"] and memory == PeakMemory()
         give(30 * MIB), give(-28 * MIB)
     assert asked[3] == "synchronize"
-    assert memory == Allocated(5 * MIB, 35 * MIB, 7 * MIB, 128 * MIB)
+    assert memory == PeakMemory(5 * MIB, 35 * MIB, 7 * MIB, 128 * MIB)
     assert memory.rise_nbytes == 30 * MIB and memory.held_nbytes == 2 * MIB
 
 
 def test_on_a_cpu_nothing_is_asked_and_nothing_known(counting):
     with peak("cpu") as memory:
         pass
-    assert counting[1] == [] and memory == Allocated() and memory.rise_nbytes is memory.held_nbytes is None
+    assert counting[1] == [] and memory == PeakMemory() and memory.rise_nbytes is memory.held_nbytes is None
 
 
 def test_an_error_in_the_block_is_the_callers(counting):

@@ -11,7 +11,7 @@ from torch.autograd import DeviceType
 from torch.profiler import record_function
 
 from compile_lab.experiments.dispatch import launches_in
-from compile_lab.measure.trace import Event, Trace, profiled, profiling, read
+from compile_lab.measure.trace import Trace, TraceEvent, profiled, profiling, read
 
 
 def step():
@@ -117,7 +117,7 @@ def test_what_was_read_is_handed_on_and_what_is_no_trace_refused():
         read({"events": []})
     with pytest.raises(TypeError, match=r"a trace is a path, a dict or a torch\.profiler\.profile, not int"):
         read(3)
-    assert read({"traceEvents": [chrome("cpu_op", "a", 1, 2)]}).events == (Event("cpu_op", "a", 1, 2, 3, 7),)
+    assert read({"traceEvents": [chrome("cpu_op", "a", 1, 2)]}).events == (TraceEvent("cpu_op", "a", 1, 2, 3, 7),)
 
 
 def test_the_profiler_writes_nothing_to_stderr():
