@@ -32,18 +32,13 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     from triton.runtime.driver import driver
 
     inductor_lowering(), triton_key()  # slow the first time (the key is a hash of all of Triton's files), kept after it
+    classes = (
+        *(async_compile.AsyncCompile, CudaInterface, DataDependentOutputException, DeviceProperties),
+        *(DynamicOutputShapeException, FakeTensorMode, GPUTarget, GraphLowering, GuardOnDataDependentSymNode),
+        *(torch._ops.OpOverload, ShapeEnv),
+    )
     return types.SimpleNamespace(
-        AsyncCompile=async_compile.AsyncCompile,
-        CudaInterface=CudaInterface,
-        DataDependentOutputException=DataDependentOutputException,
-        DeviceProperties=DeviceProperties,
-        DynamicOutputShapeException=DynamicOutputShapeException,
-        FakeTensorMode=FakeTensorMode,
-        GPUTarget=GPUTarget,
-        GraphLowering=GraphLowering,
-        GuardOnDataDependentSymNode=GuardOnDataDependentSymNode,
-        OpOverload=torch._ops.OpOverload,
-        ShapeEnv=ShapeEnv,
+        **{each.__name__: each for each in classes},
         compile_fx=compile_fx,
         modules_that_remember=(triton_utils, inductor_utils),
         no_dispatch=no_dispatch,
@@ -67,15 +62,12 @@ def interpreter_pieces() -> types.SimpleNamespace:
     from torch._guards import TracingContext, tracing
     from torch._inductor.runtime import triton_helpers, triton_heuristics
     from torch._subclasses.fake_tensor import unset_fake_temporarily
-    from torch.utils._pytree import tree_leaves, tree_map_only
 
     return types.SimpleNamespace(
         TracingContext=TracingContext,
         guards=torch._C._dynamo.guards,
         torch_c=torch._C,
         tracing=tracing,
-        tree_leaves=tree_leaves,
-        tree_map_only=tree_map_only,
         triton_helpers=triton_helpers,
         triton_heuristics=triton_heuristics,
         unset_fake_temporarily=unset_fake_temporarily,

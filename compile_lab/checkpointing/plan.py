@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 
 from .._torch.aot import aot_pieces
 from .._torch.dynamo import reset_dynamo
@@ -138,17 +139,12 @@ class _Planner(Backend):
     def __init__(self, budgets: tuple[float, ...]) -> None:
         super().__init__("min_cut", "inductor", None)
         self.budgets = budgets
-        self.parts: list[tuple[torch.fx.GraphModule, torch.fx.GraphModule]] = []
+        self.parts: list[tuple[GraphModule, GraphModule]] = []
         self.inputs: list[Any] = []
 
     def split(
-        self,
-        captured: torch.fx.GraphModule,
-        as_inductor: bool,
-        joint: torch.fx.GraphModule,
-        inputs: Any,
-        **options: Any,
-    ) -> tuple[torch.fx.GraphModule, torch.fx.GraphModule]:
+        self, captured: GraphModule, as_inductor: bool, joint: GraphModule, inputs: Any, **options: Any
+    ) -> tuple[GraphModule, GraphModule]:
         if as_inductor:
             aot_pieces().joint_graph_passes(joint)
         for budget in self.budgets:
@@ -186,5 +182,5 @@ class _Graphs:
         return _Step.apply(self, *self.inputs)
 
 
-def _work_nodes(module: torch.fx.GraphModule) -> list[torch.fx.Node]:
+def _work_nodes(module: GraphModule) -> list[torch.fx.Node]:
     return [node for node in module.graph.nodes if is_work(node)]

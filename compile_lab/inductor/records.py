@@ -102,15 +102,17 @@ class Group:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     nbytes: int
+    """What it would read and write as a kernel of its own."""
 
 
 @dataclass(frozen=True)
 class Refusal:
-    """Two groups that Inductor thought of fusing and did not, and its reason."""
+    """Two groups that Inductor thought of fusing and did not, each by the name of its nodes."""
 
     first: str
     second: str
     reason: str
+    """In Inductor's own words."""
 
 
 @dataclass(frozen=True)
@@ -170,12 +172,12 @@ class InductorGraph:
         return "Inductor gave no reason"
 
     @property
-    def unfused_bytes(self) -> int:
+    def unfused_nbytes(self) -> int:
         """Bytes that the groups would read and write if each were a kernel of its own."""
         return sum(group.nbytes for group in self.before)
 
     @property
-    def fused_bytes(self) -> int:
+    def fused_nbytes(self) -> int:
         """Bytes that the groups read and write after fusion."""
         return sum(group.nbytes for group in self.after)
 

@@ -61,7 +61,7 @@ def fusion(code: GeneratedCode) -> Table:
     rows = []
     for graph in code.graphs:
         before = [group for group in graph.before if group.kind != "nop"]
-        unfused, fused = graph.unfused_bytes, graph.fused_bytes
+        unfused, fused = graph.unfused_nbytes, graph.fused_nbytes
         rows.append((graph.direction, len(graph.nodes), len(before), len(graph.kernels), unfused, fused))
     columns = ["graph", "nodes", "entries before fusion", "kernels", "bytes unfused", "bytes fused"]
     return Table(columns, rows, caption=evidence(code))

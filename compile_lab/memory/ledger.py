@@ -4,6 +4,7 @@ import functools
 from collections import Counter
 from collections.abc import Hashable
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from ..page.units import number
 from ..source import Line
@@ -44,8 +45,7 @@ class Tensor:
         return f"{self.name}: {self.kind}, {self.nbytes:,} bytes, {self.birth} to {self.death}{at}"
 
 
-@dataclass(frozen=True)
-class Moment:
+class Moment(NamedTuple):
     """One operation, and the bytes alive while it runs: its results included, what was there before it left out."""
 
     name: str

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map_only
 
-from .._torch.virtual_gpu import interpreter_pieces
 from ..measure.judge import largest_relative_error
 from ..tensors import tensors
 from . import travel
@@ -47,7 +47,7 @@ def _step(call: Callable[..., Any], fn: Any, args: Any, kwargs: Any) -> tuple[An
     with_grad = [each for each in tensors(outputs) if each.requires_grad]
     if with_grad:
         torch.autograd.backward(with_grad, [torch.ones_like(each) for each in with_grad])
-    detached = interpreter_pieces().tree_map_only(Tensor, Tensor.detach, outputs)
+    detached = tree_map_only(Tensor, Tensor.detach, outputs)
     return detached, {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
 
 

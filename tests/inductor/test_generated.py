@@ -70,7 +70,7 @@ def test_what_a_launch_moves_is_counted_in_bytes(training):
     softmax = training.graphs[0].kernels[1]
     assert softmax.nbytes == 2 * 8 * 24 * 4  # read the product, write the result
     for graph in training.graphs:
-        assert sum(kernel.nbytes for kernel in graph.kernels) == graph.fused_bytes < graph.unfused_bytes
+        assert sum(kernel.nbytes for kernel in graph.kernels) == graph.fused_nbytes < graph.unfused_nbytes
 
 
 def test_every_entry_of_the_schedule_goes_into_one_group(training):
@@ -174,7 +174,7 @@ def test_tables_show_what_was_recorded(training):
         group.name for group in graph.before if group.kind != "nop"
     ]
     assert [row[-1] for row in inductor_view.launches(training).rows] == [k.nbytes for k in training.kernels]
-    assert inductor_view.fusion(training).rows[0][-2:] == (graph.unfused_bytes, graph.fused_bytes)
+    assert inductor_view.fusion(training).rows[0][-2:] == (graph.unfused_nbytes, graph.fused_nbytes)
     assert "a library's" in inductor_view.boundaries(graph).rows[0][2]
     assert "F.linear" in inductor_view.post_grad(graph).source
     assert inductor_view.operations(["aten.mul.Tensor", "aten.mul.Tensor", "prims.fma.default"]) == "mul ×2, fma"
