@@ -9,8 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-_LIBRARIES = [Path(sysconfig.get_path(name)).resolve() for name in ("purelib", "platlib", "stdlib")]
-_STDLIB = Path(sysconfig.get_path("stdlib")).resolve()
+
+def _folders(*names: str) -> list[Path]:
+    """Where this Python keeps its libraries; both names of a folder that is reached through a link, as a frame may."""
+    folders = [Path(sysconfig.get_path(name)) for name in names]
+    return [*folders, *(folder.resolve() for folder in folders)]
+
+
+_LIBRARIES, _STDLIB = _folders("purelib", "platlib", "stdlib"), _folders("stdlib")
 PACKAGE = Path(__file__).parent
 """The folder of compile_lab: a frame of a file in it is the lab's own."""
 
@@ -38,7 +44,7 @@ class Line:
         library = any(part in ("site-packages", "dist-packages") for part in path.parts)
         if library:
             return not _inside_torch(path)
-        return not (self.file.startswith("<frozen") or path.is_relative_to(_STDLIB))
+        return not (self.file.startswith("<frozen") or any(map(path.is_relative_to, _STDLIB)))
 
 
 def place(file: str, line: int) -> str:

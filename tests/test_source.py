@@ -6,12 +6,22 @@ import pytest
 import torch
 from IPython.core.interactiveshell import InteractiveShell
 
+from compile_lab import source
 from compile_lab.source import Line, place
 
 
 def test_a_library_is_named_by_its_path_inside_the_library():
     assert place(torch.nn.functional.__file__, 7) == "torch/nn/functional.py, line 7"
     assert place(json.__file__, 3) == "json/__init__.py, line 3"
+
+
+def test_a_library_that_is_reached_through_a_link_is_one(tmp_path, monkeypatch):
+    (tmp_path / "really").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "really")
+    monkeypatch.setattr(source.sysconfig, "get_path", lambda name: str(tmp_path / "link"))
+    monkeypatch.setattr(source, "_LIBRARIES", source._folders("purelib"))
+    for folder in ("link", "really"):
+        assert place(str(tmp_path / folder / "torch/fx.py"), 3) == "torch/fx.py, line 3"
 
 
 def test_any_other_file_is_named_bare(tmp_path):
