@@ -18,6 +18,7 @@ from compile_lab.capture import NotCompiledError
 from compile_lab.experiments import subjects
 from compile_lab.inductor import generated as inductor
 from compile_lab.memory import measured as measured_module
+from compile_lab.memory.differences import differences
 from mini_model.model import MiniGPT, config
 
 PARTITIONS = {"default": ("default", "none"), "min_cut": ("min_cut", "inductor")}
@@ -89,7 +90,7 @@ def test_the_predicted_bytes_are_the_allocators(name, how):
     torch.manual_seed(0)
     model, forward = MODELS[name]()
     predicted, measured = predicted_and_measured(model, forward, how)
-    found = memory.differences(predicted, measured)
+    found = differences(predicted, measured)
     if (name, how) == ("gpt2", "eager"):
         # Numbers that are operands: Python makes tensors of them where no mode looks, and autograd keeps them.
         assert [(each.op, each.measured_nbytes - each.predicted_nbytes) for each in found] == [("Python", 6 * 8)]
@@ -104,7 +105,7 @@ def test_what_a_librarys_kernel_takes_for_itself_is_named(how):
     model = subjects.resnet()
     x, y = torch.randn(2, 3, 32, 32), torch.randint(0, 10, (2,))
     predicted, measured = predicted_and_measured(model, lambda: F.cross_entropy(model(x).logits, y), how)
-    found = memory.differences(predicted, measured)
+    found = differences(predicted, measured)
     assert found and found[0].op == "aten.convolution_backward"
     total = sum(each.measured_nbytes - each.predicted_nbytes for each in found)
     assert total == measured.peak_nbytes - predicted.peak_nbytes > 0

@@ -21,8 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.timeout(300)]
 CELLS = [
     """
 import time
-from compile_lab.explore import Explorer
-from compile_lab.figures import Code, Series, Table, bars
+from compile_lab.page import Code, Explorer, Series, Table, bars
 
 def panel(cause, version):
     if cause == "fails":
