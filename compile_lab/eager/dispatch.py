@@ -153,7 +153,7 @@ def log(fn: Callable[..., Any], *args: Any, backward: bool = False, **kwargs: An
     many times longer than another, so a time measured in here means nothing.
 
     Raises TypeError if ``fn`` cannot be called or is given a tensor subclass, ValueError for compiled code, for a
-    device that is not cpu, cuda or meta, and for a backward through outputs that require no gradient; RuntimeError
+    device that is not cpu or cuda, and for a backward through outputs that require no gradient; RuntimeError
     inside a TorchDispatchMode; and what ``fn`` raises. Compiled code that ``fn`` calls inside runs eagerly.
     """
     _refuse_compiled(fn)
@@ -335,5 +335,8 @@ def _devices(fn: Any, args: Any, kwargs: Any) -> frozenset[str]:
             raise TypeError(f"a {type(one).__name__} takes its calls away from the dispatcher's kernels: give a Tensor")
     devices = {"cpu"} | {one.device.type for one in given}
     if unknown := sorted(devices - set(DEVICE_KEYS)):
-        raise ValueError(f"log knows the dispatch keys of {', '.join(DEVICE_KEYS)}, not of {unknown[0]}")
+        raise ValueError(
+            f"a tensor on {unknown[0]}: log stands in for the kernels of {' and '.join(DEVICE_KEYS)} alone; take the "
+            "same shapes on the CPU, where the operators are the same"
+        )
     return frozenset(devices)

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
-from .._torch.dispatcher import DisableTorchFunction, is_composite, operator_names, operator_table
+from .._torch.dispatcher import DisableTorchFunction, operator_names, operator_table
 from .operators import overload
 
-DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA", "meta": "Meta"}
+DEVICE_KEYS = {"cpu": "CPU", "cuda": "CUDA"}
+"""Without "meta": torch 2.13 still calls a Python kernel of that key, in fake tensors, when its library is gone."""
 # From the first that a call meets to the last. Keys of features that are off (functorch, tracing, …) fall through.
 _ORDER = ("Autocast{}", "Autograd{}", "ADInplaceOrView", "BackendSelect", "{}")
 _RANK = {key.format(device): rank for rank, key in enumerate(_ORDER) for device in DEVICE_KEYS.values()}
@@ -126,10 +127,7 @@ def _tensor_places(op: str) -> tuple[int, ...]:
 
 @functools.cache
 def _registered(devices: frozenset[str]) -> tuple[tuple[str, tuple[Hop, ...]], ...]:
-    """For each aten operator, the hops at which a call can stop: every key whose kernel does not fall through.
-
-    Without the Meta key of a composite operator, where torch refuses a kernel: such a call decomposes at AutogradMeta.
-    """
+    """For each aten operator, the hops at which a call can stop: every key whose kernel does not fall through."""
     keys = {key.format(DEVICE_KEYS[device]) for key in _ORDER for device in devices}
     table = {}
     for op in operator_names("aten"):
@@ -137,8 +135,6 @@ def _registered(devices: frozenset[str]) -> tuple[tuple[str, tuple[Hop, ...]], .
         table[op] = tuple(
             Hop(key, said.rpartition("[")[2].rstrip("]"))
             for key, said in rows
-            if key in keys
-            and not said.startswith("fallthrough")
-            and not (key == DEVICE_KEYS["meta"] and is_composite(overload(op)))
+            if key in keys and not said.startswith("fallthrough")
         )
     return tuple(table.items())

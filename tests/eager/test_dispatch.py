@@ -12,7 +12,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from compile_lab.eager import view as dispatch_view
 from compile_lab.eager.dispatch import log
-from compile_lab.eager.intercept import DEVICE_KEYS
 from compile_lab.eager.operators import KINDS, kind_of
 from compile_lab.exercises import check
 from compile_lab.experiments.subjects import minigpt, tokens
@@ -146,15 +145,6 @@ def test_a_number_costs_a_conversion_as_it_does_outside():
     assert [call.name for call in log(lambda: x * 2).calls] == seen
 
 
-def test_meta_tensors_are_asked_for_the_same_operators():
-    model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8))
-    there = log(model, torch.ones(2, 4), backward=True)
-    nowhere = log(model.to("meta"), torch.ones(2, 4, device="meta"), backward=True)
-    below = [[call.op for call in found.calls if call.below_autograd] for found in (there, nowhere)]
-    assert below[0] == below[1] and nowhere.computing == there.computing > 0
-    assert [call.name for call in nowhere.calls if call.parent is None][:3] == ["linear", "gelu", "layer_norm"]
-
-
 def test_a_kernel_on_many_threads_does_not_wait_for_ever():
     table = nn.Embedding(600, 64)
     found = log(table, torch.randint(600, (64, 64)), backward=True)  # its backward calls operators in parallel
@@ -240,7 +230,7 @@ def test_the_views_say_what_the_log_holds(step):
     assert folded["blocks.*.mlp.up"][0] == 4
     assert any("scaled_dot_product_attention" in row[1].source for row in dispatch_view.by_line(step).rows)
     assert repr(dispatch_view.nested(step.inside("blocks.0.mlp"))).startswith("linear  ")
-    assert "view" in dispatch_view.kinds(step).alt and len(DEVICE_KEYS) == 3
+    assert "view" in dispatch_view.kinds(step).alt
 
 
 @pytest.mark.parametrize(
@@ -271,3 +261,8 @@ def test_right_answers_pass():
         "00.4": lambda x: F.scaled_dot_product_attention(x, x, x),
     }
     assert {name: check(name, answer).wrong for name, answer in answers.items()} == dict.fromkeys(answers, "")
+
+
+def test_a_tensor_without_data_is_refused_with_a_way_out():
+    with pytest.raises(ValueError, match=r"a tensor on meta: .* take the same shapes on the CPU"):
+        log(torch.add, torch.ones(2, device="meta"), 1)
