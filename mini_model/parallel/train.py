@@ -193,12 +193,13 @@ def _heed_control_c() -> list[int]:
 def _end_with(parent: int) -> None:
     """Ends this process when its parent is gone: a torchrun that is killed by SIGKILL has not ended its ranks.
 
-    In a thread of its own, for the rank may wait for another in a collective. A checkpoint is whole at any moment.
+    In a thread of its own, for the rank may wait for another in a collective. A checkpoint is whole at any moment. Each
+    rank says so, past Python's own buffers: the first to notice takes the others' collectives with it.
     """
     while os.getppid() == parent:
         time.sleep(0.5)
     try:
-        _say("error: torchrun is gone, so its ranks end")
+        os.write(2, f"error: torchrun is gone, so rank {os.environ.get('RANK', '0')} ends\n".encode())
     finally:
         os._exit(1)
 
