@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from ._torch.dynamo import graph_calls_counted, trace_log
 from ._torch.inductor import inductor_config
+from .doors import door
 from .source import Line, place, stack
 
 
@@ -115,6 +116,7 @@ class Log:
             )
 
 
+@door
 @contextmanager
 def compilation(*, use_caches: bool = False) -> Iterator[Log]:
     """Listen to every compilation in this process while the block runs.

@@ -14,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Literal
 
+from .doors import door
 from .recordings import triton_version
 
 OLDEST_TORCH = (2, 10)
@@ -63,6 +64,7 @@ class Machine:
         return f'<p class="lab-machine">{escape(repr(self))}</p>'
 
 
+@door
 def preflight() -> Machine:
     """What this machine can run.
 

@@ -6,17 +6,20 @@ python -m compile_lab.record machine         measure it on this machine's GPU an
 
 import argparse
 import functools
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from . import recordings
+from .doors import door
 from .experiments.registry import EXPERIMENTS, measure, progress, require
 from .page.tables import Table
 from .recordings import Recording, RecordingError
 
 
+@door
 def result(name: str) -> Recording:
     """The result `name`: measured here and now if there is a GPU (once a process), else as it was recorded.
 
@@ -64,7 +67,15 @@ def record(names: Sequence[str], root: Path) -> None:
     for name in names:
         measured = _measured(name)
         path = recordings.save(name, measured.provenance, measured.result, root)
-        print(f"{path.parent.name}/{path.name}: {replace(measured.provenance, kind='recorded')}")
+        _say(f"{path.parent.name}/{path.name}: {replace(measured.provenance, kind='recorded')}")
+
+
+def _say(what: object) -> None:
+    """Print it. Where nobody reads any more (``… | head``), what is measured still counts: go on without a word."""
+    try:
+        print(what, flush=True)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more as it ends
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,7 +86,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     root = options.out or recordings.folder()
     if not options.names:
-        print(listing(root))
+        _say(listing(root))
         return 0
     try:
         require(*options.names)

@@ -16,6 +16,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from .doors import door
+
 # The device that the book's text speaks of; another one is shown when it is asked for.
 REFERENCE = "nvidia-h200"
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -26,6 +28,7 @@ class RecordingError(Exception):
     """A recording that is not there, or is not what the book can show: says which file, which rule, the way out."""
 
 
+@door
 @dataclass(frozen=True)
 class Provenance:
     """Where a result comes from. Prints as the line that stands under a figure.
@@ -64,15 +67,11 @@ class Recording:
         return f"{self.name} ({', '.join(self.result)}) · {self.provenance}"
 
 
+@door
 def here(command: str, device: Literal["cuda", "cpu"] | None = None) -> Provenance:
-    """The provenance of what this process measures now: on its GPU if there is one, unless `device` is "cpu".
-
-    Raises ValueError for another device than "cuda", "cpu" or None.
-    """
+    """The provenance of what this process measures now: on its GPU if there is one, unless `device` is "cpu"."""
     import torch
 
-    if device not in ("cuda", "cpu", None):
-        raise ValueError(f"device={device!r}: it is 'cuda', 'cpu', or None for the GPU if there is one")
     if device != "cpu" and torch.cuda.is_available():
         device, cuda = torch.cuda.get_device_name(), torch.version.cuda
     else:
@@ -91,11 +90,13 @@ def triton_version() -> str | None:
     return None
 
 
+@door
 def device_folder(device: str) -> str:
     """The folder of a device: "NVIDIA H200" is kept in "nvidia-h200"."""
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
+@door
 def folder() -> Path:
     """Where the recordings are: `book/recordings` in a checkout, `compile_lab/recorded` in an installed copy."""
     package = Path(__file__).resolve().parent
@@ -103,6 +104,7 @@ def folder() -> Path:
     return checkout if (package.parent / "pyproject.toml").is_file() else package / "recorded"
 
 
+@door
 def names(root: Path | None = None) -> dict[str, list[str]]:
     """What exists: the device folders, and the names recorded in each."""
     found: dict[str, list[str]] = {}
@@ -111,6 +113,7 @@ def names(root: Path | None = None) -> dict[str, list[str]]:
     return found
 
 
+@door
 def load(name: str, device: str | None = None, root: Path | None = None) -> Recording:
     """The recording `name`, from `device` (as torch or its folder names it), checked.
 
@@ -139,6 +142,7 @@ def load(name: str, device: str | None = None, root: Path | None = None) -> Reco
     return _read(path, shown)
 
 
+@door
 def save(name: str, provenance: Provenance, result: Mapping[str, Any], root: Path | None = None) -> Path:
     """Write a recording, whole or not at all, and return its path.
 

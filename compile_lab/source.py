@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from . import doors
+
 
 def _folders(*names: str) -> list[Path]:
     """Where this Python keeps its libraries; both names of a folder that is reached through a link, as a frame may."""
@@ -39,8 +41,10 @@ class Line:
 
     @property
     def is_users(self) -> bool:
-        """False for lines of Python itself and of torch: they carry a break out, the line that called them made it."""
+        """False for lines of Python, of torch, of a door: they carry a break out, the line that called them made it."""
         path = Path(self.file)
+        if self.file == doors.__file__:
+            return False
         library = any(part in ("site-packages", "dist-packages") for part in path.parts)
         if library:
             return not _inside_torch(path)

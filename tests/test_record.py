@@ -143,3 +143,11 @@ def test_the_command_runs_as_it_is_written_in_the_readme(tmp_path):
     content = json.loads(path.read_text())
     assert {"copy", "matmul"} <= set(content["result"])
     assert content["provenance"]["command"] == "python -m compile_lab.record machine"
+
+
+def test_a_reader_that_stops_reading_ends_nothing():
+    run = subprocess.Popen(
+        [sys.executable, "-m", "compile_lab.record"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    run.stdout.close()
+    assert (run.stderr.read(), run.wait(timeout=300)) == ("", 0)

@@ -114,7 +114,7 @@ def test_a_result_that_is_nested_too_deeply_is_not_written(tmp_path):
 
 def test_only_a_gpu_or_the_cpu_is_here():
     assert recordings.here("test", device="cpu").device.startswith("CPU, ")
-    with pytest.raises(ValueError, match=r"device='tpu': it is 'cuda', 'cpu', or None"):
+    with pytest.raises(TypeError, match=r"device is 'tpu'; it must be of type .*'cuda', 'cpu'"):
         recordings.here("test", device="tpu")
 
 

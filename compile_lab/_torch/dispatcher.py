@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from ..doors import door
+
 DisableTorchFunction = torch._C.DisableTorchFunction
 """While a block runs, torch's functions are not handed to a TorchFunctionMode or to ``__torch_function__``."""
 
@@ -39,6 +41,7 @@ def is_composite(op: Any) -> bool:
     return torch._C._dispatch_has_kernel_for_dispatch_key(op.name(), "CompositeImplicitAutograd")
 
 
+@door
 def fake_tensors(allow_real: bool = False) -> AbstractContextManager[Any]:
     """While the block runs, new tensors have a shape, a dtype and a device, and no memory.
 

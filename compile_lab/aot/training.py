@@ -20,6 +20,7 @@ from .._torch.aot import aot_pieces
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import reset_dynamo
 from ..capture import compilation
+from ..doors import door
 from ..dynamo.tracing import GraphBreak, trace
 from .nodes import Decomposition, Graph, decomposed, graph_of, input_titles
 from .partition import PARTITIONERS, budgeted, partition
@@ -74,6 +75,7 @@ class TrainingGraphs:
         return "\n".join(lines)
 
 
+@door
 def training_graphs(
     fn: Callable[..., Any],
     *args: Any,
@@ -116,6 +118,7 @@ def training_graphs(
     return replace(first, others=tuple(others), breaks=breaks, inference_graphs=without)
 
 
+@door
 def as_graphs(
     fn: Callable[..., Any],
     partitioner: str = "min_cut",
@@ -132,8 +135,6 @@ def as_graphs(
 
 
 def _check(fn: Any, partitioner: str, decompositions: str, memory_budget: float | None) -> None:
-    if not callable(fn):
-        raise TypeError(f"training_graphs needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     for name, value, known in (
         ("partitioner", partitioner, PARTITIONERS),
         ("decompositions", decompositions, DECOMPOSITIONS),
@@ -152,6 +153,7 @@ def _nothing_to_train(captured: int) -> str:
     return f"no graph here needs a gradient, so there is no backward and nothing is saved. {why}"
 
 
+@door
 class Backend:
     """A backend for torch.compile that keeps what AOTAutograd makes, and runs the graphs as they are."""
 

@@ -20,6 +20,7 @@ from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import inductor_config, inductor_partitioner
 from ..aot.nodes import is_work, node_flops
 from ..capture import compilation
+from ..doors import door
 from ..eager.flops import Work, work_of
 from ..measure.allocator import peak
 from ..measure.judge import gradient_error
@@ -86,6 +87,7 @@ class Split:
     work: Work
 
 
+@door
 class Subject:
     """A model with its batch: runs a step by a strategy. On a GPU under bf16 autocast, on a CPU in float32."""
 
@@ -111,6 +113,7 @@ class Subject:
         return {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
 
 
+@door
 def reference(subject: Subject) -> tuple[dict[str, Tensor], float]:
     """The gradients without a strategy, and how far those of a second such step are from them."""
     subject.step(subject.model)
@@ -119,6 +122,7 @@ def reference(subject: Subject) -> tuple[dict[str, Tensor], float]:
     return expected, gradient_error(subject.gradients(), expected)
 
 
+@door
 def measured(
     subject: Subject, strategy: Strategy, expected: dict[str, Tensor], limit_nbytes: int | None = None
 ) -> Cost:
@@ -149,6 +153,7 @@ def measured(
     return cost
 
 
+@door
 def measured_plan(subject: Subject, plan: BudgetPlan, expected: dict[str, Tensor]) -> Cost:
     """A plan of the compiler's, its graphs run as they are. The subject is the one that was planned for, on a CPU."""
     _fresh(subject)

@@ -8,7 +8,7 @@ bytes that saving costs and the arithmetic that computing it again costs.
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,6 +22,7 @@ from ..aot.nodes import is_work, node_flops
 from ..aot.partition import budgeted
 from ..aot.training import Backend, TrainingGraphs, snapshot
 from ..capture import compilation
+from ..doors import check_whole, door
 from ..eager.flops import Work
 from ..source import Line
 
@@ -93,7 +94,8 @@ class BudgetPlan:
         return tuple(found)
 
 
-def plans(model: torch.nn.Module, *args: Tensor, budgets: Iterable[float] = (1.0, 0.5, 0.0)) -> tuple[BudgetPlan, ...]:
+@door
+def plans(model: torch.nn.Module, *args: Tensor, budgets: Sequence[float] = (1.0, 0.5, 0.0)) -> tuple[BudgetPlan, ...]:
     """A plan for each budget of ``activation_memory_budget``, from one trace of ``model(*args)``, which is a loss.
 
     The graphs are those that torch.compile partitions: Inductor's decompositions and its passes over the joint graph.
@@ -120,6 +122,7 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Iterable[float] = (1.0
     )
 
 
+@door
 def saved_blocks(plan: BudgetPlan, least_nbytes: int, blocks: str = "blocks") -> tuple[int, ...]:
     """The indices of a model's blocks in which a tensor of at least so many bytes is made and saved."""
     large = [each.name for each in plan.graphs.saved if each.extra_nbytes >= least_nbytes]
@@ -127,8 +130,12 @@ def saved_blocks(plan: BudgetPlan, least_nbytes: int, blocks: str = "blocks") ->
     return tuple(sorted({int(name.split(".")[1]) for name in modules if name.startswith(f"{blocks}.")}))
 
 
-def longest_gap(saved: Iterable[int], blocks: int) -> int:
+@door
+def longest_gap(saved: Sequence[int], blocks: int) -> int:
     """The most blocks in a row without a saved tensor: what the backward runs again at once."""
+    check_whole("blocks", blocks, 1)
+    for block in saved:
+        check_whole("a block of saved", block, 0, blocks - 1)
     edges = [-1, *saved, blocks]
     return max(later - earlier - 1 for earlier, later in itertools.pairwise(edges))
 

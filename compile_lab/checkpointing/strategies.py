@@ -8,7 +8,7 @@ within it; compile the whole, and give the compiler a memory budget.
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from ..aot.partition import budgeted
+from ..doors import check_whole, door
 
+MOST_BLOCKS = 100_000
 MATMULS = ("mm", "addmm", "bmm", "baddbmm")
 ATTENTION = (
     "_scaled_dot_product_flash_attention_for_cpu",
@@ -28,13 +30,14 @@ ATTENTION = (
 
 
 def _check_every(every: int) -> None:
-    if not isinstance(every, int) or isinstance(every, bool) or every < 1:
+    if isinstance(every, bool) or every < 1:
         raise ValueError(
             f"every={every!r}: a segment has at least one block, so it is a whole number from 1; for no checkpoint, "
             "take the model as it is (Strategy: every=None)"
         )
 
 
+@door
 @dataclass(frozen=True)
 class Strategy:
     """How a model of many blocks trades memory for work.
@@ -73,13 +76,16 @@ EVERY_LAYER = Strategy("every layer", every=1)
 MATMULS_KEPT = Strategy("keep products", every=1, keep=(*MATMULS, *ATTENTION))
 
 
+@door
 def segments_of(blocks: int) -> tuple[Strategy, ...]:
     """Checkpointing in segments of each length that divides the number of blocks: ``segments of 4``."""
+    check_whole("blocks", blocks, 1, MOST_BLOCKS)
     lengths = [length for length in range(1, blocks + 1) if blocks % length == 0]
     return tuple(Strategy(f"segments of {n}" if n > 1 else EVERY_LAYER.name, every=n) for n in lengths)
 
 
-def budgets(values: Iterable[float]) -> tuple[Strategy, ...]:
+@door
+def budgets(values: Sequence[float]) -> tuple[Strategy, ...]:
     """The compiler under each of several memory budgets; with 1 it does as it always does."""
     return tuple(Strategy(f"budget {value:g}", compiled=True, budget=value) for value in values)
 
@@ -126,6 +132,7 @@ def keeping(ops: Iterable[str]) -> Callable[..., CheckpointPolicy]:
     return policy
 
 
+@door
 def checkpointed(
     model: nn.Module, every: int = 1, keep: tuple[str, ...] = (), blocks: str = "blocks", preserve_rng: bool = True
 ) -> nn.Module:

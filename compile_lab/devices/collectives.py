@@ -23,9 +23,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._torch.dispatcher import fake_tensors
 from .._torch.distributed import fake_group, process_group
+from ..doors import check_whole, door
 from ..simulator.collectives import WORLD, Collective, Held
 from ..tensors import nbytes, storage_nbytes, storage_of, tensors
 
+MOST_DEVICES = 2**20
 _KINDS = {
     "allreduce": "all_reduce",
     "all_reduce": "all_reduce",
@@ -40,6 +42,7 @@ _KINDS = {
 """The part of an operator's name that tells what it is. Receiving is the other side of a send, and not counted."""
 
 
+@door
 @dataclass(frozen=True)
 class Program:
     """A training step as one rank runs it: ``step()`` runs forward and backward on the sharded ``modules``.
@@ -52,6 +55,7 @@ class Program:
     mesh: DeviceMesh | None = None
 
 
+@door
 def count(build: Callable[[], Program], devices: int, *, rank: int = 0, warm_up: int = 0) -> tuple[Collective, ...]:
     """The collectives of one step of the real program, on ``rank`` of ``devices`` imaginary ones.
 
@@ -65,6 +69,7 @@ def count(build: Callable[[], Program], devices: int, *, rank: int = 0, warm_up:
         return counted(build(), warm_up)
 
 
+@door
 def counted(program: Program, warm_up: int = 0) -> tuple[Collective, ...]:
     """The collectives of one step on this rank of whatever process group is up, sorted by axis and kind.
 
@@ -78,6 +83,7 @@ def counted(program: Program, warm_up: int = 0) -> tuple[Collective, ...]:
     return recorder.found()
 
 
+@door
 def held(build: Callable[[], Program], devices: int, *, rank: int = 0) -> Held:
     """What ``rank`` of ``devices`` imaginary ones holds after a step of the real program and one of AdamW.
 
@@ -87,6 +93,7 @@ def held(build: Callable[[], Program], devices: int, *, rank: int = 0) -> Held:
         return held_here(build())
 
 
+@door
 def held_here(program: Program) -> Held:
     """What this rank of whatever process group is up holds after a step and one of AdamW."""
     parameters = [each for module in program.modules for each in module.parameters()]
@@ -99,6 +106,7 @@ def held_here(program: Program) -> Held:
     return Held(_held_nbytes(parameters), _held_nbytes(gradients), _held_nbytes(state), saved.most)
 
 
+@door
 @contextlib.contextmanager
 def pretended(devices: int, rank: int = 0) -> Iterator[None]:
     """While the block runs, this process is ``rank`` of ``devices`` on the fake process group. Raises as ``count``.
@@ -106,6 +114,7 @@ def pretended(devices: int, rank: int = 0) -> Iterator[None]:
     It computes on one thread, as a rank of ``ranks.run`` does: where other programs want the cores too, each of the
     many small operations would wait for its threads to get one.
     """
+    check_whole("devices", devices, 1, MOST_DEVICES)
     if not 0 <= rank < devices:
         raise ValueError(f"there is no rank {rank} of {devices} devices: ranks go from 0 to devices - 1")
     if dist.is_initialized():

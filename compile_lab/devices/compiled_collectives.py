@@ -11,6 +11,7 @@ import torch
 
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import generated_sources
+from ..doors import door
 from ..inductor.wrapper import Called, Launched, Started, Waited, Wrapper
 
 STARTS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
@@ -78,6 +79,7 @@ class Compiled:
         return tuple(node for node in self.nodes if re.search(r"all_|reduce_|p2p|send|recv|wait", node))
 
 
+@door
 def compiled(fn: Callable[..., Any], *args: Any) -> Compiled:
     """Does ``fn`` compile as a whole on this rank, to which nodes, and does Inductor's code compute what ``fn`` does?
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from torch.profiler import profile
 
+from ..doors import door
 from ..measure.trace import Trace, TraceEvent, read
 from ..simulator.overlap import Overlap, Span, Transfer, merged, overlap_of
 
@@ -70,6 +71,7 @@ def _numbered(collectives: Iterable[Transfer]) -> dict[tuple[str, int], Transfer
     return numbered
 
 
+@door
 def analyse(trace: Trace | str | Path | Mapping[str, Any] | profile, alone: bool = False) -> Overlap:
     """How much of one rank's communication is hidden, and which collective is not?
 

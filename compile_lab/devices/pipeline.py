@@ -19,6 +19,7 @@ from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining.schedules import get_schedule_class
 
 from .._torch.distributed import pipeline_sends_to_itself
+from ..doors import check_whole, door
 from ..measure.allocator import peak
 from ..simulator.pipeline import (
     BACKWARD,
@@ -73,6 +74,7 @@ class Steps:
         return min(range(len(self.timelines)), key=lambda step: self.timelines[step].span)
 
 
+@door
 def measure(schedule: str, n: int, microbatches: int, work: StageWork | None = None, **options: Any) -> Timeline:
     """What ``n`` ranks did when, in the quickest of several steps of ``schedule``: a Timeline in milliseconds.
 
@@ -82,6 +84,7 @@ def measure(schedule: str, n: int, microbatches: int, work: StageWork | None = N
     return measure_several([(schedule, microbatches, work or Nap())], n, **options)[0].best
 
 
+@door
 def measure_several(
     cases: Sequence[tuple[str, int, StageWork]],
     n: int,
@@ -131,6 +134,7 @@ def _timeline(schedule: str, microbatches: int, logs: Sequence[Log], at: int) ->
     return Timeline(schedule, len(logs), len(logs) * SCHEDULES[schedule], microbatches, actions, held)
 
 
+@door
 def runs(schedule: str, backend: str = "gloo") -> bool:
     """Can this torch run the schedule over this backend?
 
@@ -143,6 +147,7 @@ def runs(schedule: str, backend: str = "gloo") -> bool:
     return schedule not in ("ZBVZeroBubble", "DualPipeV") or backend != "gloo" or not pipeline_sends_to_itself()
 
 
+@door
 def resimulated(
     measured: Timeline,
     times: Mapping[tuple[str, int], float] | None = None,
@@ -225,10 +230,8 @@ def _read_by(action: Action, made: dict[tuple[str, int, int], Action]) -> Action
 
 
 def _check(schedule: str, n: int, microbatches: int, steps: int, backend: str) -> None:
-    if not isinstance(n, int) or n < 1:
-        raise ValueError(f"n={n!r}: the number of ranks is a whole number from 1")
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"steps={steps!r}: it is a whole number from 1")
+    check_whole("n", n)
+    check_whole("steps", steps)
     table(schedule, n * SCHEDULES.get(schedule, 1), microbatches)
     if schedule == "1F1B" and microbatches < n:
         raise ValueError(f"torch's 1F1B needs a micro-batch for each rank: {microbatches} are too few for {n} ranks")

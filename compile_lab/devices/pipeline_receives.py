@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .._torch.distributed import pipeline_receives
+from ..doors import door
 from ..simulator.pipeline import INPUT_GRAD, Action, Timeline
 from .pipeline import RECEIVES_LATE, resimulated
 
@@ -28,6 +29,7 @@ class Waiting(NamedTuple):
     end: float
 
 
+@door
 def waiting(timeline: Timeline) -> list[Waiting]:
     """The receives that torch posts ahead, each from then until what it brings is made. None under GPipe and 1F1B.
 
@@ -65,6 +67,7 @@ class Covered(NamedTuple):
     share: float
 
 
+@door
 def covered(timeline: Timeline) -> list[Covered]:
     """For each action, the share of its time in which a receive waits beside it."""
     waits: dict[int, list[Waiting]] = defaultdict(list)
@@ -78,6 +81,7 @@ def _shared(action: Action, waits: Iterable[Waiting]) -> float:
     return inside / (action.end - action.start) if action.end > action.start else 0.0
 
 
+@door
 def share_lost(several: Iterable[Timeline]) -> float | None:
     """The share of its speed that a computation loses beside a waiting receive, from measured timelines.
 
@@ -103,6 +107,7 @@ def _like(action: Action) -> tuple[str, bool]:
     return action.kind, action.stage == 0
 
 
+@door
 def slowed(measured: Timeline, lost: float, *, beside: bool = True) -> Timeline:
     """The prediction from a pipeline's own times *without* waiting receives, and a share ``lost`` beside them.
 

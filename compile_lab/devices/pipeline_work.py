@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from ..doors import door
 from ..simulator.pipeline import Times, of_each_stage
 
 
@@ -24,6 +25,7 @@ class StageWork(Protocol):
         """The input of all micro-batches, which are equal shares of its first dimension."""
 
 
+@door
 @dataclass(frozen=True)
 class Nap:
     """A stage that sleeps: its work takes time and no core, as a GPU's does. Milliseconds of one stage, or of each.

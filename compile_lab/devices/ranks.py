@@ -18,7 +18,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from typing import Any
 import cloudpickle
 import torch
 
+from ..doors import check_whole, door
 from ..source import Line, is_users
 from . import rank_process
 from .rank_process import Run
@@ -58,6 +59,7 @@ class RankFailed(RuntimeError):
         self.rank = rank
 
 
+@door
 def run(
     fn: Callable[..., Any],
     n: int,
@@ -81,7 +83,7 @@ def run(
     is left: not when the cell is interrupted, nor when the caller is killed. In a script, call it under
     ``if __name__ == "__main__":``.
     """
-    _check(fn, n, timeout, backend, env or {})
+    _check(n, timeout, backend)
     job = _packed(fn, args, kwargs)
     context = _server()
     with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
@@ -101,22 +103,14 @@ def run(
             _end(processes)
 
 
-def _check(fn: Any, n: Any, timeout: float, backend: str, env: Mapping[Any, Any]) -> None:
-    if not callable(fn):
-        raise TypeError(f"fn is {fn!r}; ranks.run takes a function, and its arguments after the number of ranks")
-    if not isinstance(n, int) or isinstance(n, bool) or n < 1:
-        raise ValueError(f"n={n!r}: the number of ranks is a whole number from 1")
+def _check(n: int, timeout: float, backend: str) -> None:
+    check_whole("n", n)
     if not timeout > 0:
         raise ValueError(f"timeout={timeout!r}: it is a number of seconds above 0")
     if backend not in ("gloo", "nccl"):
         raise ValueError(f"backend={backend!r}: it is 'gloo', for CPUs, or 'nccl', for GPUs")
     if backend == "nccl" and n > (there := torch.cuda.device_count()):
         raise ValueError(f"n={n} ranks need {n} GPUs with NCCL, and {there} are here; take backend='gloo'")
-    if odd := [pair for pair in env.items() if not all(isinstance(each, str) for each in pair)]:
-        name, value = odd[0]
-        raise TypeError(
-            f"env={{{name!r}: {value!r}}}: names and values are text; write {{{str(name)!r}: {str(value)!r}}}"
-        )
     if "forkserver" not in multiprocessing.get_all_start_methods():
         raise ValueError(f"ranks.run forks its processes, and {sys.platform} cannot; run it on Linux or macOS")
 

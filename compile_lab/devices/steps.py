@@ -14,6 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..doors import door
 from ..measure import timing, trace
 from ..simulator.overlap import Overlap
 from .overlap import analyse, with_wire
@@ -104,6 +105,7 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
     return analyse(with_wire(seen, group.sent[before:]) if isinstance(group, ThrottledGroup) else seen, alone=True)
 
 
+@door
 def training_step(
     model: Callable[..., Tensor], optimizer: torch.optim.Optimizer, *inputs: Tensor, send: bool = True
 ) -> Callable[[], None]:

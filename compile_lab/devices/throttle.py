@@ -10,6 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..doors import door
+
 
 class _Sent(dist.Work):
     """A collective on its way over a throttled wire."""
@@ -98,13 +100,18 @@ class ThrottledGroup(dist.ProcessGroup):
         return "throttled"
 
 
+@door
 def throttled(bytes_per_s: float) -> ThrottledGroup:
     """A group of all ranks whose wire has this bandwidth. Every rank calls it, as it would ``dist.new_group``.
 
-    Raises ValueError for a bandwidth that is not above 0.
+    Raises ValueError for a bandwidth that is not above 0, RuntimeError outside of a process group.
     """
     if not bytes_per_s > 0:
         raise ValueError(f"bytes_per_s={bytes_per_s!r}: a wire carries more than 0 bytes in a second")
+    if not dist.is_initialized():
+        raise RuntimeError(
+            "throttled joins the ranks of a process group, and none is up: call it in what ranks.run runs"
+        )
     return dist.new_group(backend=_backend(float(bytes_per_s)))
 
 

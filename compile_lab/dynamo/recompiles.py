@@ -5,7 +5,7 @@
 """
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from torch import nn
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import cache_entries, get_guard_fail_reason, reset_dynamo
 from ..capture import GuardTree, Recompiled, compilation
+from ..doors import door
 from .guards import Guard, guards_of, in_words
 from .tracing import CapturedGraph, Kept, graph, keeping, quiet
 
@@ -76,6 +77,7 @@ class WatchedCall:
         return f"{self.arguments}: {self.outcome}{why}"
 
 
+@door
 def would_recompile(compiled: Callable[..., Any], *args: Any, **kwargs: Any) -> Forecast:
     """Which compilation would serve this call? Asks the guards; compiles nothing and runs nothing.
 
@@ -146,20 +148,20 @@ class Watched:
         return sum(kept.calls for kept in self._kept)
 
 
+@door
 def watch(fn: Callable[..., Any], **options: Any) -> Watched:
     """Compile ``fn``, a function or a module, with a backend that keeps each graph and runs it as it is.
 
     ``options`` go to ``torch.compile``: ``dynamic``, ``fullgraph``, ``options``. Compiled code of earlier cells is
     forgotten (``torch.compiler.reset``). What ``fn`` prints when called is kept back. TypeError if it is not callable.
     """
-    if not callable(fn):
-        raise TypeError(f"watch needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     reset_dynamo()
     return Watched(fn, options)
 
 
+@door
 def replay(
-    fn: Callable[..., Any], calls: Iterable[tuple[Any, ...]], *, stance: str = "default", **options: Any
+    fn: Callable[..., Any], calls: Sequence[Any], *, stance: str = "default", **options: Any
 ) -> tuple[WatchedCall, ...]:
     """Compile ``fn`` from scratch and call it once for each tuple of positional arguments; what became of each call?
 
@@ -168,7 +170,6 @@ def replay(
 
     Raises TypeError, before anything runs, for a call that is no tuple, and for arguments that ``fn`` does not take.
     """
-    calls = list(calls)
     for at, args in enumerate(calls):
         if not isinstance(args, tuple | list):
             kind = type(args).__name__

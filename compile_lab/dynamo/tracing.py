@@ -12,7 +12,7 @@ import logging
 import re
 import types
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ import torch
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import CompileContext, register_bytecode_hook, reset_dynamo
 from ..capture import BreakReported, FrameStarted, GuardTree, Log, Recompiled, compilation
+from ..doors import door
 from ..source import PACKAGE, Line, place
 from .guards import Guard, guards_of, in_words
 
@@ -127,10 +128,11 @@ class DynamoTrace:
         return "\n".join([counts, *map(str, self.breaks), *map(str, self.recompiles)])
 
 
+@door
 def trace(
     fn: Callable[..., Any],
     *args: Any,
-    also: Iterable[tuple[Any, ...]] = (),
+    also: Sequence[tuple[Any, ...]] = (),
     fullgraph: bool = False,
     dynamic: bool | None = None,
     **kwargs: Any,
@@ -144,8 +146,6 @@ def trace(
     Raises TypeError if ``fn`` cannot be called, whatever ``fn`` itself raises, torch's own ``Unsupported`` for a
     break under ``fullgraph=True``, and RuntimeError if graphs were made but a dispatch mode kept them from running.
     """
-    if not callable(fn):
-        raise TypeError(f"trace needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     kept: list[Kept] = []
     rewritten: list[Rewritten] = []
     reset_dynamo()

@@ -18,6 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from .._torch.dispatcher import DisableTorchFunction, current_autograd_node, dispatch_mode_is_active
+from ..doors import door
 from ..source import Line, users_line
 from ..tensors import tensors
 from . import intercept as hops
@@ -144,6 +145,7 @@ class DispatchLog:
         return "\n".join(lines)
 
 
+@door
 def log(fn: Callable[..., Any], *args: Any, backward: bool = False, **kwargs: Any) -> DispatchLog:
     """Call ``fn(*args, **kwargs)`` eagerly and log every call of the dispatcher that it makes.
 
@@ -313,8 +315,6 @@ def _run_backward(fn: Callable[..., Any], result: Any, recorder: _Recorder) -> N
 
 
 def _refuse_compiled(fn: Any) -> None:
-    if not callable(fn):
-        raise TypeError(f"log needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     if dispatch_mode_is_active():
         raise RuntimeError("a TorchDispatchMode is active and would take each call away: call log outside of it")
     modules = list(fn.modules()) if isinstance(fn, torch.nn.Module) else []

@@ -12,6 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from ..doors import door
+
 
 @dataclass(frozen=True)
 class Work:
@@ -30,6 +32,7 @@ def flops_of(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
     return int(formula(*args, **kwargs, out_val=result)) if formula else 0
 
 
+@door
 def work_of(step: Callable[[], Any]) -> Work:
     """The operations that ``step()`` sends to the dispatcher below autograd, backward and recomputation included.
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from ..doors import door
 from ..source import Line, users_line
 from ..tensors import nbytes, storage_nbytes, storage_of
 
@@ -23,6 +24,7 @@ class EagerSaved:
     resident: bool
 
 
+@door
 def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[EagerSaved, ...]:
     """Every tensor that autograd saves while ``fn(*args, **kwargs)`` runs eagerly, in order.
 

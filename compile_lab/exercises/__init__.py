@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ..doors import door
+
 Checker = Callable[[Any], str | None]
 _CHECKERS: dict[str, Checker] = {}
 _ASKS = {Callable: "a function, not {given}", int: "a whole number", float: "a number", object: "an answer"}
@@ -64,6 +66,7 @@ def more_or_fewer(answer: int, right: int, ask: str) -> str | None:
     return None if answer == right else f"{'more' if answer < right else 'fewer'} than {answer}: {ask}"
 
 
+@door
 def check(name: str, answer: Any) -> Outcome:
     """Check an answer. An exception that the answer raises is an answer too: it is named, not thrown at the reader.
 

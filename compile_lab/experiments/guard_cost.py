@@ -12,6 +12,7 @@ from torch import nn
 
 from .._torch.dynamo import reset_dynamo
 from ..capture import GuardTree, compilation
+from ..doors import door
 from ..dynamo.guards import guards_of
 from ..measure.timing import samples_us, spread_us
 
@@ -27,6 +28,7 @@ UNCHECKED = "all made, stance skips them"
 """All guards are made, and ``set_stance(skip_guard_eval_unsafe=True)`` leaves most of them unchecked."""
 
 
+@door
 def guard_cost(
     layers: Iterable[int] = LAYERS, samples: int = 25, progress: Callable[[list], Any] = iter
 ) -> list[dict[str, Any]]:

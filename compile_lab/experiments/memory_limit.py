@@ -13,6 +13,7 @@ from pathlib import Path
 
 import torch
 
+from ..doors import door
 from ..source import PACKAGE
 
 SECONDS = 300
@@ -40,6 +41,7 @@ def available() -> bool:
     return sys.platform == "linux"
 
 
+@door
 def steps_under_limit(
     layers: int = 4, dim: int = 64, rows: int = 16_384, budgets: tuple[float, ...] = (1.0, 0.1)
 ) -> tuple[Limited, ...]:

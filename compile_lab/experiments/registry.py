@@ -10,6 +10,7 @@ from typing import Any
 
 from tqdm.auto import tqdm  # in a notebook, a bar that leaves nothing behind
 
+from ..doors import door
 from ..page.explore import PUBLISH
 
 Progress = Callable[[Iterable[Any]], Iterable[Any]]
@@ -53,6 +54,7 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 
+@door
 def measure(name: str, device: str, progress: Progress = iter) -> dict[str, Any]:
     """What `compile_lab.experiments.<name>` measures on `device`, "cuda" or "cpu", as plain JSON values.
 
@@ -70,6 +72,7 @@ def require(*names: str) -> None:
         raise KeyError(f"nothing measures {', '.join(map(repr, unknown))}; there is {', '.join(EXPERIMENTS)}")
 
 
+@door
 def progress(description: str) -> Progress:
     """A tqdm that goes away when it is done, and that a published notebook does not show."""
     silent = os.environ.get(PUBLISH) == "1"

@@ -15,6 +15,7 @@ from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import inductor_config
 from ..capture import BreakReported, compilation
+from ..doors import door
 from ..dynamo.tracing import GraphBreak, merged_breaks
 from ..recordings import Provenance, here
 from ..tensors import tensors
@@ -72,6 +73,7 @@ class GeneratedCode:
         return "\n".join(lines)
 
 
+@door
 def generated_code(
     fn: Callable[..., Any],
     *args: Any,
@@ -93,8 +95,6 @@ def generated_code(
     but a dispatch mode kept them from running, and whatever ``fn`` or the compiler raises before the first graph is
     lowered; what is raised later is listed in ``trouble``.
     """
-    if not callable(fn):
-        raise TypeError(f"generated_code needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     _check_options(options)
     grad = torch.is_grad_enabled()
     command = "compile_lab.inductor.generated_code"

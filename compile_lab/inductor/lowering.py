@@ -15,6 +15,7 @@ from unittest import mock
 import torch
 
 from .._torch.inductor import inductor_config, inductor_lowering
+from ..doors import door
 from ..source import stack
 from ..tensors import reach_nbytes
 from .attribution import Variables, by_line, is_view, listening
@@ -23,6 +24,7 @@ from .records import EXTERN, Buffer, Group, InductorGraph, Kernel, Origin, Refus
 from .wrapper import Wrapper
 
 
+@door
 @contextlib.contextmanager
 def collecting() -> Iterator[list[InductorGraph]]:
     """Keep a record of every graph that Inductor lowers in this process while the block runs, in order.

@@ -7,6 +7,7 @@ The wrapper says it in its own lines: ``buf0 = empty_strided_cpu(…)`` asks the
 import re
 from dataclasses import dataclass
 
+from ..doors import door
 from .generated import GeneratedCode
 from .records import InductorGraph
 from .wrapper import Allocated, Freed, Launched, Taken, Wrapper, WrapperCall
@@ -45,6 +46,7 @@ class Reuse:
         return sum(each.donated for each in self.taken)
 
 
+@door
 def buffer_reuse(code: GeneratedCode) -> tuple[Reuse, ...]:
     """One ``Reuse`` a graph of the generated code, for a CPU or a GPU, real or virtual.
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._torch.dispatcher import current_autograd_node
+from ..doors import door
 from ..eager.operators import kind_of
 from ..tensors import tensors
 from .generated import GeneratedCode
@@ -66,6 +67,7 @@ class Traffic:
         return tuple(each for each in self.buffers if each.role == role and direction in (None, each.direction))
 
 
+@door
 def eager_traffic(fn: Callable[..., Any], *args: Tensor, chip: str | None = None) -> Traffic:
     """What eager code launches for ``fn(*args)`` and its backward. Nothing is computed.
 
@@ -74,8 +76,6 @@ def eager_traffic(fn: Callable[..., Any], *args: Tensor, chip: str | None = None
     gradients are those of all parameters and inputs that want one. Views and allocations launch nothing.
     Raises TypeError if ``fn`` cannot be called, and ValueError if nothing in its result requires a gradient.
     """
-    if not callable(fn):
-        raise TypeError(f"eager_traffic needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     if chip is not None:
         from .. import virtual_gpu  # starts a child process; most callers need none
 
@@ -156,6 +156,7 @@ def _nbytes(several: Iterable[Tensor]) -> int:
     return sum({_memory(each): min(each.nbytes, each.untyped_storage().nbytes()) for each in several}.values())
 
 
+@door
 def generated_traffic(code: GeneratedCode) -> Traffic:
     """The same of generated code: its kernels, and the buffers that its wrappers allocate."""
     graphs = [graph for graph in code.graphs if graph.direction != "inference"]

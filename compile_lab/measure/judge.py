@@ -12,6 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from ..doors import door
+
 
 def relative_error(y: Tensor, exact: Tensor) -> float:
     """‖y − exact‖ / ‖exact‖ in the Euclidean norm; NaN or infinity if ``y`` is not finite."""
@@ -44,6 +46,7 @@ def largest_relative_error(y: Tensor, exact: Tensor) -> float:
     return float(error.nan_to_num(nan=torch.inf, posinf=torch.inf))
 
 
+@door
 def gradient_error(gradients: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
     """The largest difference of any gradient, in parts of the largest entry of the exact one of its name."""
     return max(largest_relative_error(gradients[name], wanted) for name, wanted in exact.items())

@@ -12,6 +12,7 @@ from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 
+from ..doors import door
 from .timing import wait
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
@@ -104,6 +105,7 @@ def profiled(step: Callable[[], Any], device: str = "cuda", **options: Any) -> T
     return read(profiler)
 
 
+@door
 def read(trace: "Trace | str | Path | Mapping[str, Any] | profile") -> Trace:
     """A chrome trace, by its path (``.json``, ``.json.gz``) or by what is in it, or of a profiler that has stopped.
 
@@ -134,9 +136,6 @@ def _chrome_trace(trace: Any) -> Any:
             path = Path(folder) / "trace.json"
             trace.export_chrome_trace(str(path))
             return json.loads(path.read_bytes())
-    if not isinstance(trace, str | Path):
-        kind = type(trace).__name__
-        raise TypeError(f"a trace is a path, a dict or a torch.profiler.profile, not {kind}")
     raw = Path(trace).read_bytes()
     try:
         return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)

@@ -18,11 +18,13 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._torch.dispatcher import autograd_sequence_nr, current_autograd_node
+from ..doors import door
 from ..source import Line, is_users, users_line
 from ..tensors import storage_nbytes, storage_of, tensors
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
 
+@door
 def eager_lifetimes(
     step: Callable[[], Any], model: torch.nn.Module | None = None, optimizer: torch.optim.Optimizer | None = None
 ) -> Lifetimes:
@@ -36,8 +38,6 @@ def eager_lifetimes(
     Raises TypeError for what cannot be called, ValueError for a step without operations, and what ``step`` raises.
     Compiled code that ``step`` calls runs eagerly.
     """
-    if not callable(step):
-        raise TypeError(f"eager_lifetimes needs a function without arguments, not {type(step).__name__}: {step!r:.60}")
     watch = _StorageWatch()
     watch.know(model, optimizer)
     with torch.compiler.set_stance("force_eager"), watch.optimizer_steps(), watch:

@@ -16,6 +16,7 @@ import torch
 from .._torch.dispatcher import is_composite
 from ..aot.nodes import Graph
 from ..aot.training import TrainingGraphs
+from ..doors import door
 from ..source import Line
 from ..tensors import number, reach_nbytes, storage_of
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
@@ -47,6 +48,7 @@ def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
     return ledger.lifetimes()
 
 
+@door
 def joint_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
     """The same if the joint graph ran as it stands, from top to bottom: nothing handed over, nothing recomputed."""
     ledger = Ledger()

@@ -10,6 +10,7 @@ import torch
 
 from .._torch.dispatcher import cuda_history, dispatch_mode_is_active, profiler_events
 from ..capture import NotCompiledError, compilation
+from ..doors import door
 from ..measure.allocator import peak
 from ..measure.trace import profiling
 from ..page.units import number
@@ -68,6 +69,7 @@ class Peak:
         )
 
 
+@door
 def measure_peak(step: Callable[[], Any], reset: Callable[[], Any] | None = None) -> Peak:
     """The allocator's peak while ``step()`` runs, eager or compiled; on the GPU if the step allocates there.
 
@@ -80,6 +82,7 @@ def measure_peak(step: Callable[[], Any], reset: Callable[[], Any] | None = None
     return _measure(lambda mark: step(), step, reset)
 
 
+@door
 def measure_step(forward: Callable[[], torch.Tensor], reset: Callable[[], Any] | None = None) -> Peak:
     """The same for ``loss = forward(); loss.backward()``: with the bytes that are held between the two.
 

@@ -1,25 +1,20 @@
 """The lifetimes of a training step, from whatever there is of it: graphs or generated code."""
 
 from ..aot.training import TrainingGraphs
+from ..doors import door
 from ..inductor.generated import GeneratedCode
 from .compiled import compiled_lifetimes
 from .graphs import graph_lifetimes
 from .ledger import Lifetimes
 
 
+@door
 def lifetimes(graphs: TrainingGraphs | GeneratedCode) -> Lifetimes:
     """The lifetimes of every buffer of one step, from the forward's first operation until the gradients are there.
 
     ``graphs``: AOTAutograd's, as one of its partitioners split them (``aot.training_graphs``), or the code that
     Inductor wrote (``inductor.generated_code``), for this machine or for a chip that is not here. Nothing is run.
 
-    Raises TypeError for anything else, ValueError where a function broke into several graphs.
+    Raises ValueError where a function broke into several graphs.
     """
-    if isinstance(graphs, TrainingGraphs):
-        return graph_lifetimes(graphs)
-    if isinstance(graphs, GeneratedCode):
-        return compiled_lifetimes(graphs)
-    raise TypeError(
-        f"lifetimes are told of aot.training_graphs(…) or inductor.generated_code(…), not of {type(graphs).__name__}; "
-        "of an eager step, eager_lifetimes(step) tells them"
-    )
+    return graph_lifetimes(graphs) if isinstance(graphs, TrainingGraphs) else compiled_lifetimes(graphs)

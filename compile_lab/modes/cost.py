@@ -19,6 +19,7 @@ import torch
 from .._torch.dynamo import dynamo_utils, reset_dynamo
 from .._torch.inductor import inductor_modes
 from ..capture import KernelsWritten, compilation
+from ..doors import door
 from ..inductor.wrapper import Wrapper
 from ..measure.allocator import peak
 from ..measure.timing import samples_us, spread_us, wait
@@ -140,6 +141,7 @@ class Comparison:
         return next(mode for mode in MODES if total_s.get(mode, math.inf) <= 1.02 * min(total_s.values()))
 
 
+@door
 def compared(recording: Recording) -> dict[str, Comparison]:
     """The workloads of a recording of modes, by name."""
     return {
@@ -154,6 +156,7 @@ def compared(recording: Recording) -> dict[str, Comparison]:
     }
 
 
+@door
 def break_even_calls(compile_s: float, eager_ms: float, compiled_ms: float) -> int | None:
     """The smallest n with compile_s + n · compiled_ms ≤ n · eager_ms; None if compiled calls save nothing.
 
@@ -166,6 +169,7 @@ def break_even_calls(compile_s: float, eager_ms: float, compiled_ms: float) -> i
     return None if saved_ms <= 0 else math.ceil(compile_s * 1e3 / saved_ms)
 
 
+@door
 def mode_options(mode: str) -> dict[str, Any]:
     """The options of Inductor that a mode of torch.compile stands for. ValueError for an unknown one."""
     if mode not in MODES[1:]:
@@ -173,6 +177,7 @@ def mode_options(mode: str) -> dict[str, Any]:
     return dict(inductor_modes().list_mode_options(mode))
 
 
+@door
 def measure(
     fn: Callable[..., Any],
     *args: Any,
@@ -196,8 +201,6 @@ def measure(
     """
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
-    if not callable(fn):
-        raise TypeError(f"measure needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     step = step or (lambda compiled: compiled(*args))
     device = device_of(fn, args)
     try:

@@ -3,11 +3,13 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..doors import door
 from .tables import marked_up
 
 VERDICTS = ("confirmed", "refined", "refuted")
 
 
+@door
 def judged(parts: Iterable[bool]) -> str:
     """The verdict on a claim with several parts: confirmed if all hold, refined if some do, refuted if none.
 
@@ -19,6 +21,7 @@ def judged(parts: Iterable[bool]) -> str:
     return "confirmed" if all(parts) else "refined" if any(parts) else "refuted"
 
 
+@door
 @dataclass(frozen=True)
 class Verdict:
     """What became of a commonly taught claim: ``confirmed``, ``refined`` (true when …) or ``refuted``, and why.

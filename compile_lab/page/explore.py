@@ -19,6 +19,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ..doors import door
 from .figures import Drawing, Figure, script_json
 from .tables import Code, Table, paragraphs
 
@@ -57,6 +58,7 @@ class Panel:
                 display(piece)
 
 
+@door
 class Explorer:
     """Axes of options, and the panel that each choice shows.
 
@@ -302,10 +304,6 @@ def _checked(name: str, options: Sequence[str]) -> tuple[str, ...]:
     options = tuple(options)
     if not options:
         raise ValueError(f"axis {name!r} has no options: there is nothing to choose")
-    for option in options:
-        if not isinstance(option, str):
-            kind = type(option).__name__
-            raise TypeError(f"axis {name!r}: options are text, and {option!r} is of type {kind}; write {str(option)!r}")
     if twice := [option for option in dict.fromkeys(options) if options.count(option) > 1]:
         raise ValueError(f"axis {name!r} offers {twice[0]!r} more than once")
     return options

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from ..doors import door
 from .tables import Cell, Code, Table
 from .units import number
 
@@ -154,6 +155,7 @@ class Drawing:
         )
 
 
+@door
 @dataclass(frozen=True)
 class Series:
     """One set of marks: `values` over `at` (labels or numbers), and the two ends of each value's spread if known.
@@ -194,6 +196,7 @@ class Series:
         return f"{value} ({low} to {high})"
 
 
+@door
 def bars(
     series: Series | Sequence[Series],
     *,
@@ -241,6 +244,7 @@ def bars(
     return Figure(go.Figure(traces, layout), alt, caption, _table(many, place_title, value_title), provenance)
 
 
+@door
 def lines(
     series: Series | Sequence[Series],
     *,

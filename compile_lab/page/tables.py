@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
+from ..doors import door
 from .units import number
 
 MARK = "▶"
@@ -33,6 +34,7 @@ def marked_up(text: str) -> str:
     )
 
 
+@door
 @dataclass(frozen=True)
 class Code:
     """Source code to be read: highlighted on a page, plain elsewhere; in a table's cell, one monospaced piece.
@@ -105,6 +107,7 @@ def _lexer(language: str) -> Any:
 Cell = str | int | float | bool | Code | None
 
 
+@door
 @dataclass(frozen=True)
 class Table:
     """Rows under named columns. Columns of numbers stand to the right, unless `align` says, one of l, c, r a column.

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from ..doors import door
+
 MB = 1e6
 DECIMAL = {"GB": 1e9, "MB": MB, "kB": 1e3, "bytes": 1}
 BINARY = {"GiB": 2**30, "MiB": 2**20, "KiB": 2**10, "bytes": 1}
@@ -34,6 +36,7 @@ def unit_of(nbytes: float, units: Mapping[str, float] = DECIMAL) -> tuple[str, f
     return next(((unit, size) for unit, size in units.items() if nbytes >= size), [*units.items()][-1])
 
 
+@door
 def with_unit(nbytes: float, units: Mapping[str, float] = DECIMAL) -> str:
     """Bytes in a unit that reads well, to three figures: ``3.56 MB``."""
     unit, size = unit_of(abs(nbytes), units)
@@ -52,6 +55,7 @@ def with_quartiles(median: float, low: float, high: float) -> str:
     return "{} ({} to {})".format(*map(number, (median, low, high)))
 
 
+@door
 def microseconds(row: Mapping[str, Any]) -> str:
     """A recorded time with its quartiles, in µs to a tenth."""
     return with_quartiles(*(round(row[name], 1) for name in ("median_us", "low_us", "high_us")))

@@ -20,6 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .._torch.dispatcher import current_autograd_node
 from ..aot.nodes import Graph
+from ..doors import door
 from ..eager.operators import kind_of
 from ..inductor.records import EXTERN, Kernel
 from ..tensors import tensors
@@ -141,6 +142,7 @@ def short(dtype: torch.dtype) -> str:
     return SHORT.get(name, name)
 
 
+@door
 def dtypes(fn: Callable[..., Any], *args: Any, backward: bool = True, model: nn.Module | None = None) -> TypedTrace:
     """Call ``fn(*args)`` eagerly, and the backward of its result, and note the dtypes of every operation.
 
@@ -148,8 +150,6 @@ def dtypes(fn: Callable[..., Any], *args: Any, backward: bool = True, model: nn.
     it is a module. The backward is that of the sum of all results that need a gradient; afterwards the ``.grad`` of
     parameters and arguments is what it was. Works on fake tensors too. Raises TypeError if ``fn`` cannot be called.
     """
-    if not callable(fn):
-        raise TypeError(f"dtypes needs a function or a module to call, not {type(fn).__name__}: {fn!r:.60}")
     module = model or (fn if isinstance(fn, nn.Module) else nn.Module())
     parameters = dict(module.named_parameters())
     listener = _DtypeListener({id(parameter): name for name, parameter in parameters.items()})

@@ -10,12 +10,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ..doors import check_whole, door
 from ..measure.judge import relative_error
 from .casts import dtypes, short
 
@@ -96,6 +97,7 @@ def _targets(x: Tensor) -> Tensor:
     return torch.arange(len(x), device=x.device) % x.shape[-1]
 
 
+LARGEST_MATRIX = 16_384
 OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "matmul": lambda x, w: x @ w,
     "softmax": lambda x, w: F.softmax(x, -1),
@@ -111,12 +113,16 @@ OPS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """Operations of a training step on two square matrices; two of them also as a chain of simpler ones."""
 
 
-def op_errors(device: str, n: int = 256, dtypes: tuple[torch.dtype, ...] | None = None) -> list[dict[str, Any]]:
+@door
+def op_errors(
+    device: Literal["cpu", "cuda"], n: int = 256, dtypes: tuple[torch.dtype, ...] | None = None
+) -> list[dict[str, Any]]:
     """The error of each operation of ``OPS`` in each dtype, on normal random [n, n] matrices.
 
     Rows ``{"op", "precision", "error", "rounding"}``, plain JSON values: ``rounding`` is what rounding the exact result
     to the dtype costs by itself. On a GPU, matmul is measured with TF32 as well. No autocast is involved.
     """
+    check_whole("n", n, 1, LARGEST_MATRIX)
     generator = torch.Generator().manual_seed(0)
     x, w = (torch.randn(n, n, generator=generator).to(device) for _ in range(2))
     rows = []
@@ -163,6 +169,7 @@ def loss_errors(device: str, tokens: int = 256, words: int = 1000) -> list[dict[
     return rows
 
 
+@door
 def quantised(x: Tensor, dtype: torch.dtype = torch.float8_e4m3fn) -> tuple[Tensor, Tensor]:
     """``x`` in 8 bits with one scale for the whole tensor: (values, scale) with x ≈ values · scale.
 
@@ -184,6 +191,7 @@ class Quantisation:
         return f"{self.error:.1e}, {100 * self.zeros:.1f} % to 0"
 
 
+@door
 def quantisation(x: Tensor, dtype: torch.dtype, scaled: bool) -> Quantisation:
     """What casting ``x`` to an 8-bit format does to it, with one scale for the tensor or without any."""
     values, scale = quantised(x, dtype) if scaled else (x.to(dtype), torch.ones((), device=x.device))
@@ -192,6 +200,7 @@ def quantisation(x: Tensor, dtype: torch.dtype, scaled: bool) -> Quantisation:
     return Quantisation(relative_error(back, x), zeros.item())
 
 
+@door
 def stochastically_rounded(x: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """fp32 ``x`` in bf16, rounded up or down at random so that the mean is ``x``.
 

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..doors import door
 from ..measure.judge import relative_error_together
 from .formats import stochastically_rounded
 
@@ -22,6 +23,7 @@ Batch = tuple[Tensor, ...]
 UPDATES = ("own", "masters", "stochastic")
 
 
+@door
 @dataclass(frozen=True)
 class Recipe:
     """How a model is trained: see the module. ``updates``: "own", the optimizer changes the parameters themselves;
@@ -51,6 +53,7 @@ RECIPES: dict[str, Recipe] = {
 }
 
 
+@door
 @dataclass(frozen=True)
 class Training:
     """One training: the loss at each step, and what became of the parameters.

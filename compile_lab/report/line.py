@@ -13,10 +13,12 @@ from typing import Any
 from ..aot.nodes import Node
 from ..aot.saved import Recomputed, SavedTensor
 from ..aot.training import training_graphs
+from ..doors import door
 from ..dynamo.tracing import trace
 from ..inductor.generated import GeneratedCode, generated_code
 from ..inductor.records import Kernel
 from ..source import Line, stack
+from ..virtual_gpu.chips import chip as known_chip
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,7 @@ class Trail:
         return "\n".join(map(str, self.lines))
 
 
+@door
 def follow(fn: Callable[..., Any], *args: Any, chip: str | None = "H200", **kwargs: Any) -> Trail:
     """Each source line of ``fn(*args, **kwargs)`` with its captured, forward and backward nodes, tensors and kernels.
 
@@ -67,6 +70,8 @@ def follow(fn: Callable[..., Any], *args: Any, chip: str | None = "H200", **kwar
     belongs to the innermost of the user's lines on its stack. Raises what the three instruments raise; of a function
     that breaks, the lines of all its graphs are followed.
     """
+    if chip is not None:
+        known_chip(chip)  # raises for a name that is not known, before anything runs
     captured = _captured(trace(fn, *args, **kwargs).graphs)
     graphs = training_graphs(fn, *args, **kwargs).each
     code = generated_code(fn, *args, chip=chip, **kwargs)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..doors import check_whole
 from .sharding import Shape
 
 _TABLE = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text(encoding="utf-8"))
@@ -62,12 +63,6 @@ def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dic
         sizes[choice["axis"]] = size = _largest(choice, shape, pattern, rest, later, inside) if later else rest
         rest //= size
     return {axis: sizes[axis] for axis in axes}
-
-
-def check_whole(name: str, value: object) -> None:
-    """Raise ValueError, naming the input, unless it is a whole number from 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name}={value!r}: it is a whole number, 1 or more")
 
 
 def _largest(choice: Mapping[str, Any], shape: Shape, pattern: str, rest: int, later: int, inside: int) -> int:

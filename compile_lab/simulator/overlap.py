@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from ..doors import door
+
 
 class Span(NamedTuple):
     """From `start_ms` to `end_ms`, since the trace's first event."""
@@ -17,6 +19,7 @@ class Span(NamedTuple):
         return self.end_ms - self.start_ms
 
 
+@door
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
     """The same time in order and without overlaps: spans that touch or overlap are joined, empty ones left out."""
     joined: list[Span] = []
@@ -28,6 +31,7 @@ def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
     return tuple(joined)
 
 
+@door
 def intersection(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
     """The time that is in both `left` and `right`, which are merged already. Takes time linear in their lengths."""
     common, i, j = [], 0, 0
@@ -42,6 +46,7 @@ def intersection(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...
     return tuple(common)
 
 
+@door
 def difference(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
     """The time that is in `left` and not in `right`, which are merged already."""
     edges = [-math.inf, *(edge for span in right for edge in span), math.inf]
@@ -49,6 +54,7 @@ def difference(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
     return intersection(left, gaps)
 
 
+@door
 def total_ms(spans: Iterable[Span]) -> float:
     """How long the spans last together, in milliseconds."""
     return sum(span.time_ms for span in spans)
@@ -118,6 +124,7 @@ class Overlap:
         )
 
 
+@door
 def overlap_of(
     compute: Iterable[Span],
     collectives: Iterable[Transfer],

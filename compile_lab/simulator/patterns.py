@@ -13,9 +13,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..doors import check_whole, door
 from ..page.units import in_gb
 from .collectives import Collective, Held
-from .meshes import AXES, MACHINE, PATTERNS, SEQUENCE_PARALLEL, check_whole, mesh_of
+from .meshes import AXES, MACHINE, PATTERNS, SEQUENCE_PARALLEL, mesh_of
 from .sharding import Parameter, Shape, check_divides
 from .traffic import FP32, Layout, collectives
 
@@ -120,6 +121,7 @@ class Plan:
         )
 
 
+@door
 def plan(
     shape: Shape,
     pattern: str,

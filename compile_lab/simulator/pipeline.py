@@ -6,13 +6,14 @@ stage takes the same time for each micro-batch, transfers take none from the com
 """
 
 import itertools
-import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from types import ModuleType
 from typing import NamedTuple
+
+from ..doors import check_amount, check_whole, door
 
 SCHEDULES = {
     "GPipe": 1,
@@ -108,6 +109,7 @@ Times = float | Sequence[float]
 """A time that all stages take, or one for each stage."""
 
 
+@door
 def simulate(
     schedule: str,
     stages: int,
@@ -134,9 +136,9 @@ def simulate(
     micro-batch, times below 0, and lists of times that are not one for each stage.
     """
     ranks = _checked(schedule, stages, microbatches)
-    costs = _costs(stages, forward, input_grad, weight_grad)
-    _check_times("single", (single or {}).values())
     orders = table(schedule, stages, microbatches)
+    costs = _costs(stages, forward, input_grad, weight_grad)
+    check_amount("a time of single", *(single or {}).values())
     pairs = _torchs().pipeline_pairs(schedule, ranks, microbatches) if schedule == "DualPipeV" else set()
     actions = tuple(_timed(orders, pairs, costs, _Delays(transfer, prefetch, between), single or {}))
     return Timeline(schedule, ranks, stages, microbatches, actions, tuple(map(most_held, orders)))
@@ -153,6 +155,7 @@ Order = list[tuple[str, int, int]]
 """What a rank does, in order: kind, stage, micro-batch."""
 
 
+@door
 def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
     """For each rank, its actions in order. GPipe and 1F1B are written out here; the others come from torch.
 
@@ -174,6 +177,7 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
         raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
 
 
+@door
 def timeline_of(
     orders: Sequence[Order],
     *,
@@ -219,6 +223,7 @@ def _sizes(orders: Sequence[Order]) -> tuple[int, int]:
     return stages, microbatches
 
 
+@door
 def closed_form(schedule: str, stages: int, microbatches: int) -> Fraction | None:
     """The bubble fraction by formula, exact if all stages take the same time and transfers take none.
 
@@ -252,7 +257,7 @@ class _Delays:
 
     def __post_init__(self) -> None:
         for name in ("transfer", "between"):
-            _check_times(name, [getattr(self, name)])
+            check_amount(name, getattr(self, name))
 
 
 def _timed(
@@ -325,22 +330,16 @@ def of_each_stage(name: str, times: Times, stages: int) -> list[float]:
     each = [times] * stages if isinstance(times, int | float) else list(times)
     if len(each) != stages:
         raise ValueError(f"{name} has {len(each)} times for {stages} stages: give one number, or one for each stage")
-    _check_times(name, each)
+    check_amount(name, *each)
     return each
-
-
-def _check_times(name: str, times: Iterable[float]) -> None:
-    if wrong := [time for time in times if not 0 <= time < math.inf]:
-        raise ValueError(f"the time of {name} is {wrong[0]}: a time is a number, and cannot be below 0")
 
 
 def _checked(schedule: str, stages: int, microbatches: int) -> int:
     """How many ranks run so many stages. ValueError for what the schedule cannot run."""
     if schedule not in SCHEDULES:
         raise ValueError(f"schedule={schedule!r} is not known; it is one of {', '.join(map(repr, SCHEDULES))}")
-    for name, value in (("stages", stages), ("microbatches", microbatches)):
-        if not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}={value!r}: it is a whole number, 1 or more")
+    check_whole("stages", stages)
+    check_whole("microbatches", microbatches)
     on_each = SCHEDULES[schedule]
     if stages % on_each:
         raise ValueError(

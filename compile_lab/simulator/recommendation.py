@@ -10,6 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ..doors import door
 from ..page.units import in_gb
 from .meshes import DATA_AXES, MACHINE, PATTERNS
 from .patterns import Plan, plan
@@ -19,6 +20,7 @@ RANKED = tuple(name for name in PATTERNS if name not in ("one device", "pp+tp"))
 """What several devices choose among. A pipeline of tensor parallel alone does not split the batch: with 3d it can."""
 
 
+@door
 @dataclass(frozen=True)
 class Network:
     """Assumed rates of one device: the bytes a second that it sends inside its machine and out of it, and its FLOP/s.
@@ -74,6 +76,7 @@ class Recommendation:
         return "\n".join([*fitting, *(f"-  {name}: {why}" for name, why in self.refused.items()), self.assumed])
 
 
+@door
 def recommend(
     shape: Shape,
     devices: int,
@@ -110,6 +113,7 @@ def recommend(
     return Recommendation(tuple(ranked), refused, str(network))
 
 
+@door
 def compute_s(plan: Plan, network: Network) -> float:
     """Seconds that a device computes in a step, if all devices share the work equally.
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from ..doors import door
+
 
 class Shape(Protocol):
     """What a formula needs to know of a GPT."""
@@ -52,6 +54,7 @@ class Parameter:
         return math.prod(self.split(tp, shard))
 
 
+@door
 def parameters(shape: Shape, sequence: bool = False) -> tuple[Parameter, ...]:
     """Every parameter of the model, in the model's order; a ``*`` in a name stands for all of the identical layers.
 
@@ -84,6 +87,7 @@ def parameters(shape: Shape, sequence: bool = False) -> tuple[Parameter, ...]:
     )
 
 
+@door
 def parameter_count(shape: Shape) -> int:
     """How many numbers the model's parameters hold."""
     return sum(each.numbers() * each.count for each in parameters(shape))

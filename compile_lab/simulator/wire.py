@@ -4,15 +4,16 @@ What is assumed: one wire that carries one collective after the other, in the or
 computation that is not slowed down by it; and all ranks alike. So no rank waits for another.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..doors import check_amount, check_whole, door, shown
 from .overlap import Overlap, Span, Transfer, overlap_of
 
 MB = 2**20
+MOST_PRODUCTS = 100_000  # of a step that is written out
 """As DDP counts: ``bucket_cap_mb`` is in units of 2²⁰ bytes."""
 
 
@@ -23,6 +24,7 @@ class Gradient(NamedTuple):
     nbytes: int
 
 
+@door
 def buckets(nbytes: Sequence[int], cap_nbytes: float, first_nbytes: float | None = None) -> list[list[int]]:
     """Which gradients does DDP send together? Lists of positions in `nbytes`, the sizes in the order of their making.
 
@@ -30,8 +32,7 @@ def buckets(nbytes: Sequence[int], cap_nbytes: float, first_nbytes: float | None
     first is closed at `first_nbytes`: DDP takes 1 MB with its default cap of 25 MB, and otherwise the cap.
     Raises ValueError for a cap that is not above 0, and for a gradient of less than 0 bytes.
     """
-    if wrong := [size for size in nbytes if not 0 <= size < math.inf]:
-        raise ValueError(f"nbytes has {wrong[0]}: a gradient has 0 bytes or more")
+    check_amount("a gradient of nbytes", *nbytes)
     if not (cap_nbytes > 0 and (first_nbytes or cap_nbytes) > 0):
         raise ValueError(f"cap_nbytes={cap_nbytes}, first_nbytes={first_nbytes}: a bucket holds more than 0 bytes")
     members: list[list[int]] = []
@@ -46,6 +47,7 @@ def buckets(nbytes: Sequence[int], cap_nbytes: float, first_nbytes: float | None
     return members
 
 
+@door
 def ddp_overlap(
     gradients: Sequence[Gradient],
     backward_ms: float,
@@ -72,9 +74,8 @@ def ddp_overlap(
         raise ValueError(f"give at least one gradient, each ready within the backward's {backward_ms} ms")
     if collective_ms is None and not (bytes_per_ms and bytes_per_ms > 0):
         raise ValueError(f"bytes_per_ms={bytes_per_ms}: a wire carries more than 0 bytes in a millisecond")
-    given = {"latency_ms": latency_ms, "forward_ms": forward_ms, "optimizer_ms": optimizer_ms}
-    for name, time in given.items():
-        _check_times(name, [time])
+    for name, time in (("latency_ms", latency_ms), ("forward_ms", forward_ms), ("optimizer_ms", optimizer_ms)):
+        check_amount(name, time)
     takes = collective_ms or (lambda nbytes: latency_ms + nbytes / bytes_per_ms)
     collectives, free = [], 0.0
     for members in buckets([each.nbytes for each in gradients], cap_nbytes, first_nbytes):
@@ -94,6 +95,7 @@ COLLECTIVES = {"AG": "all_gather", "RS": "reduce_scatter", "AR": "all_reduce"}
 """What starts a collective in an order: "AG3" an all-gather. "w3" waits for the collective that "…3" started."""
 
 
+@door
 def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequence[float]) -> Overlap:
     """How long does a compiled step take, and what is exposed? `order` is as `devices.compiled_collectives` reads it.
 
@@ -102,8 +104,8 @@ def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequ
     Raises ValueError for a wait whose collective has not been started, where a collective is not waited for, and for
     times below 0 or not one for each collective.
     """
-    _check_times("compute_ms", [compute_ms])
-    _check_times("collective_ms", [collective_ms] if isinstance(collective_ms, int | float) else collective_ms)
+    check_amount("compute_ms", compute_ms)
+    check_amount("collective_ms", *([collective_ms] if isinstance(collective_ms, int | float) else collective_ms))
     started = sum(token.rstrip("0123456789") in COLLECTIVES for token in order)
     if not isinstance(collective_ms, int | float) and len(collective_ms) != started:
         raise ValueError(f"collective_ms has {len(collective_ms)} times, and the order {started} collectives: one each")
@@ -130,18 +132,17 @@ def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequ
     return overlap_of(compute, collectives)
 
 
-def _check_times(name: str, times: Iterable[float]) -> None:
-    if wrong := [time for time in times if not 0 <= time < math.inf]:
-        raise ValueError(f"{name} is {wrong[0]}: a time is a number of milliseconds from 0")
-
-
-def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[int], float]:
+@door
+def measured_wire(rates: Sequence[Mapping[str, Any]], kind: str) -> Callable[[int], float]:
     """How many milliseconds a collective of so many bytes takes, as a function, from measured rates of a wire.
 
     `rates` are rows of the recording `collectives`, for one number of ranks. Times between two measured sizes lie on
     the line through both; beyond the largest size its bandwidth holds. Raises ValueError for a kind that was not
     measured.
     """
+    for row in rates:
+        if missing := {"kind", "nbytes", "median_us"} - row.keys():
+            raise ValueError(f"a row of rates has no {min(missing)}; it has {shown(list(row))}")
     rows = sorted((row["nbytes"], row["median_us"] / 1e3) for row in rates if row["kind"] == kind)
     if not rows:
         raise ValueError(f"no {kind} was measured on this wire")
@@ -149,6 +150,7 @@ def measured_wire(rates: Iterable[Mapping[str, Any]], kind: str) -> Callable[[in
     return lambda nbytes: float(np.interp(nbytes, sizes, times)) * max(1.0, nbytes / sizes[-1])
 
 
+@door
 def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = True) -> list[str]:
     """A step of FSDP2 in the order in which its host issues it, for `step_of`: forward and backward.
 
@@ -159,11 +161,10 @@ def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = Tr
 
     The host is ahead, so the next block is gathered while one computes. In the backward that takes `prefetch`: without
     it, a gather is issued behind the reduce-scatter of the block before, and waits on the wire until that is done.
-    Raises ValueError for numbers of blocks below 1 or of the head's products below 0.
+    Raises ValueError for less than 1 block or 0 products of the head, and for more than `MOST_PRODUCTS` of either.
     """
-    for name, number, least in (("blocks", blocks, 1), ("head", head, 0)):
-        if not isinstance(number, int) or number < least:
-            raise ValueError(f"{name}={number!r}: it is a whole number from {least}")
+    check_whole("blocks", blocks, 1, MOST_PRODUCTS)
+    check_whole("head", head, 0, MOST_PRODUCTS)
     again, scatter = (blocks + 1 if reshard else 0), 2 * (blocks + 1)
     order = ["AG0", "w0", "AG1"]
     for block in range(1, blocks + 1):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..doors import door
 from . import compiling
 from .chips import Chip
 from .chips import chip as chip_named
@@ -22,6 +23,7 @@ from .warps import Occupancy, occupancy
 STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
 
 
+@door
 @dataclass(frozen=True)
 class Config:
     """A way to lay a kernel out: a value for each ``tl.constexpr`` parameter, warps a block, pipeline stages."""
@@ -86,6 +88,7 @@ class Assembly:
         return sum(one == opcode or one.startswith(f"{opcode}.") for one in found)
 
 
+@door
 def assemble(
     kernel: Any,
     chip: str | Chip,
@@ -106,6 +109,7 @@ def assemble(
     return assemble_all(kernel, chip, None if config is None else [config], arguments=arguments, first=True)[0]
 
 
+@door
 def assemble_all(
     kernel: Any,
     chip: str | Chip,

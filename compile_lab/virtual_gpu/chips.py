@@ -9,9 +9,12 @@ no data sheet gives, is what its driver answers (recording ``machine``).
 
 from dataclasses import dataclass
 
+from ..doors import door
+
 KIB, MIB, GB = 1 << 10, 1 << 20, 10**9
 
 
+@door
 @dataclass(frozen=True)
 class Chip:
     """A GPU as the compiler sees it. Shared memory in bytes: ``shared_nbytes`` is what a kernel may use without asking,
@@ -62,6 +65,7 @@ _ROWS = (
 CHIPS = {row[0]: Chip(*row) for row in _ROWS}
 
 
+@door
 def chip(name: str | Chip) -> Chip:
     """The chip of that name. ValueError lists the names; a Chip is passed on, so that one of your own will do."""
     if isinstance(name, Chip):

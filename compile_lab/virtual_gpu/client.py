@@ -11,6 +11,7 @@ from typing import Any
 
 from torch import Tensor
 
+from ..doors import door
 from ..source import place
 from . import server, travel
 from .chips import Chip
@@ -21,6 +22,7 @@ LINES, LINE = 3, 300
 """How much is told of a child's exception: lines, and of each the characters."""
 
 
+@door
 def run(
     chip: str | Chip,
     function: Callable[..., Any],
@@ -41,8 +43,6 @@ def run(
     Raises ValueError for an unknown chip, TypeError for what cannot travel or a function that is none, and
     VirtualGPUError for everything that went wrong in the child: its exception, its death, ``timeout_s`` seconds over.
     """
-    if not callable(function):
-        raise TypeError(f"run needs a function to call, not {type(function).__name__}: {function!r:.60}")
     where = chip_named(chip)
     body = _packed((function, args, kwargs), values=False)
     answer = asked("generate", "run", where, body, timeout_s, config=dict(config or {}))
@@ -77,6 +77,7 @@ class Interpreted:
         return "; ".join([counts, f"largest relative error {self.worst:.1e} ({where})", *self.notes])
 
 
+@door
 def interpret(
     fn: Callable[..., Any],
     /,
@@ -97,8 +98,6 @@ def interpret(
     Raises as `run` does; a VirtualGPUError of kind UnsupportedKernel for a kernel that the interpreter cannot run
     (random numbers, a device function without a stand-in).
     """
-    if not callable(fn):
-        raise TypeError(f"interpret needs a function or a module, not {type(fn).__name__}: {fn!r:.60}")
     where = chip_named(chip)
     body = _packed((fn, args, kwargs, edit or {}), values=True)
     answer = asked("interpret", "interpret", where, body, timeout_s, config=dict(config or {}))

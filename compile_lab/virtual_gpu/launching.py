@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..doors import door
 from . import travel
 from .chips import chip as chip_named
 from .client import asked
@@ -15,6 +16,7 @@ PROGRAMS = 10_000
 """More than this would take the interpreter minutes."""
 
 
+@door
 def interpret_kernel(
     kernel: Any, grid: int | tuple[int, ...], *args: Any, timeout_s: float = 120, **constants: Any
 ) -> tuple[Any, ...]:

@@ -9,6 +9,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
+from ..doors import door
+
 SOURCE = "kernel.py"
 """The name under which a kernel is compiled, and so the name of its lines in every stage."""
 
@@ -110,6 +112,7 @@ def _joined(pairs: Iterable[tuple[int | None, int]]) -> Lines:
     return {source: tuple(lines[source]) for source in sorted(lines)}
 
 
+@door
 def opcodes(code: str) -> Iterator[str]:
     """The operation of each instruction of PTX or SASS, without its predicate: ``ex2.approx.f32``, ``LDG.E.128``."""
     for line in code.splitlines():

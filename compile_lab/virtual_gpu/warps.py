@@ -7,6 +7,7 @@ equal parts; from compute capability 8.0 on each block takes one KiB of shared m
 
 from dataclasses import dataclass
 
+from ..doors import check_whole, door
 from .chips import KIB, Chip
 
 PARTS = 4
@@ -31,11 +32,15 @@ class Occupancy:
         return f"{self.warps} of {self.most_warps} warps ({self.limited_by})"
 
 
+@door
 def occupancy(chip: Chip, registers: int, shared_bytes: int, num_warps: int) -> Occupancy:
     """For a kernel of ``registers`` a thread, ``shared_bytes`` and ``num_warps`` a block.
 
     Raises ValueError for a kernel that the chip cannot run at all, with the limit that it breaks.
     """
+    check_whole("registers", registers, 0)
+    check_whole("shared_bytes", shared_bytes, 0)
+    check_whole("num_warps", num_warps, 1)
     limits = {
         "warps": chip.warps_per_sm // num_warps,
         "blocks": chip.blocks_per_sm,

@@ -180,7 +180,7 @@ def test_broken_json_and_other_types_are_named(tmp_path):
     path.write_text('{"traceEvents": [{"ph"')
     with pytest.raises(ValueError, match=r"half\.json is not a whole JSON file"):
         overlap.analyse(path)
-    with pytest.raises(TypeError, match="not list"):
+    with pytest.raises(TypeError, match=r"trace is \[1\]; it must be of type .*str \| Path"):
         overlap.analyse([1])
 
 

@@ -121,8 +121,8 @@ def test_a_simulation_that_is_taken_as_measured_is_simulated_again(schedule):
     [
         (("1F2B", 4, 8), "'GPipe', '1F1B'"),
         (("1F1B", 4, 2), "needs a micro-batch for each rank: 2 are too few for 4"),
-        (("GPipe", 0, 2), "n=0"),
-        (("GPipe", 2, 0), "microbatches=0"),
+        (("GPipe", 0, 2), "n is 0"),
+        (("GPipe", 2, 0), "microbatches is 0"),
         (("Interleaved1F1B", 4, 9), "cannot run 9 micro-batches on 4 ranks"),
     ],
 )
@@ -130,7 +130,7 @@ def test_what_cannot_run_is_refused_before_a_process_starts(arguments, said, mon
     monkeypatch.setattr(pipeline_ranks.ranks, "run", lambda *_, **__: pytest.fail("a process was started"))
     with pytest.raises(ValueError, match=said):
         measure(*arguments)
-    with pytest.raises(ValueError, match="steps=0"):
+    with pytest.raises(ValueError, match="steps is 0"):
         measure("GPipe", 2, 2, steps=0)
 
 

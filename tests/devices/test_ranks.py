@@ -194,13 +194,13 @@ def test_two_runs_at_once_do_not_meet():
 def test_bad_input_is_refused_before_anything_starts():
     lock = threading.Lock()
     for bad, message in (
-        ({"fn": 3, "n": 2}, "fn is 3; ranks.run takes a function"),
-        ({"fn": speak, "n": 0}, "n=0: the number of ranks"),
-        ({"fn": speak, "n": True}, "n=True"),
+        ({"fn": 3, "n": 2}, "fn is 3; it must be of type Callable"),
+        ({"fn": speak, "n": 0}, "n is 0; it must be a whole number from 1"),
+        ({"fn": speak, "n": True}, "n is True"),
         ({"fn": speak, "n": 2, "timeout": 0}, "timeout=0"),
         ({"fn": speak, "n": 2, "backend": "mpi"}, "backend='mpi'"),
         ({"fn": speak, "n": 1000, "backend": "nccl"}, "n=1000 ranks need 1000 GPUs"),
-        ({"fn": speak, "n": 2, "env": {"A": 5}}, "env={'A': 5}: names and values are text; write {'A': '5'}"),
+        ({"fn": speak, "n": 2, "env": {"A": 5}}, "env is {'A': 5}; it must be of type"),
         ({"fn": lambda: lock, "n": 2}, "cannot be sent to another process"),
     ):
         with pytest.raises((TypeError, ValueError), match=message):

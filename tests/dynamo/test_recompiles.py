@@ -82,7 +82,7 @@ def test_it_refuses_what_is_not_compiled_and_arguments_that_do_not_fit():
         would_recompile(scaled, torch.ones(2), 1)
     with pytest.raises(TypeError, match="missing a required argument: 'n'"):
         would_recompile(watch(scaled), torch.ones(2))
-    with pytest.raises(TypeError, match="watch needs a function or a module to call, not int"):
+    with pytest.raises(TypeError, match="fn is 3; it must be of type Callable"):
         watch(3)
 
 

@@ -155,7 +155,7 @@ def test_errors_of_the_function_come_through_and_leave_nothing_behind():
     with pytest.raises(ValueError, match="my own mistake"):
         trace(fails, torch.ones(1))
     assert logging.getLogger("torch._dynamo").level == level
-    with pytest.raises(TypeError, match="needs a function or a module"):
+    with pytest.raises(TypeError, match="fn is 3; it must be of type Callable"):
         trace(3, torch.ones(1))
 
 

@@ -157,7 +157,7 @@ def test_a_kernel_on_many_threads_does_not_wait_for_ever():
         (torch.compile(nn.Linear(2, 2)), (torch.ones(1, 2),), ValueError, "this is compiled"),
         (torch.compile(lambda x: x), (torch.ones(2),), ValueError, "what was given to torch.compile"),
         (nn.Sequential(torch.compile(nn.Linear(2, 2))), (torch.ones(1, 2),), ValueError, "this is compiled"),
-        ("linear", (), TypeError, "not str: 'linear'"),
+        ("linear", (), TypeError, "fn is 'linear'; it must be of type Callable"),
         (torch.sin, (FakeTensorMode().from_tensor(torch.ones(2)),), TypeError, "a FakeTensor takes its calls away"),
     ],
 )

@@ -115,7 +115,7 @@ def test_what_was_read_is_handed_on_and_what_is_no_trace_refused():
     assert read(SEEN) is SEEN and read({"traceEvents": []}) == Trace(())
     with pytest.raises(ValueError, match="no list under 'traceEvents'"):
         read({"events": []})
-    with pytest.raises(TypeError, match=r"a trace is a path, a dict or a torch\.profiler\.profile, not int"):
+    with pytest.raises(TypeError, match=r"trace is 3; it must be of type Trace \| str \| Path"):
         read(3)
     assert read({"traceEvents": [chrome("cpu_op", "a", 1, 2)]}).events == (TraceEvent("cpu_op", "a", 1, 2, 3, 7),)
 

@@ -74,7 +74,7 @@ class Readable(HTMLParser):
         ({}, ValueError, "has no axes"),
         ({"cause": []}, ValueError, "'cause' has no options"),
         ({"cause": ["a", "b", "a"]}, ValueError, "offers 'a' more than once"),
-        ({"cause": ["a", 2]}, TypeError, "options are text, and 2 is of type int; write '2'"),
+        ({"cause": ["a", 2]}, TypeError, "item 1 of value of key 'cause' of dict is not an instance of str"),
         ({"cause": "ab"}, TypeError, "a list of texts, not one text 'ab'"),
         ({"the cause": ["a"]}, ValueError, "Python identifier"),
     ],

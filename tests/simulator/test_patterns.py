@@ -226,7 +226,7 @@ def test_names_and_sizes_are_those_of_the_model():
     (("zero", 2), {}, "pattern='zero' is not known; it is one of 'one device'"),
     (("ddp", 2), {"precision": "fp16"}, "precision='fp16' is not known"),
     (("ddp", 2), {"optimizer": "Lion"}, "optimizer='Lion' is not known"),
-    (("ddp", 2.0), {}, "devices=2.0: it is a whole number"),
+    (("ddp", True), {}, "devices is True; it must be a whole number"),
     (("ddp", 2), {"length": 65}, "length=65 is more than the model's context of 64"),
 ])  # fmt: skip
 def test_what_does_not_divide_is_explained(arguments, options, said):

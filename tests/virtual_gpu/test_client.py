@@ -90,7 +90,7 @@ def test_what_cannot_travel_is_told_before_a_child_is_asked():
         run("H200", torch.sum, torch.eye(3).to_sparse())
     with pytest.raises(TypeError, match="must travel to another process"):
         run("H200", lambda x: x, (i for i in range(3)))
-    with pytest.raises(TypeError, match="run needs a function"):
+    with pytest.raises(TypeError, match="function is 3; it must be of type Callable"):
         run("H200", 3)
 
 

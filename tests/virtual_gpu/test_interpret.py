@@ -93,5 +93,5 @@ def test_what_the_interpreter_cannot_do_is_refused_by_name(fn, told):
 
 
 def test_only_functions_are_interpreted():
-    with pytest.raises(TypeError, match="interpret needs a function"):
+    with pytest.raises(TypeError, match="Tensor is not callable"):
         interpret(torch.ones(2))

@@ -1,0 +1,80 @@
+"""The package's doors: a public function holds its callers to its annotations, before anything runs.
+
+What a type cannot say a function checks itself: a size with ``check_whole``, a time or bytes with ``check_amount``.
+"""
+
+import functools
+import inspect
+import re
+import reprlib
+import sys
+import typing
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from typeguard import CollectionCheckStrategy, TypeCheckError, check_type
+
+T = TypeVar("T", bound=Callable[..., Any])
+LARGEST = 2**63 - 1  # of the numbers that torch counts with
+_repr = reprlib.Repr()
+_repr.maxstring = _repr.maxother = 80
+
+
+def door(public: T) -> T:
+    """The same function or class; called with a value of another type than annotated, it raises a TypeError.
+
+    The error names the argument, the value and the type. What has no annotation is not looked at.
+    """
+    if isinstance(public, type):
+        public.__init__ = _checked(public.__init__, public.__name__)
+        return public
+    return _checked(public, public.__name__)
+
+
+def check_whole(name: str, value: int, least: int = 1, most: int = LARGEST) -> None:
+    """Raise ValueError, naming the input, unless it is a whole number from ``least`` to ``most``."""
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        upwards = "" if most == LARGEST else f" to {most:,}"
+        raise ValueError(f"{name} is {shown(value)}; it must be a whole number from {least}{upwards}")
+
+
+def check_amount(name: str, *values: float) -> None:
+    """Raise ValueError, naming the input, unless each value is a finite number from 0."""
+    for value in values:
+        if not 0 <= value <= sys.float_info.max:
+            raise ValueError(f"{name} is {shown(value)}; it must be a finite number from 0")
+
+
+def shown(value: object) -> str:
+    """What an error says of a value: its repr, cut short."""
+    return _repr.repr(value)
+
+
+def _checked(function: T, name: str) -> T:
+    signature = inspect.signature(function)
+
+    @functools.cache
+    def hints() -> dict[str, Any]:  # at the first call: an annotation may name what its module defines further down
+        return typing.get_type_hints(function)
+
+    @functools.wraps(function)
+    def checked(*args: Any, **kwargs: Any) -> Any:
+        try:
+            given = signature.bind(*args, **kwargs).arguments
+        except TypeError:
+            return function(*args, **kwargs)  # Python itself says which argument is missing, or one too many
+        for argument, value in given.items():
+            kind, hint = signature.parameters[argument].kind, hints().get(argument, Any)
+            if kind is inspect.Parameter.VAR_POSITIONAL:
+                hint = tuple[hint, ...]
+            elif kind is inspect.Parameter.VAR_KEYWORD:
+                hint = dict[str, hint]
+            try:
+                check_type(value, hint, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
+            except TypeCheckError as error:
+                wanted = re.sub(r"[\w.]+\.(?=\w)", "", inspect.formatannotation(hint))
+                why = "" if "\n" in str(error) else f" ({error})"
+                raise TypeError(f"{name}: {argument} is {shown(value)}; it must be of type {wanted}{why}") from None
+        return function(*args, **kwargs)
+
+    return checked
