@@ -145,10 +145,20 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
             f"the folder of compiled code cannot be written ({reason}), so torch.compile fails: make room, or set "
             "TORCHINDUCTOR_CACHE_DIR to a folder that can"
         )
+    if sys.version_info[:3] == (3, 13, 0):
+        _hush_slow_guards()
+        notes.append("Python 3.13.0 evaluates guards slowly, so compiled code costs more a call: 3.13.1 mends it")
     for package, without in (("plotly", "figures cannot be drawn"), ("ipywidgets", "explorers have no controls")):
         if importlib.util.find_spec(package) is None:
             notes.append(f"no {package}, so {without}: pip install {package}")
     return tuple(notes)
+
+
+def _hush_slow_guards() -> None:
+    """Torch warns of it too, in the output of whatever compiles first; preflight's line has said it then."""
+    from ._torch.dynamo import dynamo_config
+
+    dynamo_config.issue_3_13_0_warning = False
 
 
 def _cache_refuses() -> str | None:

@@ -37,6 +37,14 @@ def test_a_machine_prints_as_one_line():
     assert repr(replace(LAPTOP, memory_nbytes=None, triton=None)).startswith("CPU, 2 cores · torch 2.13.0+cpu · g++")
 
 
+def test_slow_guards_are_told_once_and_not_in_an_output(monkeypatch):
+    monkeypatch.setattr(torch._dynamo.config, "issue_3_13_0_warning", True)
+    assert "guards slowly" not in repr(preflight()) and torch._dynamo.config.issue_3_13_0_warning
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0, "final", 0))
+    assert "guards slowly" in repr(module.Machine(**vars(LAPTOP) | {"missing": module._missing("g++")}))
+    assert not torch._dynamo.config.issue_3_13_0_warning
+
+
 def test_the_line_in_a_notebook_is_escaped():
     page = replace(LAPTOP, missing=("a <b>",))._repr_html_()
     assert page.startswith('<p class="lab-machine">CPU') and "a &lt;b&gt;" in page
