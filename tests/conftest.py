@@ -8,7 +8,7 @@ import pytest
 
 
 def pytest_collection_modifyitems(items):
-    """``differs("2.15", what)``: from that torch on this test has to fail, so it is seen when that is no longer true."""
+    """A test marked ``differs("2.15", what)`` has to fail from that torch on: what is no longer true is seen."""
     for item in items:
         for mark in item.iter_markers("differs"):
             since, what = mark.args

@@ -214,8 +214,8 @@ class _WrapperReader:
                 case ast.Assign(value=ast.Call(function)) if part := self._part(function):
                     yield from (each for each in self._statements(part.body) if not isinstance(each, Returned))
                     handed = handed[:1]  # what the part gives back is freed here
-                case ast.Assign(value=ast.Call(function)) | ast.Expr(ast.Call(function)) if (
-                    _NO_LAUNCH.fullmatch(ast.unparse(function))
+                case ast.Assign(value=ast.Call(function)) | ast.Expr(ast.Call(function)) if _NO_LAUNCH.fullmatch(
+                    ast.unparse(function)
                 ):
                     pass
                 case ast.Assign([target], ast.Call() as call):

@@ -134,7 +134,8 @@ def test_collectives_become_nodes_of_one_graph_or_the_reason_is_told():
         assert not asynchronous.nodes and "async_op" in asynchronous.error
         assert not closed.nodes and closed.error and closed.equal is None
         for each in opened:
-            assert each.equal and each.collectives[0] == "batch_p2p_ops" and each.collectives[1].startswith("wait_tensor")
+            assert each.equal and each.collectives[0] == "batch_p2p_ops"
+            assert each.collectives[1].startswith("wait_tensor"), "torch 2.15: one node, wait_tensors"
 
 
 def test_the_options_are_inductors():
