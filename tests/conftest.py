@@ -1,8 +1,23 @@
 """What every test finds as if it were the first: nothing compiled, and torch's settings as they were."""
 
+import re
 import sys
+from importlib import metadata
 
 import pytest
+
+
+def pytest_collection_modifyitems(items):
+    """A test marked ``differs("2.15", what)`` has to fail from that torch on: what is no longer true is seen."""
+    for item in items:
+        for mark in item.iter_markers("differs"):
+            since, what = mark.args
+            if _release(metadata.version("torch")) >= _release(since):
+                item.add_marker(pytest.mark.xfail(reason=f"torch {since}: {what}", strict=True))
+
+
+def _release(version):
+    return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
 @pytest.fixture(autouse=True)

@@ -73,4 +73,5 @@ def pipeline_sends_to_itself() -> bool:
     """True where a rank with two neighbouring stages sends a message to itself before the first step (torch 2.11)."""
     from torch.distributed.pipelining import PipelineStage
 
-    return not hasattr(PipelineStage, "_warmup_forward_vote")  # what took the place of those messages
+    sends, votes = (hasattr(PipelineStage, name) for name in ("_get_init_p2p_neighbors_ops", "_warmup_forward_vote"))
+    return sends and not votes  # torch 2.13 votes instead, and torch 2.15 has neither: its vote is an all-reduce

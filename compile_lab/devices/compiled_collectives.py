@@ -41,8 +41,8 @@ def order(source: str) -> tuple[str, ...]:
     numbers: dict[str, int] = {}
     for call in Wrapper.of(source).calls:
         match call:
-            case Waited(arguments=(place, *_)):
-                tokens.append(f"w{numbers[place]}")
+            case Waited(arguments=places):
+                tokens += [f"w{numbers[place]}" for place in places]
             case Started(op):
                 number = numbers[call.place] = len(numbers)
                 kind = next((short for known, short in STARTS.items() if op.partition(".")[2].startswith(known)), "C")

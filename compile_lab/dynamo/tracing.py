@@ -225,7 +225,8 @@ def _function(frame: str, log: Log) -> str:
 def readable(code: str) -> str:
     """A graph's code as torch prints it, less the notes on lifetimes, with places a reader can find."""
     code = re.sub(r";  (\w+ = )+None", "", code)
-    code = re.sub(r"# File: (.+?):(\d+) in \S+, code: (.*)", lambda m: f"# {place(m[1], int(m[2]))}: {m[3]}", code)
+    where = r"(# .*?)File: (.+?):(\d+) in \S+, code: (.*)"  # torch may put a note of its own before the file
+    code = re.sub(where, lambda m: f"{m[1]}{place(m[2], int(m[3]))}: {m[4]}", code)
     return "\n".join(line.rstrip() for line in code.strip().splitlines())
 
 

@@ -82,7 +82,7 @@ class Started(WrapperCall):
 
 
 class Waited(WrapperCall):
-    """A collective has ended when this has: the one whose ``place`` is the argument."""
+    """Collectives have ended when this has: those whose ``place`` is an argument."""
 
 
 @dataclass(frozen=True)
@@ -158,11 +158,11 @@ class Wrapper:
         return tuple(takewhile(lambda call: isinstance(call, Summed), after))
 
 
-_NO_LAUNCH = ("assert_size_stride", "assert_alignment", "args.clear", "torch.cuda.set_device", "get_raw_stream")
+_NO_LAUNCH = re.compile(r"assert_\w+|args\.clear|torch\.cuda\.set_device|get_raw_stream")
 _HANDLE = re.compile(r" *# \[Provenance debug handles\] (\S+)$")
 _REMARK = re.compile(r" *(?:#|(?:raw_)?stream\d+ =)")  # what stands between a handle and its launch
 _SUM = re.compile(r"\w+ = workspace_\d+\[.*\]\.view\((\d+), (\d+)\)\.(\w+)\(dim=0\)(.*)$")
-_COLLECTIVE, _WAIT = "_c10d_functional.", "_c10d_functional.wait_tensor"
+_COLLECTIVE, _WAIT = "_c10d_functional.", "_c10d_functional.wait_tensor"  # or wait_tensors, from torch 2.15 on
 
 
 class _WrapperReader:
@@ -214,8 +214,8 @@ class _WrapperReader:
                 case ast.Assign(value=ast.Call(function)) if part := self._part(function):
                     yield from (each for each in self._statements(part.body) if not isinstance(each, Returned))
                     handed = handed[:1]  # what the part gives back is freed here
-                case ast.Assign(value=ast.Call(function)) | ast.Expr(ast.Call(function)) if (
-                    ast.unparse(function) in _NO_LAUNCH
+                case ast.Assign(value=ast.Call(function)) | ast.Expr(ast.Call(function)) if _NO_LAUNCH.fullmatch(
+                    ast.unparse(function)
                 ):
                     pass
                 case ast.Assign([target], ast.Call() as call):
@@ -246,7 +246,7 @@ class _WrapperReader:
             rows, columns, reduced, rest = match.groups()
             return Summed(f"aten.{reduced}", *given[1:], int(rows), int(columns), ".to(" in rest)
         if op.startswith(_COLLECTIVE):
-            return Waited(*given) if op == _WAIT else Started(*given)
+            return Waited(*given) if op.startswith(_WAIT) else Started(*given)
         return Launched(*given) if op in self.kernels else Called(*given)
 
     def _handle(self, lineno: int) -> str:

@@ -70,17 +70,36 @@ def ptx_lines(ptx: str) -> Lines:
 
 def _ptx_sources(ptx: str) -> dict[int, int]:
     """Each instruction's line to the kernel's line that it came from."""
-    found, current = {}, None
+    own = set(re.findall(rf"\.loc\s+(\d+) .*// {re.escape(SOURCE)}:", ptx))
+    found, current, inline, callers = {}, None, False, {}
     for at, line in enumerate(ptx.splitlines(), 1):
+        text = line.strip()
         if line.startswith("}"):
             current = None  # what follows the function is debug data
-        elif line.lstrip().startswith(".loc"):
-            # The comment ends with the outermost caller: `// standard.py:189:40 @[ kernel.py:12:4 ]`.
-            chain = re.findall(rf"{re.escape(SOURCE)}:(\d+):", line)
-            current = int(chain[-1]) if chain and chain[-1] != "0" else None
+        elif text in ("// begin inline asm", "// end inline asm"):
+            inline = text == "// begin inline asm"
+        elif text.startswith(".loc"):
+            if not inline:  # there Triton 3.9 counts on, from the kernel's line that the whole block stands for
+                current = _kernels_line(text, own, callers)
         elif current and is_instruction(line):
             found[at] = current
     return found
+
+
+def _kernels_line(loc: str, own: set[str], callers: dict[str, int | None]) -> int | None:
+    """The kernel's line that a ``.loc`` leads to: of inlined code, the outermost caller's.
+
+    Triton 3.7 gives the chain as a comment, ``// standard.py:189:40 @[ kernel.py:12:4 ]``. Triton 3.9 gives the next
+    caller, ``inlined_at 2 216 16``: a place in the kernel's ``own`` file, or one of an earlier ``.loc``, which
+    ``callers`` remembers.
+    """
+    place, caller = re.match(r"\.loc\s+(\d+ \d+ \d+)(?:.* inlined_at (\d+ \d+ \d+))?", loc).groups()
+    if caller:
+        file, line, _ = caller.split()
+        callers[place] = callers.get(caller) or (int(line) if file in own else None)
+        return callers[place]
+    chain = re.findall(rf"{re.escape(SOURCE)}:(\d+):", loc)
+    return int(chain[-1]) or None if chain else None
 
 
 def is_instruction(line: str) -> bool:

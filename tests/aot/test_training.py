@@ -1,6 +1,7 @@
 """The joint graph, its two halves, and why each tensor between them is saved."""
 
 import functools
+from pathlib import Path
 
 import pytest
 import torch
@@ -53,6 +54,16 @@ def inductor_keeps(fn, *args):
 
 def counts(graphs):
     return len(graphs.saved), sum(bool(each.extra_nbytes) for each in graphs.saved), graphs.saved_nbytes
+
+
+def test_every_graph_says_where_its_operations_are_written_and_names_no_folder():
+    def written_here(x, w):
+        return torch.sin(x) @ w
+
+    graphs = training_graphs(written_here, leaf(3, 4), leaf(4, 2))
+    for code in (graphs.joint.code, graphs.forward.code, graphs.backward.code):
+        assert "test_training.py, line " in code and "return torch.sin(x) @ w" in code
+        assert "File: " not in code and str(Path(__file__).parent) not in code
 
 
 def test_it_saves_what_torch_really_keeps(gpt, gpt_graphs):

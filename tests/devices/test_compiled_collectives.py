@@ -30,12 +30,12 @@ def call(args):
     torch.ops._c10d_functional.all_reduce_.default(buf5, 'sum', '0')
     buf6 = torch.ops._c10d_functional.all_to_all_single.default(buf5, [], [], '0')
     torch.ops._c10d_functional.wait_tensor.default(buf5)
-    torch.ops._c10d_functional.wait_tensor.default(buf1)
+    torch.ops._c10d_functional.wait_tensors.default([buf1, buf6])
 """
 
 
 def test_generated_code_is_read_as_tokens_and_each_wait_knows_its_collective():
-    assert order(SOURCE) == ("AG0", "AG1", "MM", "w1", "k", "k", "AR2", "C3", "w2", "w0")
+    assert order(SOURCE) == ("AG0", "AG1", "MM", "w1", "k", "k", "AR2", "C3", "w2", "w0", "w3")
 
 
 class Gather(nn.Module):
@@ -68,18 +68,27 @@ def step_orders(mesh, options):
     return orders(lambda: run(x).square().mean().backward())
 
 
+def without_kernels(graph):
+    return " ".join(token for token in graph if token != "k")
+
+
 def test_inductor_moves_and_joins_the_collectives_of_a_sharded_step(mesh):
     plain, moved, joined = (step_orders(mesh, options) for options in ({}, REORDERED, BUCKETED))
     starts = [[[token for token in graph if token[:2] in ("AG", "RS")] for graph in each] for each in (plain, joined)]
     assert [len(graph) for graph in starts[0]] == [3, 3] and [len(graph) for graph in starts[1]] == [1, 1]
-    assert " ".join(token for token in plain[0] if token != "k") == "AG0 w0 MM AG1 w1 MM AG2 w2 MM"
-    assert " ".join(token for token in moved[0] if token != "k") == "AG0 AG1 AG2 w0 MM w1 MM w2 MM"
+    assert without_kernels(moved[0]) == "AG0 AG1 AG2 w0 MM w1 MM w2 MM"
     for each in (plain, moved, joined):
         assert [graph.count("MM") for graph in each] == [3, 5]
-    times = [wire.step_of(each[0], 1.0, 1.0).span_ms for each in (plain, moved)]
-    assert times == [6, 4]
+    assert wire.step_of(moved[0], 1.0, 1.0).span_ms == 4
     shown = repr(order_table({"plain": plain}, "caption"))
     assert "caption" in shown and " ".join(plain[1]) in shown
+
+
+@pytest.mark.differs("2.15", "Inductor moves collectives unasked: aten_distributed_optimizations.enable_simple_overlap")
+def test_unasked_inductor_awaits_each_collective_where_it_starts(mesh):
+    forward, _ = step_orders(mesh, {})
+    assert without_kernels(forward) == "AG0 w0 MM AG1 w1 MM AG2 w2 MM"
+    assert wire.step_of(forward, 1.0, 1.0).span_ms == 6
 
 
 def test_a_step_that_compiles_nothing_is_refused():
@@ -125,7 +134,8 @@ def test_collectives_become_nodes_of_one_graph_or_the_reason_is_told():
         assert not asynchronous.nodes and "async_op" in asynchronous.error
         assert not closed.nodes and closed.error and closed.equal is None
         for each in opened:
-            assert each.equal and each.collectives[0] == "batch_p2p_ops" and "wait_tensor" in each.collectives
+            assert each.equal and each.collectives[0] == "batch_p2p_ops"
+            assert each.collectives[1].startswith("wait_tensor"), "torch 2.15: one node, wait_tensors"
 
 
 def test_the_options_are_inductors():

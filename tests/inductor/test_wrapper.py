@@ -126,6 +126,18 @@ def test_a_wait_names_the_place_of_its_collective():
     ).calls
     assert [type(call) for call in calls] == [Started, Started, Started, Waited]
     assert [call.place for call in calls[:3]] == ["buf1", "buf2", "add_5"] and calls[3].arguments == ("add_5",)
+    (both,) = called(f"{c10d}.wait_tensors.default([buf1, buf2])").calls
+    assert isinstance(both, Waited) and both.arguments == ("buf1", "buf2")
+
+
+def test_what_only_asserts_launches_nothing():
+    wrapper = called(
+        "assert_size_stride_grouped((arg0_1, arg1_1), ((8, ), (4, )), ((1, ), (1, )), 'input')",
+        "assert_tensor_metadata(buf3, (0, ), (1, ), torch.float32, 'torch.ops.aten.mm.default')",
+        "assert_alignment(buf3, 16, 'torch.ops.aten.mm.default')",
+        "extern_kernels.mm(buf4, buf4, out=buf5)",
+    )
+    assert [call.op for call in wrapper.calls] == ["extern_kernels.mm"]
 
 
 def test_a_module_that_is_no_python_wrapper_is_refused():

@@ -243,6 +243,38 @@ def test_ptx_lines_belong_to_the_loc_before_them():
     assert list(opcodes(PTX)) == ["ld.global.b32", "add.f32", "ret"]
 
 
+def test_inline_code_belongs_to_the_line_before_it_whatever_it_says_inside():
+    inline = """
+	.loc	1 7 11                          // kernel.py:7:11
+	// begin inline asm
+	.loc	1 7 11                          // kernel.py:7:11
+	mov.u64 %rd2, 0x0;
+	.loc	1 8 11                          // kernel.py:8:11
+	createpolicy.fractional.L2::evict_first.b64 %rd2, 1.0;
+	// end inline asm
+	mov.b32 	%r16, -8323200;
+	.loc	1 8 14                          // kernel.py:8:14
+	cvt.f32.bf16 	%r41, %rs1;
+"""
+    assert ptx_lines(inline) == {7: (5, 7, 9), 8: (11,)}
+
+
+def test_inlined_code_is_followed_from_caller_to_caller():
+    inlined = """
+	.loc	1 2 0                           // kernel.py:2:0
+	.loc	2 216 16, function_name $L__info_string0, inlined_at 1 9 31 // standard.py:216:16
+	shfl.sync.bfly.b32 	%r136, %r135, 16, 31, -1;
+	.loc	2 196 12, function_name $L__info_string0, inlined_at 2 216 16 // standard.py:196:12
+	max.f32 	%r137, %r135, %r136;
+	.loc	2 216 16, function_name $L__info_string0, inlined_at 1 10 28 // standard.py:216:16
+	.loc	2 196 12, function_name $L__info_string0, inlined_at 2 216 16 // standard.py:196:12
+	max.f32 	%r138, %r136, %r137;
+	.loc	1 14 2, function_name $L__info_string1, inlined_at 1 11 4 // kernel.py:14:2
+	add.f32 	%r139, %r138, %r138;
+"""
+    assert ptx_lines(inlined) == {9: (4, 6), 10: (9,), 11: (11,)}
+
+
 def test_sass_goes_by_way_of_ptx():
     sass = '\t//## File ".nv_debug_ptx_txt", line 7\n        /*0010*/                   FADD R1, R2, R2 ;\n.L_x_0:\n'
     assert without_notes(sass, PTX) == ("FADD R1, R2, R2\n.L_x_0:", {6: (1,)})
