@@ -44,18 +44,6 @@ class CellNumbers(SphinxPostTransform):
             )
 
 
-class FoldedSolutions(SphinxPostTransform):
-    """A folded cell with a tag such as ``solution-01.2`` says that it holds a solution."""
-
-    default_priority = 150  # before myst-nb folds
-    formats = ("html",)
-
-    def run(self, **kwargs):
-        for cell in self.document.findall(nodes.container):
-            if any(name.startswith("tag_solution") for name in cell["classes"]) and cell.get("hide_mode"):
-                cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
-
-
 class SpanishAbstract(SphinxPostTransform):
     """A paragraph or note that opens with the Spanish flag is in Spanish: screen readers need to know."""
 
@@ -103,7 +91,6 @@ def start_page(app, error):
 
 def setup(app):
     app.add_post_transform(CellNumbers)
-    app.add_post_transform(FoldedSolutions)
     app.add_post_transform(SpanishAbstract)
     app.connect("env-get-outdated", outdated)
     app.connect("html-page-context", tidy, priority=900)
