@@ -15,6 +15,8 @@ from . import assets, folds, formulas, icons, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, folds, formulas, pages, status, verdicts, icons, policy):  # these last two work on finished pages
+    for part in (assets, folds, formulas, pages, status, verdicts):
+        part.setup(app)
+    for part in (icons, policy):  # on finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
