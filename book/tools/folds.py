@@ -17,7 +17,7 @@ import nbformat
 
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
-LONGEST_IN_SIGHT = 15  # lines: what is longer does more than show one thing
+LONGEST_IN_SIGHT = 12  # lines that are not blank: what is longer does more than show one thing
 TEXTS = {"Markdown", "Verdict", "Explorer"}
 """A cell that ends in one of these makes a sentence, a verdict or an explorer."""
 
@@ -57,6 +57,12 @@ def used(tree: ast.Module, known: dict[str, str]) -> Iterator[str]:
                 yield f"{known[first]}.{rest}" if rest else known[first]
 
 
+def halves(tree: ast.Module) -> tuple[ast.Module, ast.Module]:
+    """What a cell defines, functions and classes, and what it does."""
+    defined = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return ast.Module(defined, []), ast.Module([node for node in tree.body if node not in defined], [])
+
+
 def last_call(tree: ast.Module) -> str:
     """The function whose value a cell shows, or ""."""
     last = tree.body[-1] if tree.body else None
@@ -85,11 +91,13 @@ class Chapter:
         if any(tagged(cell, kind) for kind in ("setup", "claim-", "solution-")) or last_call(tree) in TEXTS:
             return False
         names = set(used(tree, self.known))
-        instruments = {name for name in names if INSTRUMENT.match(name)}
-        lessons = instruments | {name for name in names if name.startswith("torch.") and not ORDINARY.match(name)}
-        own_function = any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in tree.body)
-        is_new = lessons - self.shown or (own_function and instruments)
-        if not is_new or len(source.splitlines()) > LONGEST_IN_SIGHT:
+        lessons = {
+            name for name in names if INSTRUMENT.match(name) or (name.startswith("torch.") and not ORDINARY.match(name))
+        }
+        defined, done = halves(tree)
+        at_work = any(INSTRUMENT.match(name) for name in used(done, self.known))
+        is_new = lessons - self.shown or (defined.body and at_work)
+        if not is_new or sum(map(bool, source.split("\n"))) > LONGEST_IN_SIGHT:
             return False
         self.shown |= lessons
         return True
