@@ -50,9 +50,23 @@ def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
 
 
-def test_a_spanish_abstract_is_marked_as_spanish(chapter):
-    abstract = chapter.page.select_one(".lab-abstract")
-    assert abstract["lang"] == "es" and abstract.get_text().strip().startswith("🇪🇸")
+def test_a_chapter_opens_in_both_languages(chapter):
+    spanish, english = chapter.page.select_one("details.lab-spanish"), chapter.page.select_one(".lab-english")
+    assert spanish["lang"] == "es" and spanish.summary.b.get_text() and english.find_parent(lang=True)["lang"] == "en"
+    for opening, goals in ((spanish, "Lo que sabrás hacer"), (english, "What you will be able to do")):
+        assert len(opening.select("p")) >= 3 and goals in opening.get_text()
+        assert not opening.select(".cell, section")
+    assert len(spanish.select("li")) == len(english.select("li"))
+    assert chapter.page.select_one("a.lab-language")["href"] == "#espanol" and spanish.find(id="espanol")
+
+
+def test_the_sites_words_have_a_spanish_for_every_title(built):
+    words = json.loads((built / "_static/spanish.json").read_text("utf-8"))
+    captions = BeautifulSoup((built / "book/index.html").read_text("utf-8"), "html.parser").select(
+        ".bd-sidebar-primary :is(.caption-text, li > a)"
+    )
+    said = [caption.get_text().strip() for caption in captions]
+    assert len(said) > 15 and [text for text in said if text not in words] == []
 
 
 def test_the_landing_page_links_every_chapter_and_no_other(built):

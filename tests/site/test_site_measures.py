@@ -1,5 +1,5 @@
-"""How a chapter reads, measured: how much of it is code, how long it is, where the first picture stands; on a phone, that
-no number is parted and nothing but code scrolls sideways. What is measured is printed (pytest -s)."""
+"""How a chapter reads, measured: how much of it is code, how long it is, where its first picture stands; and that on a
+phone no number is parted. What is measured is printed (pytest -s)."""
 
 import re
 
@@ -31,7 +31,8 @@ READ = """() => {
 
 PARTED = r"""() => {
   const unit = "%|×|bytes?|[kMGT]i?B(?:/s)?|[nµm]?s|min|GHz";
-  const number = new RegExp(`(?<![\\w.,/-])[+−-]?\\d+(?:[.,]\\d+)*(?:e[+−-]?\\d+)?(?:[ \\u00a0](?:${unit})(?![\\w%]))?`, "g");
+  const digits = "(?<![\\w.,/-])[+−-]?\\d+(?:[.,]\\d+)*(?:e[+−-]?\\d+)?";
+  const number = new RegExp(`${digits}(?:[ \\u00a0](?:${unit})(?![\\w%]))?`, "g");
   const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   const parted = [];
   while (walker.nextNode()) {

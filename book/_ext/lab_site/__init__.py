@@ -5,17 +5,18 @@
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
 - ``folds``: one thin line in the place of a folded cell's code, which says what is behind it
-- ``pages``: cell numbers, the Spanish abstract's language, inline scripts once, a start page
+- ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
+- ``pages``: cell numbers, inline scripts once, a start page
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
 - ``status``: the table of what was run when and with which versions
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, folds, formulas, icons, pages, policy, status, verdicts
+from . import assets, folds, formulas, icons, language, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, folds, formulas, pages, status, verdicts):
+    for part in (assets, folds, formulas, language, pages, status, verdicts):
         part.setup(app)
     for part in (icons, policy):  # on finished pages
         part.setup(app)

@@ -1,5 +1,5 @@
-"""What the pages get beyond Jupyter Book: cell numbers, the Spanish abstract's language, no script twice, a start page,
-and a rebuild when the site's own styles, script or templates change."""
+"""What the pages get beyond Jupyter Book: cell numbers, no script twice, a start page, and a rebuild when the site's own
+styles, script or templates change."""
 
 from html import escape
 from pathlib import Path
@@ -44,21 +44,6 @@ class CellNumbers(SphinxPostTransform):
             )
 
 
-class SpanishAbstract(SphinxPostTransform):
-    """A paragraph or note that opens with the Spanish flag is in Spanish: screen readers need to know."""
-
-    default_priority = 301
-    formats = ("html",)
-
-    def run(self, **kwargs):
-        blocks = list(self.document.findall(lambda node: isinstance(node, nodes.paragraph | nodes.Admonition)))
-        for block in blocks:
-            if block.astext().startswith("🇪🇸"):
-                place = block.parent.index(block)
-                block.parent.insert(place + 1, html("</div>"))
-                block.parent.insert(place, html('<div class="lab-abstract" lang="es">'))
-
-
 def tidy(app, pagename, templatename, context, doctree):
     """Repairs. Sphinx can emit one inline script several times: the second ``const`` is an error in the browser.
     For screen readers: a bibliography is no list (its entries are no items), and a fold is named by its own text."""
@@ -91,7 +76,6 @@ def start_page(app, error):
 
 def setup(app):
     app.add_post_transform(CellNumbers)
-    app.add_post_transform(SpanishAbstract)
     app.connect("env-get-outdated", outdated)
     app.connect("html-page-context", tidy, priority=900)
     app.connect("build-finished", start_page)
