@@ -1,7 +1,7 @@
 """The site in two languages: each page's opening in English and in Spanish, and the site's own words in Spanish.
 
-A page that speaks Spanish too holds, below its title, ``<details lang="es">`` with a ``<summary>`` that names the title in
-Spanish. Here it becomes the Spanish opening, and what follows it up to the first cell or section the English one.
+A page that speaks Spanish too holds, below its title, ``<details lang="es">`` with a ``<summary>`` that gives the title
+in Spanish. Here it becomes the Spanish opening, and what follows it up to the first cell or section the English one.
 ``language.js`` shows one of them; without scripts the English one is there, and the Spanish one opens.
 """
 
@@ -52,8 +52,9 @@ class Openings(SphinxPostTransform):
 
 def titles(root: Path) -> dict[str, str]:
     """The titles of all pages with a Spanish opening: English -> Spanish."""
-    texts = [json.loads(path.read_text("utf-8"))["cells"][0]["source"] for path in sorted(root.glob("notebooks/*.ipynb"))]
-    pages = ["".join(source) for source in texts] + [(root / "book/index.md").read_text("utf-8")]
+    notebooks = [json.loads(path.read_text("utf-8")) for path in sorted(root.glob("notebooks/*.ipynb"))]
+    pages = ["".join(notebook["cells"][0]["source"]) for notebook in notebooks]
+    pages.append((root / "book/index.md").read_text("utf-8"))
     found = [(re.match(r"# (.*)", page), OPENING.search(page)) for page in pages]
     return {name[1]: TITLE.search(opening["summary"])[1] for name, opening in found if name and opening}
 

@@ -1,5 +1,5 @@
-"""What the pages get beyond Jupyter Book: cell numbers, no script twice, a start page, and a rebuild when the site's own
-styles, script or templates change."""
+"""What the pages get beyond Jupyter Book: cell numbers, no script twice, a start page, and a rebuild when the site's
+own styles, scripts or templates change."""
 
 from html import escape
 from pathlib import Path
