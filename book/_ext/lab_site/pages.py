@@ -3,6 +3,7 @@ own styles, scripts or templates change."""
 
 from html import escape
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -29,6 +30,15 @@ def html(text: str) -> nodes.raw:
     return nodes.raw(text=text, format="html")
 
 
+def report(docname: str, number: int, repository: str) -> str:
+    """A link that opens an issue about one cell, begun for the reader."""
+    place = f"{docname.rpartition('/')[2]}, cell {number}"
+    body = f"What the cell shows, and what you expected instead:\n\n\n\n---\n{docname}.ipynb, cell {number}\n"
+    query = urlencode({"title": f"{place}: ", "body": body}, quote_via=quote)
+    address = escape(f"{repository}/issues/new?{query}")
+    return f'<a class="lab-report" href="{address}" aria-label="report cell {number}">report</a>'
+
+
 class CellNumbers(SphinxPostTransform):
     """Number each code cell as its outputs do ("cell 3, line 5"): by the execution count of a fresh run."""
 
@@ -39,9 +49,9 @@ class CellNumbers(SphinxPostTransform):
         cells = (box for box in self.document.findall(nodes.container) if box.get("nb_element") == "cell_code")
         for position, cell in enumerate(list(cells), start=1):
             number = cell.get("exec_count") or position
-            cell.insert(
-                0, html(f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>')
-            )
+            link = f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>'
+            repository = self.config.html_theme_options["repository_url"]
+            cell.insert(0, html(link + report(self.env.docname, number, repository)))
 
 
 def tidy(app, pagename, templatename, context, doctree):
