@@ -47,7 +47,9 @@
       const rest = text.slice(before.length, text.length - after.length);
       if (rest) return spanish.replace("{}", inSpanish(rest, known) ?? rest);
     }
-    return null;
+    const cut = text.lastIndexOf(", "); // "item(), the table below"
+    const last = cut > 0 ? inSpanish(text.slice(cut + 2), known) : null;
+    return last && text.slice(0, cut + 2) + last;
   }
 
   const changed = []; // how to get the English back

@@ -131,6 +131,18 @@ def test_no_page_or_style_loads_anything_from_elsewhere(built):
         assert found == [], path.name
 
 
+def test_a_fold_names_what_it_hides(built):
+    page = BeautifulSoup((built / "notebooks/01_graph_breaks.html").read_text("utf-8"), "html.parser")
+    said = {
+        int(cell.select_one(".lab-cell-number").get_text().split()[1]): cell.summary.p.get_text()
+        for cell in page.select("div.cell.tag_hide-input")
+    }
+    assert said[1] == "Code: setup" and said[2] == "Code: which machine this is" and said[3] == "Code: imports"
+    assert said[8] == "Code: the table below" and said[16] == "Code: the verdict below"
+    assert said[21] == "Code: item(), item_mended(), the table below"
+    assert said[18] == "Code: pair(), GALLERY" and said[52] == "Code: panel(), the explorer below"
+
+
 def test_missing_packages_stop_the_build_with_the_remedy(tmp_path):
     with pytest.raises(assets.ExtensionError, match="Run 'make book'"):
         assets.require(SimpleNamespace(srcdir=tmp_path))

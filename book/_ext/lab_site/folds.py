@@ -29,16 +29,19 @@ def shown(cell: nodes.container) -> str:
     return "what is printed below" if outputs else ""
 
 
-def prepared(source: str) -> str:
-    """What a cell without an output prepares: imports, or the names that it makes."""
-    tree = ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", source))
-    functions = [f"{node.name}()" for node in tree.body if isinstance(node, ast.FunctionDef)]
-    classes = [node.name for node in tree.body if isinstance(node, ast.ClassDef)]
-    targets = [target for node in tree.body if isinstance(node, ast.Assign) for target in node.targets]
-    made = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
-    names = [name for name in dict.fromkeys([*functions, *classes, *made]) if name.strip("_")]
-    if any(isinstance(node, ast.Import | ast.ImportFrom) for node in tree.body) and not functions + classes:
+def behind(cell: nodes.container) -> str:
+    """What a fold hides: the functions that the cell defines, and what it shows or else the names that it makes."""
+    source = cell.children[0].astext()
+    body = ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", source)).body
+    defined = [f"{node.name}()" for node in body if isinstance(node, ast.FunctionDef)]
+    defined += [node.name for node in body if isinstance(node, ast.ClassDef)]
+    if found := shown(cell):
+        return ", ".join([*defined[:MOST_NAMES], found])
+    if any(isinstance(node, ast.Import | ast.ImportFrom) for node in body) and not defined:
         return "imports"
+    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    made = [name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+    names = [name for name in dict.fromkeys([*defined, *made]) if name.strip("_")]
     return ", ".join(names[:MOST_NAMES]) + (" …" if len(names) > MOST_NAMES else "") or "preparation"
 
 
@@ -51,8 +54,7 @@ class FoldedCells(SphinxPostTransform):
     def run(self, **kwargs):
         for cell in self.document.findall(nodes.container):
             if cell.get("hide_mode") == "input":
-                is_setup = "tag_setup" in cell["classes"]
-                what = "setup" if is_setup else shown(cell) or prepared(cell.children[0].astext())
+                what = "setup" if "tag_setup" in cell["classes"] else behind(cell)
                 cell["prompt_show"] = cell["prompt_hide"] = f"Code: {what}"
             elif cell.get("hide_mode") and any(name.startswith("tag_solution") for name in cell["classes"]):
                 cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
