@@ -29,8 +29,8 @@ quick: $(READY)                     ## the packages and the notebook rules, with
 lab: $(READY)                       ## JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks
 
-execute: $(READY)                   ## run notebooks on this environment and store their outputs; ONLY=01_graph_breaks for one
-	$(BIN)/python book/tools/execute.py $(ONLY)
+execute: $(READY)                   ## run notebooks, store their outputs, mark which code folds; ONLY=01_graph_breaks for one
+	$(BIN)/python book/tools/execute.py $(ONLY) && $(BIN)/python book/tools/folds.py
 
 record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
 	$(BIN)/python -m compile_lab.record $(NAMES)

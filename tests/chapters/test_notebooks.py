@@ -63,7 +63,8 @@ def test_cells_are_short(path):
 
 def test_a_chapter_has_its_parts_in_their_order(path):
     text = prose(path)
-    parts = ["# ", "🇪🇸", "**What you will be able to do**", "## Exercises", "## Key takeaways", "**Further reading.**"]
+    opening = ["# ", '<details lang="es">', "</details>", "**What you will be able to do**"]
+    parts = [*opening, "## Exercises", "## Key takeaways", "**Further reading.**"]
     assert [text.find(part) for part in parts] == sorted(text.find(part) for part in parts)
     assert all(part in text for part in parts), [part for part in parts if part not in text]
     assert "does not cover" in text and "**Next:**" in text and "*Prediction" in text

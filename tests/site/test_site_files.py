@@ -50,9 +50,23 @@ def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
 
 
-def test_a_spanish_abstract_is_marked_as_spanish(chapter):
-    abstract = chapter.page.select_one(".lab-abstract")
-    assert abstract["lang"] == "es" and abstract.get_text().strip().startswith("🇪🇸")
+def test_a_chapter_opens_in_both_languages(chapter):
+    spanish, english = chapter.page.select_one("details.lab-spanish"), chapter.page.select_one(".lab-english")
+    assert spanish["lang"] == "es" and spanish.summary.b.get_text() and english.find_parent(lang=True)["lang"] == "en"
+    for opening, goals in ((spanish, "Lo que sabrás hacer"), (english, "What you will be able to do")):
+        assert len(opening.select("p")) >= 3 and goals in opening.get_text()
+        assert not opening.select(".cell, section")
+    assert len(spanish.select("li")) == len(english.select("li"))
+    assert chapter.page.select_one("a.lab-language")["href"] == "#espanol" and spanish.find(id="espanol")
+
+
+def test_the_sites_words_have_a_spanish_for_every_title(built):
+    words = json.loads((built / "_static/spanish.json").read_text("utf-8"))
+    captions = BeautifulSoup((built / "book/index.html").read_text("utf-8"), "html.parser").select(
+        ".bd-sidebar-primary :is(.caption-text, li > a)"
+    )
+    said = [caption.get_text().strip() for caption in captions]
+    assert len(said) > 15 and [text for text in said if text not in words] == []
 
 
 def test_the_landing_page_links_every_chapter_and_no_other(built):
@@ -115,6 +129,18 @@ def test_no_page_or_style_loads_anything_from_elsewhere(built):
     for path in [*built.rglob("*.html"), *built.rglob("*.css")]:
         found = [hit for hit in loads.findall(path.read_text("utf-8")) if 'rel="canonical"' not in hit]
         assert found == [], path.name
+
+
+def test_a_fold_names_what_it_hides(built):
+    page = BeautifulSoup((built / "notebooks/01_graph_breaks.html").read_text("utf-8"), "html.parser")
+    said = {
+        int(cell.select_one(".lab-cell-number").get_text().split()[1]): cell.summary.p.get_text()
+        for cell in page.select("div.cell.tag_hide-input")
+    }
+    assert said[1] == "Code: setup" and said[2] == "Code: which machine this is" and said[3] == "Code: imports"
+    assert said[8] == "Code: the table below" and said[16] == "Code: the verdict below"
+    assert said[21] == "Code: item(), item_mended(), the table below"
+    assert said[18] == "Code: pair(), GALLERY" and said[52] == "Code: panel(), the explorer below"
 
 
 def test_missing_packages_stop_the_build_with_the_remedy(tmp_path):

@@ -1,19 +1,24 @@
 """The book's own Sphinx extension: everything the site needs that Jupyter Book does not give.
 
 - ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
+- ``bundle``: each chapter and the book as one Markdown file
 - ``fonts``: makes a font smaller, for ``assets`` and ``icons``
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
-- ``pages``: cell numbers, the Spanish abstract's language, inline scripts once, a start page
+- ``folds``: one thin line in the place of a folded cell's code, which says what is behind it
+- ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
+- ``pages``: cell numbers, inline scripts once, a start page
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
 - ``status``: the table of what was run when and with which versions
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, formulas, icons, pages, policy, status, verdicts
+from . import assets, bundle, folds, formulas, icons, language, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, formulas, pages, status, verdicts, icons, policy):  # these last two work on finished pages
+    for part in (assets, bundle, folds, formulas, language, pages, status, verdicts):
+        part.setup(app)
+    for part in (icons, policy):  # on finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -1,8 +1,9 @@
-"""What the pages get beyond Jupyter Book: cell numbers, the Spanish abstract's language, no script twice, a start page,
-and a rebuild when the site's own styles, script or templates change."""
+"""What the pages get beyond Jupyter Book: cell numbers, no script twice, a start page, and a rebuild when the site's
+own styles, scripts or templates change."""
 
 from html import escape
 from pathlib import Path
+from urllib.parse import quote, urlencode
 
 from docutils import nodes
 from sphinx.transforms.post_transforms import SphinxPostTransform
@@ -29,6 +30,15 @@ def html(text: str) -> nodes.raw:
     return nodes.raw(text=text, format="html")
 
 
+def report(docname: str, number: int, repository: str) -> str:
+    """A link that opens an issue about one cell, begun for the reader."""
+    place = f"{docname.rpartition('/')[2]}, cell {number}"
+    body = f"What the cell shows, and what you expected instead:\n\n\n\n---\n{docname}.ipynb, cell {number}\n"
+    query = urlencode({"title": f"{place}: ", "body": body}, quote_via=quote)
+    address = escape(f"{repository}/issues/new?{query}")
+    return f'<a class="lab-report" href="{address}" aria-label="report cell {number}">report</a>'
+
+
 class CellNumbers(SphinxPostTransform):
     """Number each code cell as its outputs do ("cell 3, line 5"): by the execution count of a fresh run."""
 
@@ -39,36 +49,9 @@ class CellNumbers(SphinxPostTransform):
         cells = (box for box in self.document.findall(nodes.container) if box.get("nb_element") == "cell_code")
         for position, cell in enumerate(list(cells), start=1):
             number = cell.get("exec_count") or position
-            cell.insert(
-                0, html(f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>')
-            )
-
-
-class FoldedSolutions(SphinxPostTransform):
-    """A folded cell with a tag such as ``solution-01.2`` says that it holds a solution."""
-
-    default_priority = 150  # before myst-nb folds
-    formats = ("html",)
-
-    def run(self, **kwargs):
-        for cell in self.document.findall(nodes.container):
-            if any(name.startswith("tag_solution") for name in cell["classes"]) and cell.get("hide_mode"):
-                cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
-
-
-class SpanishAbstract(SphinxPostTransform):
-    """A paragraph or note that opens with the Spanish flag is in Spanish: screen readers need to know."""
-
-    default_priority = 301
-    formats = ("html",)
-
-    def run(self, **kwargs):
-        blocks = list(self.document.findall(lambda node: isinstance(node, nodes.paragraph | nodes.Admonition)))
-        for block in blocks:
-            if block.astext().startswith("🇪🇸"):
-                place = block.parent.index(block)
-                block.parent.insert(place + 1, html("</div>"))
-                block.parent.insert(place, html('<div class="lab-abstract" lang="es">'))
+            link = f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>'
+            repository = self.config.html_theme_options["repository_url"]
+            cell.insert(0, html(link + report(self.env.docname, number, repository)))
 
 
 def tidy(app, pagename, templatename, context, doctree):
@@ -103,8 +86,6 @@ def start_page(app, error):
 
 def setup(app):
     app.add_post_transform(CellNumbers)
-    app.add_post_transform(FoldedSolutions)
-    app.add_post_transform(SpanishAbstract)
     app.connect("env-get-outdated", outdated)
     app.connect("html-page-context", tidy, priority=900)
     app.connect("build-finished", start_page)

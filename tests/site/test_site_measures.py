@@ -1,0 +1,123 @@
+"""How a chapter reads, measured: how much of it is code, how long it is, where its first picture stands; and that on a
+phone no number is parted. What is measured is printed (pytest -s)."""
+
+import re
+
+import harness
+import pytest
+
+pytestmark = pytest.mark.browser
+
+CHAPTERS = harness.chapters()
+PAGES = harness.pages()
+SCREEN = 900
+MOST_CODE = 0.15
+MOST_SCREENS = 20
+SHORT_ENOUGH = ("00_eager_baseline", "08_activation_checkpointing")
+"""Chapters that are read in twenty screens. A chapter that gets there is added; none may leave."""
+
+READ = """() => {
+  const seen = (selector) => [...document.querySelectorAll(selector)].filter((element) => element.checkVisibility());
+  const high = (selector) => seen(selector).reduce((sum, element) => sum + element.getBoundingClientRect().height, 0);
+  const pictures = seen("article .lab-figure, article .lab-explorer, article img");
+  return {
+    page: document.documentElement.scrollHeight,
+    article: high("article"),
+    code: high("article .cell_input, article div.highlight:not(.cell div.highlight)"),
+    pictures: pictures.length,
+    first: pictures[0].getBoundingClientRect().top + scrollY,
+  };
+}"""
+
+PARTED = r"""() => {
+  const unit = "%|×|bytes?|[kMGT]i?B(?:/s)?|[nµm]?s|min|GHz";
+  const digits = "(?<![\\w.,/-])[+−-]?\\d+(?:[.,]\\d+)*(?:e[+−-]?\\d+)?";
+  const number = new RegExp(`${digits}(?:[ \\u00a0](?:${unit})(?![\\w%]))?`, "g");
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  const parted = [];
+  while (walker.nextNode()) {
+    const text = walker.currentNode;
+    if (text.parentElement.closest("pre, script, noscript, svg") || !text.parentElement.checkVisibility()) continue;
+    if (!text.parentElement.closest("article")) continue;
+    for (const found of text.data.matchAll(number)) {
+      const range = document.createRange();
+      range.setStart(text, found.index);
+      range.setEnd(text, found.index + found[0].length);
+      const tops = [...range.getClientRects()].filter((box) => box.width).map((box) => box.top);
+      if (tops.some((top) => Math.abs(top - tops[0]) > 3)) parted.push(`${found[0]}: ${text.data.slice(0, 60)}`);
+    }
+  }
+  return parted;
+}"""
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_shows_more_than_it_lists(visit, name):
+    read = visit(f"{name}.html", width=1440, height=SCREEN).page.evaluate(READ)
+    share, screens = read["code"] / read["article"], read["page"] / SCREEN
+    print(
+        f"{name}: {screens:.1f} screens, {share:.1%} of it visible code, {read['pictures']} pictures and explorers, "
+        f"the first on screen {read['first'] / SCREEN + 1:.1f}"
+    )
+    assert share <= MOST_CODE
+    if name.removeprefix("notebooks/") in SHORT_ENOUGH:
+        assert screens <= MOST_SCREENS
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_on_a_phone_no_number_is_parted(visit, path):
+    page = visit(path, width=390, height=844).page
+    assert page.evaluate(PARTED) == []
+    page.evaluate("document.querySelectorAll('button.lab-more').forEach((button) => button.click())")
+    assert page.evaluate(PARTED) == []
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_fold_is_one_thin_line_that_says_what_is_behind_it_and_opens_with_the_keyboard(visit, name):
+    page = visit(f"{name}.html", width=1440, height=SCREEN).page
+    folds = page.locator("article .tag_hide-input > details.hide")
+    lines = folds.locator("summary").evaluate_all("lines => lines.map((line) => [line.clientHeight, line.innerText])")
+    assert len(lines) > 5
+    assert [line for line in lines if line[0] > 32 or not re.fullmatch(r"Code: \S.*", line[1].strip())] == []
+    first = folds.first
+    code = first.locator(".cell_input")
+    assert not code.is_visible()
+    first.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert code.is_visible() and code.locator("pre").inner_text().strip()
+    page.emulate_media(media="print")
+    assert not code.is_visible()
+
+
+def test_a_long_table_opens_in_place_and_is_whole_on_paper(visit):
+    page = visit("notebooks/03_joint_graphs.html", width=1440, height=SCREEN).page
+    page.locator("table:has(button.lab-more)").first.evaluate("table => (table.id = 'long')")
+    table = page.locator("#long")
+    rows = table.locator("tbody tr:not(:has(button))")
+    shown = [row.is_visible() for row in rows.all()]
+    assert shown[:4] == [True] * 4 and shown[-2:] == [True] * 2 and not any(shown[4:-2])
+    page.emulate_media(media="print")
+    assert all(row.is_visible() for row in rows.all())
+    page.emulate_media(media="screen")
+    table.locator("button").focus()
+    page.keyboard.press("Enter")
+    assert all(row.is_visible() for row in rows.all()) and table.locator("button").count() == 0
+    assert page.evaluate("document.activeElement.tagName") == "TD"
+
+
+def test_a_table_is_whole_without_scripts(visit):
+    page = visit("notebooks/03_joint_graphs.html", java_script_enabled=False).page
+    assert page.locator("article .cell_output table tbody tr").count() > 100
+    assert page.locator("article button.lab-more, article .lab-folded, article .lab-cards").count() == 0
+
+
+def test_on_a_phone_a_card_names_each_value(visit):
+    page = visit("notebooks/07_backward_fusion.html", width=390, height=844).page
+    card = page.locator("table.lab-cards tbody tr").first
+    named = card.locator("td[data-label]").evaluate_all(
+        "cells => cells.map((cell) => getComputedStyle(cell, '::before').content)"
+    )
+    heads = page.locator("table.lab-cards").first.locator("thead th").all_inner_texts()
+    assert len(named) > 2 and all(f'"{head}: "' in " ".join(named) for head in heads if head)
+    page.set_viewport_size({"width": 1280, "height": 900})
+    assert page.locator("table.lab-cards").count() == 0
