@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from types import ModuleType
 from typing import NamedTuple
 
@@ -58,12 +59,12 @@ class Timeline:
     peak_activations: tuple[int, ...]
     """For each rank, the most (stage, micro-batch) pairs whose activations it holds at one time."""
 
-    @property
+    @cached_property
     def span(self) -> float:
         """The time from the first start to the last end."""
         return max(action.end for action in self.actions) - min(action.start for action in self.actions)
 
-    @property
+    @cached_property
     def busy(self) -> tuple[float, ...]:
         """How long each rank computes."""
         taken = [0.0] * self.ranks

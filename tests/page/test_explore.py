@@ -19,10 +19,11 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 
-from compile_lab.page import explore
-from compile_lab.page.explore import WIDGET, Explorer
+from compile_lab.page import explore, widgets
+from compile_lab.page.explore import Explorer
 from compile_lab.page.figures import Figure
 from compile_lab.page.tables import Code, Table
+from compile_lab.page.widgets import WIDGET
 
 AXES = {"cause": ["print", ".item()", "x < y"], "version": ["broken", "mended"]}
 
@@ -187,7 +188,7 @@ def test_a_kernel_gets_controls_and_no_precomputed_panels(at_home):
     bundle = explorer._repr_mimebundle_()
     assert set(bundle) == {WIDGET, "text/plain"}
     assert calls == [("print", "broken")]
-    live = explorer._live
+    live = explorer._widgets
     assert [control.description for control in live._controls.values()] == ["cause:", "version:"]
     live._controls["version"].value = "mended"
     live._controls["version"].value = "broken"
@@ -202,22 +203,22 @@ def test_showing_it_again_shows_the_same_controls(at_home):
 def test_many_options_go_into_a_list_and_few_side_by_side(at_home):
     explorer = Explorer("T", {"few": ["a", "b"], "many_more": [str(n) for n in range(9)]}, lambda few, many_more: "")
     explorer._repr_mimebundle_()
-    kinds = {control.description: type(control).__name__ for control in explorer._live._controls.values()}
+    kinds = {control.description: type(control).__name__ for control in explorer._widgets._controls.values()}
     assert kinds == {"few:": "ToggleButtons", "many more:": "Dropdown"}
 
 
 def test_the_reader_sees_that_a_panel_is_being_computed(at_home):
     said = []
-    explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._live._status.value) or a)
-    explorer._live = explore._Live(explorer)
+    explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._widgets._status.value) or a)
+    explorer._widgets = widgets.Widgets(explorer)
     explorer._repr_mimebundle_()
     assert said == ["<i>computing a = 1 …</i>"]
-    assert explorer._live._status.value == ""
+    assert explorer._widgets._status.value == ""
 
 
 def printed(explorer: Explorer) -> str:
     """What stands in the live face's output, as text: outside of a kernel, display prints."""
-    return "".join(output["text"] for output in explorer._live._output.outputs)
+    return "".join(output["text"] for output in explorer._widgets._output.outputs)
 
 
 def test_what_a_panel_prints_stands_above_it_until_the_next_choice(at_home, capsys):
@@ -228,8 +229,8 @@ def test_what_a_panel_prints_stands_above_it_until_the_next_choice(at_home, caps
 
     explorer = Explorer("T", {"a": ["1", "2"]}, talkative)
     explorer._repr_mimebundle_()
-    explorer._live._controls["a"].value = "2"
-    stdout, stderr = explorer._live._output.outputs
+    explorer._widgets._controls["a"].value = "2"
+    stdout, stderr = explorer._widgets._output.outputs
     assert (stdout["name"], stdout["text"].split("\n")[0], stderr["name"], stderr["text"]) == (
         "stdout",
         "out 2",
@@ -248,15 +249,15 @@ def test_an_exception_is_a_panel_and_the_controls_stay_usable(at_home):
 
     explorer = Explorer("T", {"a": ["1", "2", "3"]}, sometimes)
     explorer._repr_mimebundle_()
-    control = explorer._live._controls["a"]
+    control = explorer._widgets._controls["a"]
     control.value = "2"
     assert "RuntimeError: boom <b> (while computing a = 2)" in printed(explorer)
-    page = explorer._live._shown({"a": "2"})._repr_html_()
+    page = explorer._widgets._shown({"a": "2"})._repr_html_()
     assert "<strong>RuntimeError</strong>: boom &lt;b&gt; (while computing a = 2)" in page
     assert "<details><summary>Traceback</summary>" in page and "in sometimes" in page
-    assert html.escape(explore.__file__) not in page, "the reader's own lines, not the Explorer's"
+    assert html.escape(widgets.__file__) not in page, "the reader's own lines, not the Explorer's"
     control.value = "3"
-    assert "fine 3" in repr(explorer._live._shown({"a": "3"}))
+    assert "fine 3" in repr(explorer._widgets._shown({"a": "3"}))
 
 
 def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home):
@@ -270,10 +271,10 @@ def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home):
 
     explorer = Explorer("T", {"a": ["1", "2"]}, slow)
     explorer._repr_mimebundle_()
-    control = explorer._live._controls["a"]
+    control = explorer._widgets._controls["a"]
     control.value = "2"
     assert "interrupted: a = 2" in printed(explorer)
-    assert explorer._live._status.value == ""
+    assert explorer._widgets._status.value == ""
     control.value = "1"
     control.value = "2"
     assert repr(explorer.show(a="2")) == "fine 2"
@@ -302,7 +303,7 @@ def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_ho
 
     async def kernel() -> list[object]:
         explorer._repr_mimebundle_()
-        live = explorer._live
+        live = explorer._widgets
         choices = ({"a": "3"}, {"a": "2"})
         return [await asyncio.to_thread(live._on_main_thread, lambda c=choice: live._shown(c)) for choice in choices]
 
@@ -316,13 +317,13 @@ def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_ho
 
 def test_only_widgets_that_colab_has_too():
     """Colab has ipywidgets 7.7: these names, and these arguments, are in it as they are in 8."""
-    tree = ast.parse(inspect.getsource(explore))
+    tree = ast.parse(inspect.getsource(widgets))
     used = {
         node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ipywidgets"
     }
-    assert used == {"HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout"}
+    assert used == {"HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout", "IntSlider", "FloatSlider"}
 
 
 LIVE = """

@@ -4,16 +4,17 @@
 - ``fonts``: makes a font smaller, for ``assets`` and ``icons``
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
+- ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
 - ``pages``: cell numbers, the Spanish abstract's language, inline scripts once, a start page
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
 - ``status``: the table of what was run when and with which versions
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, formulas, icons, pages, policy, status, verdicts
+from . import assets, formulas, icons, live, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, formulas, pages, status, verdicts, icons, policy):  # these last two work on finished pages
+    for part in (assets, formulas, live, pages, status, verdicts, icons, policy):  # these last two work on finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}
