@@ -10,4 +10,16 @@ from .figures import Series, bars, lines
 from .tables import Code, Table
 from .units import microseconds, with_unit
 
-__all__ = ["Code", "Explorer", "Range", "Series", "Table", "Verdict", "bars", "judged", "lines", "microseconds", "with_unit"]
+__all__ = [
+    "Code",
+    "Explorer",
+    "Range",
+    "Series",
+    "Table",
+    "Verdict",
+    "bars",
+    "judged",
+    "lines",
+    "microseconds",
+    "with_unit",
+]

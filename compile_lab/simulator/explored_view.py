@@ -9,10 +9,11 @@ from __future__ import annotations
 from ..page.figures import Drawing
 from ..page.tables import Table
 from . import pipeline_view
-from .pipeline import SCHEDULES, Timeline, simulate
+from .meshes import check_whole
+from .pipeline import SCHEDULES, Timeline, check_pairs, simulate
 
-AXIS = 36
-"""Where the axis of time ends, in forwards. It doubles where a step is longer, so that one scale serves many choices."""
+AXES = tuple(end * 2**doubled for doubled in range(20) for end in (36, 54))
+"""Where an axis of time may end, in forwards: few places, so that one scale serves many choices."""
 
 MOST_BARS, MOST_RANKS = 20_000, 32
 """Of one picture. More of them nobody can tell apart, and drawing them takes longer than simulating."""
@@ -30,14 +31,15 @@ def pipeline(
     """Two schedules on one axis of time, and what each costs: how long ranks wait, what they hold, what they send.
 
     The unit of time, F, is the forward of all of a rank's layers for one micro-batch, however many stages they make.
-    ``backward`` is the whole one, of which half goes for the gradient of the input. The last stage, which has a language
+    ``backward`` is the whole one; half of it goes for the gradient of the input. The last stage, which has a language
     model's head, takes ``last_stage_longer_by`` more for its forward, and as many times more for its backward.
-    Raises ValueError as ``simulate``.
     """
+    check_whole("ranks", ranks), check_whole("micro_batches", micro_batches)
     several = {}
     for name in dict.fromkeys((schedule, beside)):
         on_each = SCHEDULES[name]
         stages = ranks * on_each
+        check_pairs(stages, micro_batches)
         parts = [1 / on_each] * (stages - 1) + [1 / on_each + last_stage_longer_by]
         halves = [backward / 2 * part for part in parts]
         times = {"forward": parts, "input_grad": halves, "weight_grad": halves, "transfer": transfer}
@@ -50,9 +52,8 @@ def _picture(several: dict[str, Timeline]) -> list[str | Drawing]:
     ranks = max(each.ranks for each in several.values())
     if bars > MOST_BARS or ranks > MOST_RANKS:
         return [f"{bars:,} actions on {ranks} ranks are more than can be seen in a picture. The numbers are exact:"]
-    until, longest = AXIS, max(each.span for each in several.values())
-    while until < longest:
-        until *= 2
+    longest = max(each.span for each in several.values())
+    until = next(end for end in AXES if end >= longest)
     return [pipeline_view.bubbles(several, unit="F", until=until, table=False)]
 
 

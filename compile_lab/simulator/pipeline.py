@@ -135,6 +135,7 @@ def simulate(
     micro-batch, times below 0, and lists of times that are not one for each stage.
     """
     ranks = _checked(schedule, stages, microbatches)
+    check_pairs(stages, microbatches)
     costs = _costs(stages, forward, input_grad, weight_grad)
     _check_times("single", (single or {}).values())
     orders = table(schedule, stages, microbatches)
@@ -160,11 +161,7 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
     Raises ValueError as ``simulate``.
     """
     ranks = _checked(schedule, stages, microbatches)
-    if (pairs := stages * microbatches) > MOST_PAIRS:
-        raise ValueError(
-            f"stages={stages} × microbatches={microbatches} are {pairs:,} forwards, and as many backwards: more than "
-            f"the {MOST_PAIRS:,} that a table is written out for; take fewer, or closed_form, which takes any number"
-        )
+    check_pairs(stages, microbatches)
     if schedule == "GPipe":
         return [[(kind, rank, m) for kind in (FORWARD, BACKWARD) for m in range(microbatches)] for rank in range(ranks)]
     if schedule == "1F1B":
@@ -173,6 +170,15 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
         return _torchs().pipeline_orders(schedule, ranks, microbatches)
     except (ValueError, AssertionError, RuntimeError) as error:
         raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
+
+
+def check_pairs(stages: int, microbatches: int) -> None:
+    """Raise ValueError for more pairs of stage and micro-batch than are written out."""
+    if (pairs := stages * microbatches) > MOST_PAIRS:
+        raise ValueError(
+            f"stages={stages} × microbatches={microbatches} are {pairs:,} forwards, and as many backwards: more than "
+            f"the {MOST_PAIRS:,} that a table is written out for; take fewer, or closed_form, which takes any number"
+        )
 
 
 def timeline_of(

@@ -143,12 +143,11 @@ def _axis(top: int, until: float, unit: str, scale: float) -> str:
     """The axis of time under all rows: a tick at each sixth, with its number, the last with the unit."""
     places = [(round(_GUTTER + until * scale * at / _TICKS), until * at / _TICKS) for at in range(_TICKS + 1)]
     ticks = "".join(f"M{x} {top + 4}v8" for x, _ in places)
-    numbers = "".join(
-        f'<text x="{x}" y="{top + 40}">{number(time)}{f" {unit}" if time == until else ""}</text>' for x, time in places
-    )
+    *most, (end, _) = [(x, f'<text x="{x}" y="{top + 40}">{number(time)}</text>') for x, time in places]
+    last = f'<text x="{end + _MARGIN}" y="{top + 40}" text-anchor="end">{number(until)} {unit}</text>'
     line = f"M{_GUTTER} {top + 4}h{places[-1][0] - _GUTTER}{ticks}"
     drawn = f'<path d="{line}" fill="none" stroke="currentColor" stroke-width="2"/>'
-    return f'{drawn}<g text-anchor="middle">{numbers}</g>'
+    return f'{drawn}<g text-anchor="middle">{"".join(text for _, text in most)}</g>{last}'
 
 
 def _marks(timeline: Timeline, top: int, scale: float, waits: list[tuple[int, float, float]]) -> list[str]:

@@ -15,6 +15,7 @@ from . import assets, formulas, icons, live, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, formulas, live, pages, status, verdicts, icons, policy):  # these last two work on finished pages
+    # The last two work on finished pages.
+    for part in (assets, formulas, live, pages, status, verdicts, icons, policy):
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -108,7 +108,7 @@ def announce(app, pagename, templatename, context, doctree):
         context["metatags"] = (
             context.get("metatags", "") + f'\n<meta name="lab-live-nbytes" content="{app.lab_live_nbytes}">'
         )
-        app.add_js_file("live/controls.js", loading_method="defer")
+        app.add_js_file("live/controls.js", loading_method="defer", priority=900)  # after lab.js
 
 
 def setup(app):

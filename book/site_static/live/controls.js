@@ -45,7 +45,7 @@
   let sliders = 0;
 
   /* A slider, and beside it a field for any number. */
-  function slider({ key, low, high, start, step, unit }, name, choose) {
+  function slider({ low, high, start, step, unit }, name, choose) {
     const id = `lab-slider-${(sliders += 1)}`;
     const range = element("input", { type: "range", id, min: low, max: high, step, value: start, autocomplete: "off" });
     const field = element("input", { type: "number", step: "any", value: start, autocomplete: "off", "aria-label": `${name}: any number` });
@@ -61,7 +61,7 @@
     field.addEventListener("input", () => Number.isFinite(field.valueAsNumber) && set(field.valueAsNumber));
     const label = element("label", { class: "lab-axis-name", for: id }, name);
     const line = element("div", { class: "lab-range" }, range, field, ...(unit ? [element("span", {}, unit)] : []));
-    return element("div", { class: "lab-axis", "data-axis": key }, label, line);
+    return element("div", { class: "lab-axis" }, label, line);
   }
 
   /* ---- an explorer ------------------------------------------------------------------------------------------------ */
@@ -144,12 +144,16 @@
           choice[axis.key] = value;
           update();
         };
-        if (axis.all) return control({ name, options: axis.all }, (index) => choose(axis.all[index]));
-        return slider(axis, name, choose);
+        const made = axis.all
+          ? control({ name, options: axis.all }, (index) => choose(axis.all[index]))
+          : slider(axis, name, choose);
+        made.dataset.axis = axis.key;
+        return made;
       }),
       element("div", { class: "lab-python" }, status, progress),
     );
   }
 
+  window.lab.ask = ask;
   for (const [explorer, choices] of live) begin(explorer, choices);
 })();

@@ -40,7 +40,7 @@ try {
     indexURL: here.href,
     stdLibURL: new URL("python.zip", here).href,
   });
-  const answer = python.runPython("from compile_lab.page.live import answer\nanswer");
+  const answer = python.runPython("from compile_lab.page.live import answer; answer");
   self.onmessage = ({ data: { number, question } }) => {
     try {
       postMessage({ number, answer: answer(question) });
