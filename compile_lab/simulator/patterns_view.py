@@ -137,40 +137,52 @@ def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collec
     return Table(["pattern", "devices", "counted", "formula: bytes sent", "counted: bytes sent", "equal"], lines)
 
 
-def panel(plan: Plan) -> list[str | Drawing]:
-    """What one device holds, what it sends, and whether it fits: a bar divided by kind, and two sentences."""
+def panel(plan: Plan, cards_gb: Sequence[float] = CARDS_GB) -> list[str | Drawing]:
+    """What one device holds, what it sends, and whether it fits on these cards: a bar by kind, and two sentences."""
     share = plan.fullest
     kinds = dict(zip(_KINDS, [*vars(share.held).values(), share.buffers_nbytes], strict=True))
     total = share.total_nbytes
-    mesh = " × ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
-    fits = ", ".join(f"{card} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in CARDS_GB)
-    held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
+    mesh = " × ".join(f"{axis} {size}" for axis, size in plan.mesh.items()) or "one device"
+    fits = ", ".join(f"{card:g} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in cards_gb)
+    most = max(kinds, key=kinds.__getitem__)
     sent = [
         f"{with_unit(each.sent_nbytes)} {each.kind} along {each.axis}"
         f"{'' if plan.inside_machine(each.axis) else ' (network)'}"
         for each in plan.busiest.collectives
     ]
     return [
-        f"**{mesh}.** A device holds {held}: **{with_unit(total)}**. {fits}.",
-        _bar(kinds, total),
-        f"A step sends **{with_unit(plan.sent_nbytes)}** a device: {'; '.join(sent)}.",
+        f"**{mesh}.** A device holds **{with_unit(total)}**, most of it {most} ({kinds[most] / total:.0%}). {fits}.",
+        _bar(kinds, total, cards_gb),
+        f"A step sends **{with_unit(plan.sent_nbytes)}** a device{': ' if sent else ''}{'; '.join(sent)}.",
     ]
 
 
-def _bar(kinds: Mapping[str, int], total: int) -> Drawing:
-    scale = 1000 / max(total, 1e9 * CARDS_GB[-1])
+def _bar(kinds: Mapping[str, int], total: int, cards_gb: Sequence[float]) -> Drawing:
+    """Bytes by kind over marks for the cards, on a scale that only the largest card sets; what is longer is cut off."""
+    scale = 800 / (1e9 * max(cards_gb))
     parts, left = [], 0.0
     for name, nbytes in kinds.items():
-        wide = nbytes * scale
-        if wide >= 1:
-            parts.append(_box(round(left), 0, round(left + wide) - round(left), 26, _KINDS[name]))
-        left += wide
-    for card in CARDS_GB:
-        at = min(998, round(1e9 * card * scale))
+        right = min(970, left + nbytes * scale)
+        if right - left >= 1:
+            parts.append(_box(round(left), 0, round(right) - round(left), 26, _KINDS[name]))
+        left = right
+    if total * scale > 970:
+        parts.append("<path d='M976 2l20 11-20 11z'/>")
+    for card in cards_gb:
+        at = round(1e9 * card * scale)
         parts.append(f"<path d='M{at} 0v40' stroke='currentColor' stroke-width='3'/>")
-        parts.append(f"<text x='{at - 6}' y='46' text-anchor='end'>{card} GB</text>")
+        parts.append(f"<text x='{at - 6}' y='46' text-anchor='end'>{card:g} GB</text>")
     svg = f"<svg viewBox='0 0 1000 50' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
-    return Drawing(svg, f"A bar of {with_unit(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
+    held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
+    marks = " and ".join(f"{card:g}" for card in cards_gb)
+    alt = f"A bar of {with_unit(total)} beside marks at {marks} GB: {held}"
+    legend = " &nbsp; ".join(
+        f"<span style='display:inline-block;width:.9em;height:.9em;background:{_KINDS[name]}'></span> "
+        f"{name} {with_unit(nbytes)}"
+        for name, nbytes in kinds.items()
+    )
+    beyond = ". ▶ It goes on beyond the picture" if total * scale > 970 else ""
+    return Drawing(svg, alt, legend=f"{legend}{beyond}.")
 
 
 def ranking(recommendation: Recommendation) -> list[str | Table]:

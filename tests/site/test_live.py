@@ -222,7 +222,7 @@ def test_if_python_cannot_start_the_stored_panels_stay_and_say_why(visit, monkey
     status.wait_for(timeout=20_000)
     assert why in status.inner_text() and "computed beforehand" in status.inner_text()
     assert reader.panel() == before
-    reader.explorer.locator("fieldset", has_text="micro batches").get_by_text("16", exact=True).click()
+    reader.explorer.get_by_role("radio", name="16").check()
     assert "57 F" in reader.panel()
 
 
@@ -253,15 +253,7 @@ def test_a_page_opened_from_a_file_says_why_it_is_not_live(browser, built):
 
 GRID = [
     {"schedule": schedule, "ranks": ranks, "micro_batches": m, "backward": backward, "transfer": transfer, **longer}
-    for schedule in (
-        "GPipe",
-        "1F1B",
-        "Interleaved1F1B",
-        "LoopedBFS",
-        "InterleavedZeroBubble",
-        "ZBVZeroBubble",
-        "DualPipeV",
-    )
+    for schedule in SCHEDULES
     for ranks, m in ((1, 3), (2, 8), (3, 7), (4, 13), (8, 32), (0, 1), (2.5, 4))
     for backward, transfer, longer in (
         (2, 0, {}),
@@ -280,20 +272,21 @@ def test_the_pages_answers_are_cpythons_digit_for_digit(reader):
 @pytest.mark.browser
 @pytest.mark.slow
 def test_it_answers_at_once(reader):
-    """Where the machine is busy with something else, three times what CPython takes here is allowed instead."""
+    """In the times that are wanted on a machine with nothing else to do; on a crowded one, in as many times more as
+    CPython's own answer takes there than its computing."""
     begun = time.perf_counter()
     reader.type("ranks", 5)
     reader.wait(ranks=5)
-    first_s = time.perf_counter() - begun
-    rows = []
-    for choice, limit_s in (({"ranks": 4, "micro_batches": 9}, 0.1), ({"ranks": 64, "micro_batches": 1024}, 1.0)):
-        asked, live_s, native_s = question(**choice), [], []
-        for _ in range(3):
-            for ask, times in ((reader.ask, live_s), (answer, native_s)):
-                begun = time.perf_counter()
-                ask(asked)
-                times.append(time.perf_counter() - begun)
-        rows.append((choice, limit_s, min(live_s), min(native_s)))
-    print(f"first answer after {first_s:.2f} s; then {rows}")
-    assert first_s < 5
-    assert all(live_s < max(limit_s, 3 * native_s) for _, limit_s, live_s, native_s in rows)
+    times = [(5, time.perf_counter() - begun)]
+    for limit_s, choice in ((0.1, {"ranks": 4, "micro_batches": 9}), (1, {"ranks": 64, "micro_batches": 1024})):
+        found = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            reader.ask(question(**choice))
+            found.append(time.perf_counter() - begun)
+        times.append((limit_s, min(found)))
+    cpu_s, begun = time.process_time(), time.perf_counter()
+    answer(question(ranks=64, micro_batches=1024))
+    crowded = (time.perf_counter() - begun) / (time.process_time() - cpu_s)
+    print(f"limits and times, s: {times}; crowded {crowded:.1f} times")
+    assert all(found_s < limit_s * max(1, crowded) for limit_s, found_s in times)

@@ -18,10 +18,11 @@ new PerformanceObserver((list) => {
 
 /* Pyodide asks for its core and its library with fetch: both are counted on their way, and the core is unpacked. */
 const get = self.fetch;
+let missing; // of which Pyodide would only say that it ended
 self.fetch = async (address) => {
   const packed = String(address).endsWith(".wasm");
   const response = await get(packed ? `${address}.packed` : address);
-  if (!response.ok) throw new Error(`${response.url} is not there (${response.status})`);
+  if (!response.ok) throw (missing = new Error(`${response.url} is not there (${response.status})`));
   const counter = new TransformStream({
     transform(chunk, out) {
       count(chunk.byteLength);
@@ -50,5 +51,5 @@ try {
   };
   postMessage({ ready: true });
 } catch (error) {
-  postMessage({ failed: String(error.message ?? error).trim().split("\n").pop() });
+  postMessage({ failed: String((missing ?? error).message ?? error).trim().split("\n").pop() });
 }
