@@ -20,6 +20,7 @@ _KINDS = {
     "activations": PALETTE["vermillion"],
     "buffers": PALETTE["grey"],
 }
+_AXIS, _AXIS_GB = 950, 200
 CARDS_GB = (80, 141)
 """Memory of the cards that a panel compares with: A100 or H100, and H200."""
 
@@ -158,31 +159,34 @@ def panel(plan: Plan, cards_gb: Sequence[float] = CARDS_GB) -> list[str | Drawin
 
 
 def _bar(kinds: Mapping[str, int], total: int, cards_gb: Sequence[float]) -> Drawing:
-    """Bytes by kind over marks for the cards, on a scale that only the largest card sets; what is longer is cut off."""
-    scale = 800 / (1e9 * max(cards_gb))
+    """Bytes by kind over an axis that is the same for all plans and cards; what is longer is cut off, with an arrow."""
+    scale = _AXIS / (1e9 * _AXIS_GB)
     parts, left = [], 0.0
     for name, nbytes in kinds.items():
-        right = min(970, left + nbytes * scale)
+        right = min(_AXIS, left + nbytes * scale)
         if right - left >= 1:
-            parts.append(_box(round(left), 0, round(right) - round(left), 26, _KINDS[name]))
+            parts.append(_box(round(left), 8, round(right) - round(left), 26, _KINDS[name]))
         left = right
-    if total * scale > 970:
-        parts.append("<path d='M976 2l20 11-20 11z'/>")
-    for card in cards_gb:
-        at = round(1e9 * card * scale)
-        parts.append(f"<path d='M{at} 0v40' stroke='currentColor' stroke-width='3'/>")
-        parts.append(f"<text x='{at - 6}' y='46' text-anchor='end'>{card:g} GB</text>")
-    svg = f"<svg viewBox='0 0 1000 50' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
+    if beyond := total * scale > _AXIS:
+        parts.append(f"<path d='M{_AXIS + 6} 10l20 11-20 11z'/>")
+    parts += [
+        f"<path d='M{round(1e9 * card * scale)} 0v40' stroke='currentColor' stroke-width='5'/>"
+        for card in cards_gb
+        if card <= _AXIS_GB
+    ]
+    step = _AXIS_GB // 5
+    ticks = "".join(f"M{_AXIS * at // 5} 44v8" for at in range(6))
+    parts.append(f"<path d='M0 44h{_AXIS}{ticks}' fill='none' stroke='currentColor' stroke-width='2'/>")
+    numbers = [f"<text x='{_AXIS * at // 5}' y='72'>{step * at}</text>" for at in range(1, 5)]
+    parts.append(f"<g text-anchor='middle'>{''.join(numbers)}</g>")
+    parts.append(f"<text x='{_AXIS + 40}' y='72' text-anchor='end'>{_AXIS_GB} GB</text>")
+    svg = f"<svg viewBox='0 0 1000 80' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
     held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
     marks = " and ".join(f"{card:g}" for card in cards_gb)
-    alt = f"A bar of {with_unit(total)} beside marks at {marks} GB: {held}"
-    legend = " &nbsp; ".join(
-        f"<span style='display:inline-block;width:.9em;height:.9em;background:{_KINDS[name]}'></span> "
-        f"{name} {with_unit(nbytes)}"
-        for name, nbytes in kinds.items()
-    )
-    beyond = ". ▶ It goes on beyond the picture" if total * scale > 970 else ""
-    return Drawing(svg, alt, legend=f"{legend}{beyond}.")
+    swatch = "<span style='white-space:nowrap'><span style='color:{}'>■</span> {} {}</span>"
+    legend = " &nbsp; ".join(swatch.format(_KINDS[name], name, with_unit(nbytes)) for name, nbytes in kinds.items())
+    legend += " &nbsp; | memory of the card" + (". ▶ It goes on beyond the axis" if beyond else "")
+    return Drawing(svg, f"A bar of {with_unit(total)} beside a mark at {marks} GB: {held}", legend=f"{legend}.")
 
 
 def ranking(recommendation: Recommendation) -> list[str | Table]:

@@ -20,10 +20,13 @@ from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 
 from compile_lab.page import explore, widgets
+from compile_lab.page.axes import Range
 from compile_lab.page.explore import Explorer
 from compile_lab.page.figures import Figure
+from compile_lab.page.live import answer
 from compile_lab.page.tables import Code, Table
 from compile_lab.page.widgets import WIDGET
+from compile_lab.simulator import explored_view
 
 AXES = {"cause": ["print", ".item()", "x < y"], "version": ["broken", "mended"]}
 
@@ -353,6 +356,94 @@ def test_two_hundred_live_explorers_never_make_a_client_send(monkeypatch):
         assert (stream["name"], stream["text"]) == ("stdout", "printed first\n")
         assert text["data"]["text/plain"] == "first"
         assert "application/vnd.plotly.v1+json" in figure["data"]
+
+
+# Any value: ranges, and panels that the reader's browser computes
+
+RANGED = {"schedule": ["GPipe", "1F1B"], "beside": ["1F1B", "GPipe"], "ranks": Range(1, 16, start=4)}
+RANGED |= {"micro_batches": Range(1, 64, start=8), "backward": Range(0.5, 4, start=2, step=0.5, unit="F")}
+RANGED |= {"transfer": Range(0, 1, start=0, step=0.25), "last_stage_longer_by": Range(0, 2, start=0)}
+STORED = {"beside": ["1F1B"], "ranks": [4, 8]}
+
+
+def live_explorer(**given) -> Explorer:
+    return Explorer("T", RANGED, explored_view.pipeline, **{"live": True, "stored": STORED} | given)
+
+
+def test_a_live_explorer_stores_some_panels_and_says_how_the_others_are_computed(publishing):
+    explorer = live_explorer()
+    assert len(explorer) == 4
+    stored = choices(explorer._repr_mimebundle_()["text/html"])
+    assert [axis["options"] for axis in stored["axes"]] == [
+        ["GPipe", "1F1B"],
+        ["1F1B"],
+        ["4", "8"],
+        ["8"],
+        ["2 F"],
+        ["0"],
+        ["0"],
+    ]
+    assert len(stored["panels"]) == 4
+    assert stored["live"]["panel"] == "compile_lab.simulator.explored_view:pipeline"
+    ranks = {"key": "ranks", "stored": [4, 8], "low": 1, "high": 16, "start": 4, "step": 1, "unit": ""}
+    assert stored["live"]["axes"][1:3] == [{"key": "beside", "stored": ["1F1B"], "all": ["1F1B", "GPipe"]}, ranks]
+
+
+def test_what_is_stored_is_what_the_browser_is_to_answer(publishing):
+    stored = choices(live_explorer()._repr_mimebundle_()["text/html"])
+    choice = {axis["key"]: axis["stored"][0] for axis in stored["live"]["axes"]} | {"schedule": "1F1B", "ranks": 8}
+    assert stored["panels"][3] == answer(json.dumps({"panel": stored["live"]["panel"], "choice": choice}))
+
+
+def test_without_scripts_a_live_explorer_names_its_ranges(publishing):
+    text = Readable(live_explorer()._repr_mimebundle_()["text/html"]).text
+    assert (
+        "Shown is schedule = GPipe" in text and "ranks: 1 to 16; micro batches: 1 to 64; backward: 0.5 to 4 F" in text
+    )
+
+
+def test_an_explorer_that_is_not_live_has_no_word_of_it(publishing):
+    page = Explorer("T", {"n": Range(1, 4, start=2)}, lambda n: f"n is {n}", stored={"n": [3]})._repr_mimebundle_()
+    assert choices(page["text/html"]) == {
+        "axes": [{"name": "n", "options": ["2", "3"]}],
+        "panels": ["<p>n is 2</p>", "<p>n is 3</p>"],
+    }
+
+
+def test_a_live_panel_of_a_notebook_is_refused_where_it_is_written():
+    with pytest.raises(ValueError, match="no page can compute it live: define it at the top of a module"):
+        Explorer("T", {"a": ["1"]}, lambda a: a, live=True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ({"rank": [4]}, "no axis 'rank'; the axes are 'schedule', 'beside', 'ranks'"),
+        ({"ranks": ["4"]}, "axis 'ranks' takes a number, not '4'"),
+        ({"beside": ["ZBV"]}, "axis 'beside' has no option 'ZBV'; it has '1F1B', 'GPipe'"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(stored, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        live_explorer(stored=stored)
+
+
+def test_show_takes_any_number_and_a_refusal_is_its_answer():
+    explorer = live_explorer()
+    assert "takes 39 F" in repr(explorer.show(ranks=6))
+    assert explorer.show(ranks=6.0) is explorer.show(ranks=6)
+    assert repr(explorer.show(ranks=0)) == "**Not possible.** ranks=0: it is a whole number, 1 or more"
+
+
+def test_a_range_is_a_slider_in_a_kernel(at_home):
+    explorer = live_explorer()
+    explorer._repr_mimebundle_()
+    controls = explorer._widgets._controls
+    kinds = {name: type(control).__name__ for name, control in controls.items()}
+    assert kinds["ranks"] == "IntSlider" and kinds["backward"] == "FloatSlider" and kinds["schedule"] == "ToggleButtons"
+    assert not controls["ranks"].continuous_update, "a panel may take long"
+    controls["ranks"].value = 6
+    assert "takes 39 F" in printed(explorer)
 
 
 # What is left without widgets

@@ -6,6 +6,7 @@ import re
 import sys
 import time
 import zipfile
+from types import SimpleNamespace
 
 import harness
 import pytest
@@ -267,6 +268,55 @@ GRID = [
 def test_the_pages_answers_are_cpythons_digit_for_digit(reader):
     differing = [choice for choice in GRID if reader.ask(question(**choice)) != answer(question(**choice))]
     assert differing == [] and len(GRID) == 147
+
+
+OTHERS = [
+    *(
+        ("sharded", {"pattern": pattern, "model": model, "devices": devices, "sequences": sequences, "card": card})
+        for pattern in ("fsdp", "ddp", "hsdp", "fsdp+tp", "pp+fsdp", "3d")
+        for model in ("124 M", "70 B")
+        for devices, sequences, card in ((12, 1, 24), (96, 3, 80.5), (0, 1, 80))
+    ),
+    *(
+        ("recommended", {"model": model, "devices": devices, "sequences": 2, "card": 141})
+        for model in ("7 B", "70 B")
+        for devices in (1, 24, 333)
+    ),
+    *(
+        ("buckets", {"bucket": bucket, "wire": wire, "devices": devices, "backward": 41.3, "latency": 0.07})
+        for bucket in (0.3, 25, 77)
+        for wire in (0, 3.3, 128)
+        for devices in (2, 9)
+    ),
+]
+
+
+@pytest.mark.browser
+def test_the_other_explorers_answers_are_cpythons_too(reader):
+    def asked(name, choice):
+        return json.dumps({"panel": f"compile_lab.simulator.explored_view:{name}", "choice": choice})
+
+    differing = [each for each in OTHERS if reader.ask(asked(*each)) != answer(asked(*each))]
+    assert differing == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("path", [f"{chapter}.html" for chapter in harness.chapters()])
+def test_every_live_explorer_of_the_book_computes_a_value_that_is_not_stored(visit, built, path):
+    if live.MARK not in (built / path).read_text("utf-8"):
+        pytest.skip("it has none")
+    page = visit(path).page
+    for index in range(page.evaluate("window.lab.live.length")):
+        asked = page.evaluate(
+            """index => {
+              const { panel, axes } = window.lab.live[index][1].live;
+              const choice = axes.map(({ key, stored, all, step }) => [key, all ? stored[0] : stored[0] + step]);
+              return JSON.stringify({ panel, choice: Object.fromEntries(choice) });
+            }""",
+            index,
+        )
+        shown = Reader.ask(SimpleNamespace(page=page), asked)
+        assert shown == answer(asked) and "lab-message" not in shown and "Not possible" not in shown
 
 
 @pytest.mark.browser

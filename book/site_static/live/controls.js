@@ -60,7 +60,7 @@
     });
     field.addEventListener("input", () => Number.isFinite(field.valueAsNumber) && set(field.valueAsNumber));
     const label = element("label", { class: "lab-axis-name", for: id }, name);
-    const line = element("div", { class: "lab-range" }, range, field, ...(unit ? [element("span", {}, unit)] : []));
+    const line = element("div", { class: "lab-range" }, range, field, element("span", {}, unit));
     return element("div", { class: "lab-axis" }, label, line);
   }
 
