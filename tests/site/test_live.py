@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import sys
+import threading
 import time
 import zipfile
 from types import SimpleNamespace
@@ -86,14 +87,14 @@ def of_python(requests) -> dict[str, int]:
 def test_what_is_loaded_is_small_and_its_size_is_told(built):
     nbytes = live.loaded_nbytes(built / live.FOLDER)
     page = (built / CHAPTER).read_text("utf-8")
-    told = int(re.search(r'<meta name="lab-live-nbytes" content="(\d+)"', page)[1])
+    told = int(re.search(r'<meta name="lab-live" content="(\d+)" data-version="[0-9a-f]{8}"', page)[1])
     assert 4_000_000 < nbytes < MOST_NBYTES and abs(told - nbytes) < 20_000
 
 
 def test_only_pages_with_a_live_explorer_have_its_controls(built):
     for path in harness.pages():
         page = (built / path).read_text("utf-8")
-        assert (live.MARK in page) == ("live/controls.js" in page) == ("lab-live-nbytes" in page), path
+        assert (live.MARK in page) == ("live/controls.js" in page) == ('name="lab-live"' in page), path
 
 
 def test_the_library_holds_what_is_imported_and_no_more(built):
@@ -160,6 +161,31 @@ def test_nothing_is_loaded_before_a_choice_that_is_not_stored(visit, requests):
     assert set(loaded) == {"worker.mjs", *live.SCRIPTS, f"{live.CORE}.packed", "python.zip", live.LOCK}
     assert sum(loaded.values()) < MOST_NBYTES and reader.troubles == []
     assert "any value, computed here" in reader.status()
+
+
+@pytest.mark.browser
+def test_while_python_loads_its_progress_is_told_and_what_is_stored_is_shown(visit, monkeypatch):
+    contents, go_on = harness.contents, threading.Event()
+    monkeypatch.setattr(
+        harness,
+        "contents",
+        lambda path, packed: (path.suffix != ".packed" or go_on.wait(60)) and contents(path, packed),
+    )
+    reader = Reader(visit(CHAPTER))
+    progress = reader.page.get_by_role("progressbar", name="Python is loading")
+    assert progress.count() == 0
+    reader.type("ranks", 5)
+    progress.wait_for()
+    while "1." not in (told := reader.explorer.locator(".lab-progress").inner_text()):  # all but the core
+        reader.page.wait_for_timeout(20)
+    assert told.endswith("of 5.3 MB") and reader.status() == "Python is loading …"
+    reader.type("ranks", 4)
+    reader.type("micro_batches", 16)
+    reader.wait(timeout_s=2, ranks=4, micro_batches=16)
+    go_on.set()
+    reader.type("ranks", 6)
+    reader.wait(ranks=6)
+    assert progress.count() == 0 and "any value, computed here" in reader.status()
 
 
 @pytest.mark.browser

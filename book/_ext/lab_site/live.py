@@ -8,6 +8,7 @@
 """
 
 import gzip
+import hashlib
 import importlib.metadata
 import json
 import shutil
@@ -88,7 +89,7 @@ def loaded_nbytes(folder: Path) -> int:
 
 def up_to_date(root: Path, folder: Path) -> bool:
     made = folder / "NOTICE.txt"  # the last that is written
-    sources = [root / "book/package-lock.json", *Path(__file__).parent.glob("*.*")]
+    sources = [root / "book/package-lock.json", root / "requirements.txt", *Path(__file__).parent.glob("*.*")]
     sources += [path for name in SOURCES for path in root.glob(name)]
     return made.exists() and made.stat().st_mtime > max(path.stat().st_mtime for path in sources)
 
@@ -99,15 +100,14 @@ def prepare(app):
         folder = Path(app.outdir) / FOLDER
         if not up_to_date(Path(app.srcdir), folder):
             write(Path(app.srcdir), folder)
-        app.lab_live_nbytes = loaded_nbytes(folder)
+        version = hashlib.sha256((folder / "python.zip").read_bytes()).hexdigest()[:8]
+        app.lab_live = f'<meta name="lab-live" content="{loaded_nbytes(folder)}" data-version="{version}">'
 
 
 def announce(app, pagename, templatename, context, doctree):
-    """A page with a live explorer gets its controls, and the size of what they would load."""
+    """A page with a live explorer gets its controls, the size of what they would load, and which version to ask for."""
     if MARK in context.get("body", ""):
-        context["metatags"] = (
-            context.get("metatags", "") + f'\n<meta name="lab-live-nbytes" content="{app.lab_live_nbytes}">'
-        )
+        context["metatags"] = f"{context.get('metatags', '')}\n{app.lab_live}"
         app.add_js_file("live/controls.js", loading_method="defer", priority=900)  # after lab.js
 
 

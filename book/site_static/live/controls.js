@@ -4,8 +4,9 @@
   "use strict";
 
   const { live, element, message, control, show, offerStored, storedAt } = window.lab;
-  const WORKER = new URL("worker.mjs", document.currentScript.src);
-  const NBYTES = Number(document.querySelector('meta[name="lab-live-nbytes"]').content);
+  const { content, dataset } = document.querySelector('meta[name="lab-live"]');
+  const NBYTES = Number(content);
+  const WORKER = new URL(`worker.mjs?v=${dataset.version}`, document.currentScript.src); // not a kept one of an older book
   const SLOW_MS = 300;
   const megabytes = (nbytes) => `${(nbytes / 1e6).toFixed(1)} MB`;
   const ASLEEP = `At the first move, Python is loaded from this site, once for all pages: ${megabytes(NBYTES)}.`;
@@ -71,7 +72,9 @@
     const panel = explorer.querySelector(".lab-panel");
     const controls = explorer.querySelector(".lab-controls");
     const status = element("p", { class: "lab-note", role: "status" }, ASLEEP);
-    const progress = element("progress", { max: NBYTES, value: 0, hidden: "", "aria-label": "Python is loading" });
+    const bar = element("progress", { max: NBYTES, value: 0, "aria-label": "Python is loading" });
+    const count = element("span", { "aria-hidden": "true" }); // the bar has it for those who listen
+    const progress = element("div", { class: "lab-progress", hidden: "" }, bar, count);
     const choice = Object.fromEntries(axes.map(({ key, stored }) => [key, stored[0]]));
     let busy = false;
     let again = false;
@@ -81,43 +84,58 @@
       return chosen.includes(-1) ? undefined : choices.panels[storedAt(choices.axes, chosen)];
     }
 
-    function loading(nbytes) {
-      progress.value = nbytes;
-      const all = nbytes >= 0.99 * NBYTES; // hosts compress a little more, or less
-      status.textContent = all ? "Python starts …" : `Python is loading: ${megabytes(nbytes)} of ${megabytes(NBYTES)} …`;
+    function shown(html, asked) {
+      show(panel, html);
+      explorer.dataset.shown = JSON.stringify(asked);
     }
 
-    async function computed() {
-      const first = !worker;
-      if (first) loading(0);
-      progress.hidden = false;
+    function loading(nbytes) {
+      bar.value = nbytes;
+      const all = nbytes >= 0.99 * NBYTES; // hosts compress a little more, or less
+      count.textContent = all ? "starting" : `${megabytes(nbytes)} of ${megabytes(NBYTES)}`;
+    }
+
+    async function awake() {
+      if (!worker) loading(0);
+      const waiting = setTimeout(() => {
+        status.textContent = "Python is loading …";
+        progress.hidden = false;
+      });
       watching.add(loading);
       try {
         await started();
       } finally {
+        clearTimeout(waiting);
         watching.delete(loading);
         progress.hidden = true;
       }
+    }
+
+    async function computed(asked) {
       const slow = setTimeout(() => (status.textContent = "computing …"), SLOW_MS);
       const begun = performance.now();
-      const answer = await ask({ panel: address, choice });
+      const answer = await ask({ panel: address, choice: asked });
       clearTimeout(slow);
       status.textContent = "Python runs in this page: any value, computed here.";
       explorer.dataset.ms = Math.round(performance.now() - begun);
       return answer;
     }
 
-    /* One question at a time, and then the newest: a slider may ask faster than Python answers. */
+    /* What is stored is shown at once. Else one question at a time, and then the newest: a slider may ask faster than
+       Python answers. */
     async function update() {
+      const known = storedPanel();
+      if (known !== undefined) return shown(known, choice);
       again = busy;
       if (busy) return;
       busy = true;
       try {
+        await awake();
         do {
           again = false;
-          const asked = JSON.stringify(choice);
-          show(panel, storedPanel() ?? (await computed()));
-          explorer.dataset.shown = asked;
+          const asked = { ...choice };
+          const answer = await computed(asked);
+          if (storedPanel() === undefined) shown(answer, asked);
         } while (again);
       } catch (error) {
         giveUp(`Python does not run here: ${error.message}. The choices below were computed beforehand.`);

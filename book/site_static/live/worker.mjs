@@ -4,6 +4,7 @@
    Under a Content-Security-Policy this file, and no page, needs script-src 'self' 'wasm-unsafe-eval': CPython is
    WebAssembly, which runs in here and cannot touch the page. */
 const here = new URL(".", import.meta.url);
+const version = new URL(import.meta.url).search;
 
 let loaded = 0;
 
@@ -39,7 +40,7 @@ try {
   const { loadPyodide } = await import(new URL("pyodide.mjs", here));
   const python = await loadPyodide({
     indexURL: here.href,
-    stdLibURL: new URL("python.zip", here).href,
+    stdLibURL: new URL(`python.zip${version}`, here).href,
   });
   const answer = python.runPython("from compile_lab.page.live import answer; answer");
   self.onmessage = ({ data: { number, question } }) => {
