@@ -19,6 +19,7 @@ from compile_lab._torch import distributed
 from compile_lab.page.live import answer
 from compile_lab.simulator.pipeline import SCHEDULES
 
+AXE = harness.ROOT / "book/node_modules/axe-core/axe.min.js"
 MOST_NBYTES = 6_000_000  # on the wire, once for all pages
 CHAPTER = "notebooks/12_pipeline_bubbles.html"
 TITLE = "Where are the bubbles?"
@@ -366,3 +367,17 @@ def test_it_answers_at_once(reader):
     crowded = (time.perf_counter() - begun) / (time.process_time() - cpu_s)
     print(f"limits and times, s: {times}; crowded {crowded:.1f} times")
     assert all(found_s < limit_s * max(1, crowded) for limit_s, found_s in times)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("ranks", [6, 0])
+def test_what_is_computed_is_accessible(visit, theme, ranks):
+    reader = Reader(visit(CHAPTER, color_scheme=theme, bypass_csp=True))  # axe is a script that is put into the page
+    reader.type("ranks", ranks)
+    reader.wait(ranks=ranks)
+    reader.page.add_script_tag(path=AXE)
+    found = reader.page.evaluate(
+        "async () => (await axe.run('.lab-explorer', { resultTypes: ['violations'] })).violations"
+    )
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []

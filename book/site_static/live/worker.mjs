@@ -23,7 +23,10 @@ let missing; // of which Pyodide would only say that it ended
 self.fetch = async (address) => {
   const packed = String(address).endsWith(".wasm");
   const response = await get(packed ? `${address}.packed` : address);
-  if (!response.ok) throw (missing = new Error(`${response.url} is not there (${response.status})`));
+  if (!response.ok) {
+    missing = new Error(`${new URL(response.url).pathname.split("/").pop()} is not there (${response.status})`);
+    throw missing;
+  }
   const counter = new TransformStream({
     transform(chunk, out) {
       count(chunk.byteLength);
