@@ -349,24 +349,24 @@ def test_every_live_explorer_of_the_book_computes_a_value_that_is_not_stored(vis
 @pytest.mark.browser
 @pytest.mark.slow
 def test_it_answers_at_once(reader):
-    """In the times that are wanted on a machine with nothing else to do; on a crowded one, in as many times more as
-    CPython's own answer takes there than its computing."""
+    """In the times that are wanted on a machine with nothing else to do. On a crowded one the first answer may take
+    longer by as much as CPython's wait for a core, and the others three times what CPython takes beside them."""
     begun = time.perf_counter()
     reader.type("ranks", 5)
     reader.wait(ranks=5)
-    times = [(5, time.perf_counter() - begun)]
+    first_s, rows = time.perf_counter() - begun, []
     for limit_s, choice in ((0.1, {"ranks": 4, "micro_batches": 9}), (1, {"ranks": 64, "micro_batches": 1024})):
-        found = []
-        for _ in range(5):
-            begun = time.perf_counter()
-            reader.ask(question(**choice))
-            found.append(time.perf_counter() - begun)
-        times.append((limit_s, min(found)))
-    cpu_s, begun = time.process_time(), time.perf_counter()
-    answer(question(ranks=64, micro_batches=1024))
-    crowded = (time.perf_counter() - begun) / (time.process_time() - cpu_s)
-    print(f"limits and times, s: {times}; crowded {crowded:.1f} times")
-    assert all(found_s < limit_s * max(1, crowded) for limit_s, found_s in times)
+        found = {reader.ask: [], answer: []}
+        for _ in range(3):
+            for ask, times_s in found.items():
+                begun, cpu_s = time.perf_counter(), time.process_time()
+                ask(question(**choice))
+                times_s.append(time.perf_counter() - begun)
+        rows.append((limit_s, *map(min, found.values())))
+    crowded = found[answer][-1] / (time.process_time() - cpu_s)
+    print(f"first answer after {first_s:.2f} s, crowded {crowded:.1f} times; limit, page, CPython: {rows}")
+    assert first_s < 5 * max(1, crowded)
+    assert all(page_s < max(limit_s, 3 * native_s) for limit_s, page_s, native_s in rows)
 
 
 @pytest.mark.browser
