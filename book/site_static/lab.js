@@ -1,4 +1,4 @@
-/* The site's one script. Explorers: the reader chooses, the stored panel of that choice is shown.
+/* The script of every page. Explorers: the reader chooses, the stored panel of that choice is shown.
    Figures: drawn by Plotly, which is loaded once a page and only when a figure comes near the screen. */
 (() => {
   "use strict";
@@ -168,31 +168,48 @@
     return element("label", { class: "lab-axis" }, element("span", { class: "lab-axis-name" }, axis.name), select);
   }
 
-  function startExplorer(explorer) {
+  function show(panel, html) {
+    discardFigures(panel);
+    panel.innerHTML = html;
+    prepareFigures(panel);
+    reachable();
+  }
+
+  /* Controls for the choices whose panels are stored, with the first one chosen. */
+  function offerStored(explorer, { axes, panels }) {
     const controls = explorer.querySelector(".lab-controls");
-    const panel = explorer.querySelector(".lab-panel");
-    if (!controls) return; // stored without its choices: what is there already says so
-    let axes, panels;
-    try {
-      ({ axes, panels } = JSON.parse(explorer.querySelector(".lab-choices").textContent));
-      if (panels.length !== axes.reduce((product, { options }) => product * options.length, 1)) throw new SyntaxError();
-    } catch {
-      controls.replaceChildren(message("The choices cannot be read, so only the first one is shown."));
-      return;
-    }
     controls.replaceChildren(); // the note for readers without scripts
     const chosen = axes.map(() => 0);
     axes.forEach((axis, position) => {
       const choose = (index) => {
         chosen[position] = index;
-        discardFigures(panel);
-        panel.innerHTML = panels[axes.reduce((row, { options }, at) => row * options.length + chosen[at], 0)];
-        prepareFigures(panel);
-        reachable();
+        show(explorer.querySelector(".lab-panel"), panels[storedAt(axes, chosen)]);
       };
-      controls.append((axis.options.length > RADIOS_UP_TO ? dropdown : radios)(axis, choose));
+      controls.append(control(axis, choose));
     });
   }
+
+  const control = (axis, choose) => (axis.options.length > RADIOS_UP_TO ? dropdown : radios)(axis, choose);
+
+  /* Panels are stored in the order of their choices, the last axis quickest. */
+  const storedAt = (axes, chosen) => axes.reduce((row, { options }, at) => row * options.length + chosen[at], 0);
+
+  function startExplorer(explorer) {
+    const controls = explorer.querySelector(".lab-controls");
+    if (!controls) return; // stored without its choices: what is there already says so
+    try {
+      const choices = JSON.parse(explorer.querySelector(".lab-choices").textContent);
+      if (choices.panels.length !== choices.axes.reduce((product, { options }) => product * options.length, 1)) throw 0;
+      if (choices.live) live.push([explorer, choices]);
+      offerStored(explorer, choices);
+    } catch {
+      controls.replaceChildren(message("The choices cannot be read, so only the first one is shown."));
+    }
+  }
+
+  /* Those that can compute any choice; live/controls.js takes them over. */
+  const live = [];
+  window.lab = { live, element, message, control, show, offerStored, storedAt };
 
   /* ---- the page ------------------------------------------------------------------------------------------------- */
 

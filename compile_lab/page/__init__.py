@@ -3,10 +3,23 @@
 Plain Python without torch, so that it runs in a browser too.
 """
 
+from .axes import Range
 from .claims import Verdict, judged
 from .explore import Explorer
 from .figures import Series, bars, lines
 from .tables import Code, Table
 from .units import microseconds, with_unit
 
-__all__ = ["Code", "Explorer", "Series", "Table", "Verdict", "bars", "judged", "lines", "microseconds", "with_unit"]
+__all__ = [
+    "Code",
+    "Explorer",
+    "Range",
+    "Series",
+    "Table",
+    "Verdict",
+    "bars",
+    "judged",
+    "lines",
+    "microseconds",
+    "with_unit",
+]

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -44,14 +44,35 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid"
 
 
 @dataclass(frozen=True)
+class Plot:
+    """Traces and a layout as plotly.js reads them: what a `Figure` needs of plotly where plotly is not, in a page."""
+
+    data: Sequence[Mapping[str, Any]]
+    layout: Mapping[str, Any]
+
+    def to_plotly_json(self) -> dict[str, Any]:
+        """In plotly's own order: by name, and a trace's type last."""
+        traces = [_sorted({key: value for key, value in trace.items() if key != "type"}) for trace in self.data]
+        typed = [{**trace, "type": given["type"]} for trace, given in zip(traces, self.data, strict=True)]
+        return {"data": typed, "layout": _sorted(self.layout)}
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+@dataclass(frozen=True)
 class Figure:
     """A plotly figure, the sentence that stands for it, its caption, its numbers, and where they come from.
 
-    `plot` is a plotly figure, `alt` says what is to be seen in it, `provenance` is anything that prints as one line.
+    `plot` is a plotly figure or a `Plot`, `alt` says what is to be seen in it, `provenance` is anything that prints as
+    one line.
     Raises ValueError without an `alt`: a picture alone leaves some readers with nothing.
     """
 
-    plot: go.Figure
+    plot: go.Figure | Plot
     alt: str
     caption: str = ""
     table: Table | None = None
@@ -116,7 +137,9 @@ class Figure:
         # Colab puts each output in a frame of its own, where only plotly's own renderer brings plotly.js along.
         import plotly.io as pio
 
-        drawn = pio.to_html(self.plot, include_plotlyjs="cdn", full_html=False, config={"responsive": True})
+        drawn = pio.to_html(
+            self.plot.to_plotly_json(), include_plotlyjs="cdn", full_html=False, config={"responsive": True}
+        )
         return f'<figure class="lab-figure" aria-label="{html.escape(self.alt)}">{drawn}{_words(self)}</figure>'
 
 

@@ -6,15 +6,15 @@ table that each reads with a dozen lines of its own is less, and it states the r
 """
 
 import math
+import pkgutil
 import tomllib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ..doors import check_whole
 from .sharding import Shape
 
-_TABLE = tomllib.loads(Path(__file__).with_name("patterns.toml").read_text(encoding="utf-8"))
+_TABLE = tomllib.loads(pkgutil.get_data(__package__, "patterns.toml").decode())  # from a zip, too: a page has no folder
 
 PATTERNS: dict[str, tuple[str, ...]] = {name: tuple(axes) for name, axes in _TABLE["patterns"].items()}
 """Each pattern's axes, outermost first."""

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..page.figures import PALETTE, Figure, plot_text
+from ..page.figures import PALETTE, Figure, Plot, plot_text
 from ..page.tables import Table
 from ..page.units import rounded
 from .overlap import Overlap, Span, Transfer, merged
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as go
 
 STYLES = {
     "compute": ("grey", ""),
@@ -25,15 +22,18 @@ SMALLEST = 1 / 400
 """Of the time shown: spans that are closer to each other are drawn as one."""
 
 
-def timeline(several: Overlap | Mapping[str, Overlap], caption: str = "", provenance: object | None = None) -> Figure:
+def timeline(
+    several: Overlap | Mapping[str, Overlap],
+    caption: str = "",
+    provenance: object | None = None,
+    until_ms: float | None = None,
+) -> Figure:
     """One step, or several below one another: its computation, each lane of communication, and the exposed part.
 
     Time counts from the start of the forward, or of the first span where the program marked none. The dotted line is
     where the last gradient was made. The table has what `summary` has; hover over a collective for its bytes. The part
-    of a collective that is known to wait for another rank is drawn apart.
+    of a collective that is known to wait for another rank is drawn apart. With ``until_ms`` the axis ends there.
     """
-    import plotly.graph_objects as go
-
     named = {"": several} if isinstance(several, Overlap) else dict(several)
     if not named:
         raise ValueError("nothing to draw: give at least one Overlap")
@@ -55,13 +55,13 @@ def timeline(several: Overlap | Mapping[str, Overlap], caption: str = "", proven
         "bargap": 0.25,
         "hovermode": "closest",
         "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {"title": {"text": "ms"}, "range": [0, rounded(1.01 * longest, 4)], "fixedrange": True},
+        "xaxis": {"title": {"text": "ms"}, "range": [0, until_ms or rounded(1.01 * longest, 4)], "fixedrange": True},
         "yaxis": {"autorange": "reversed", "automargin": True, "fixedrange": True, "type": "category"},
         "shapes": shapes,
     }
     layout["yaxis"] |= {"categoryorder": "array", "categoryarray": [plot_text(row) for row in rows]}
-    traces = [_trace(go, kind, spans) for kind, spans in bars.items() if spans]
-    return Figure(go.Figure(traces, layout), _alt(named), caption, summary(named), provenance)
+    traces = [_trace(kind, spans) for kind, spans in bars.items() if spans]
+    return Figure(Plot(traces, layout), _alt(named), caption, summary(named), provenance)
 
 
 def summary(several: Mapping[str, Overlap], caption: str = "") -> Table:
@@ -115,13 +115,14 @@ def _rows(overlap: Overlap, longest: float) -> list[tuple[str, str, Sequence[Spa
     return rows
 
 
-def _trace(go: Any, kind: str, bars: Sequence[tuple[str, Span, str]]) -> go.Bar:
+def _trace(kind: str, bars: Sequence[tuple[str, Span, str]]) -> dict[str, Any]:
     colour, pattern = STYLES[kind]
     marker: dict[str, Any] = {"color": PALETTE[colour], "line": {"width": 1, "color": "#FFFFFF"}}
     if pattern:
         marker["pattern"] = {"shape": pattern, "size": 6, "fillmode": "overlay", "fgcolor": "#FFFFFF", "fgopacity": 0.5}
     hover = {"hovertext": [text for _, _, text in bars]} if any(text for _, _, text in bars) else {}
-    return go.Bar(
+    return dict(
+        type="bar",
         name=kind,
         orientation="h",
         y=[plot_text(row) for row, _, _ in bars],

@@ -20,6 +20,7 @@ _KINDS = {
     "activations": PALETTE["vermillion"],
     "buffers": PALETTE["grey"],
 }
+_AXIS, _AXIS_GB = 950, 200
 CARDS_GB = (80, 141)
 """Memory of the cards that a panel compares with: A100 or H100, and H200."""
 
@@ -137,40 +138,55 @@ def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collec
     return Table(["pattern", "devices", "counted", "formula: bytes sent", "counted: bytes sent", "equal"], lines)
 
 
-def panel(plan: Plan) -> list[str | Drawing]:
-    """What one device holds, what it sends, and whether it fits: a bar divided by kind, and two sentences."""
+def panel(plan: Plan, cards_gb: Sequence[float] = CARDS_GB) -> list[str | Drawing]:
+    """What one device holds, what it sends, and whether it fits on these cards: a bar by kind, and two sentences."""
     share = plan.fullest
     kinds = dict(zip(_KINDS, [*vars(share.held).values(), share.buffers_nbytes], strict=True))
     total = share.total_nbytes
-    mesh = " × ".join(f"{axis} {size}" for axis, size in plan.mesh.items())
-    fits = ", ".join(f"{card} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in CARDS_GB)
-    held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
+    mesh = " × ".join(f"{axis} {size}" for axis, size in plan.mesh.items()) or "one device"
+    fits = ", ".join(f"{card:g} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in cards_gb)
+    most = max(kinds, key=kinds.__getitem__)
     sent = [
         f"{with_unit(each.sent_nbytes)} {each.kind} along {each.axis}"
         f"{'' if plan.inside_machine(each.axis) else ' (network)'}"
         for each in plan.busiest.collectives
     ]
     return [
-        f"**{mesh}.** A device holds {held}: **{with_unit(total)}**. {fits}.",
-        _bar(kinds, total),
-        f"A step sends **{with_unit(plan.sent_nbytes)}** a device: {'; '.join(sent)}.",
+        f"**{mesh}.** A device holds **{with_unit(total)}**, most of it {most} ({kinds[most] / total:.0%}). {fits}.",
+        _bar(kinds, total, cards_gb),
+        f"A step sends **{with_unit(plan.sent_nbytes)}** a device{': ' if sent else ''}{'; '.join(sent)}.",
     ]
 
 
-def _bar(kinds: Mapping[str, int], total: int) -> Drawing:
-    scale = 1000 / max(total, 1e9 * CARDS_GB[-1])
+def _bar(kinds: Mapping[str, int], total: int, cards_gb: Sequence[float]) -> Drawing:
+    """Bytes by kind over an axis that is the same for all plans and cards; what is longer is cut off, with an arrow."""
+    scale = _AXIS / (1e9 * _AXIS_GB)
     parts, left = [], 0.0
     for name, nbytes in kinds.items():
-        wide = nbytes * scale
-        if wide >= 1:
-            parts.append(_box(round(left), 0, round(left + wide) - round(left), 26, _KINDS[name]))
-        left += wide
-    for card in CARDS_GB:
-        at = min(998, round(1e9 * card * scale))
-        parts.append(f"<path d='M{at} 0v40' stroke='currentColor' stroke-width='3'/>")
-        parts.append(f"<text x='{at - 6}' y='46' text-anchor='end'>{card} GB</text>")
-    svg = f"<svg viewBox='0 0 1000 50' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
-    return Drawing(svg, f"A bar of {with_unit(total)} beside marks at {' and '.join(map(str, CARDS_GB))} GB")
+        right = min(_AXIS, left + nbytes * scale)
+        if right - left >= 1:
+            parts.append(_box(round(left), 8, round(right) - round(left), 26, _KINDS[name]))
+        left = right
+    if beyond := total * scale > _AXIS:
+        parts.append(f"<path d='M{_AXIS + 6} 10l20 11-20 11z'/>")
+    parts += [
+        f"<path d='M{round(1e9 * card * scale)} 0v40' stroke='currentColor' stroke-width='5'/>"
+        for card in cards_gb
+        if card <= _AXIS_GB
+    ]
+    step = _AXIS_GB // 5
+    ticks = "".join(f"M{_AXIS * at // 5} 44v8" for at in range(6))
+    parts.append(f"<path d='M0 44h{_AXIS}{ticks}' fill='none' stroke='currentColor' stroke-width='2'/>")
+    numbers = [f"<text x='{_AXIS * at // 5}' y='72'>{step * at}</text>" for at in range(1, 5)]
+    parts.append(f"<g text-anchor='middle'>{''.join(numbers)}</g>")
+    parts.append(f"<text x='{_AXIS + 40}' y='72' text-anchor='end'>{_AXIS_GB} GB</text>")
+    svg = f"<svg viewBox='0 0 1000 80' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
+    held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
+    marks = " and ".join(f"{card:g}" for card in cards_gb)
+    swatch = "<span style='white-space:nowrap'><span style='color:{}'>■</span> {} {}</span>"
+    legend = " &nbsp; ".join(swatch.format(_KINDS[name], name, with_unit(nbytes)) for name, nbytes in kinds.items())
+    legend += " &nbsp; | memory of the card" + (". ▶ It goes on beyond the axis" if beyond else "")
+    return Drawing(svg, f"A bar of {with_unit(total)} beside a mark at {marks} GB: {held}", legend=f"{legend}.")
 
 
 def ranking(recommendation: Recommendation) -> list[str | Table]:

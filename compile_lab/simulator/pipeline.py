@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import cached_property
 from types import ModuleType
 from typing import NamedTuple
 
@@ -59,12 +60,12 @@ class Timeline:
     peak_activations: tuple[int, ...]
     """For each rank, the most (stage, micro-batch) pairs whose activations it holds at one time."""
 
-    @property
+    @cached_property
     def span(self) -> float:
         """The time from the first start to the last end."""
         return max(action.end for action in self.actions) - min(action.start for action in self.actions)
 
-    @property
+    @cached_property
     def busy(self) -> tuple[float, ...]:
         """How long each rank computes."""
         taken = [0.0] * self.ranks
@@ -162,11 +163,7 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
     Raises ValueError as ``simulate``.
     """
     ranks = _checked(schedule, stages, microbatches)
-    if (pairs := stages * microbatches) > MOST_PAIRS:
-        raise ValueError(
-            f"stages={stages} × microbatches={microbatches} are {pairs:,} forwards, and as many backwards: more than "
-            f"the {MOST_PAIRS:,} that a table is written out for; take fewer, or closed_form, which takes any number"
-        )
+    check_pairs(stages, microbatches)
     if schedule == "GPipe":
         return [[(kind, rank, m) for kind in (FORWARD, BACKWARD) for m in range(microbatches)] for rank in range(ranks)]
     if schedule == "1F1B":
@@ -175,6 +172,15 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
         return _torchs().pipeline_orders(schedule, ranks, microbatches)
     except (ValueError, AssertionError, RuntimeError) as error:
         raise ValueError(f"{schedule} cannot run {microbatches} micro-batches on {ranks} ranks: {error}") from error
+
+
+def check_pairs(stages: int, microbatches: int) -> None:
+    """Raise ValueError for more pairs of stage and micro-batch than are written out."""
+    if (pairs := stages * microbatches) > MOST_PAIRS:
+        raise ValueError(
+            f"stages={stages} × microbatches={microbatches} are {pairs:,} forwards, and as many backwards: more than "
+            f"the {MOST_PAIRS:,} that a table is written out for; take fewer, or closed_form, which takes any number"
+        )
 
 
 @door

@@ -21,6 +21,7 @@ STYLES: dict[str, tuple[str, str, int, str]] = {
 
 # In units of the drawing, which is as wide as the page.
 _WIDTH, _GUTTER, _ROW, _BAR, _TITLE = 1000, 100, 46, 40, 30
+_AXIS, _MARGIN, _TICKS = 60, 20, 6
 _DIGIT = 9
 _ORDER_UP_TO = 16
 """Actions of a rank that a table still lists one by one."""
@@ -33,25 +34,35 @@ def bubbles(
     unit: str = "",
     provenance: object | None = None,
     waits: Callable[[Timeline], Iterable[tuple[int, float, float]]] | None = None,
+    until: float | None = None,
+    table: bool = True,
 ) -> Drawing:
     """The bubble plot: a row for each rank, a bar for each action with its micro-batch, grey where the rank waits.
 
     Several timelines by name stand one under the other on one scale of time, so that the shorter is the quicker.
     ``unit`` is the unit of their times. ``waits`` gives (rank, start, end) of what is to be marked by a line under the
-    bars, as ``pipeline_receives.waiting`` does. Raises ValueError without a timeline.
+    bars, as ``pipeline_receives.waiting`` does. With ``until`` an axis of time is drawn that ends there, so that
+    drawings compare; without a ``table``, the drawing has only its words. Raises ValueError without a timeline, and for
+    one that does not end before ``until``.
     """
     several = {"": timelines} if isinstance(timelines, Timeline) else dict(timelines)
     if not several:
         raise ValueError("nothing to draw: give at least one Timeline")
     span = max(each.span for each in several.values())
+    if until is not None and until < span:
+        raise ValueError(f"until={until}: the longest of these timelines takes {span:g}; let the axis end later")
+    scale = (_WIDTH - _GUTTER - (_MARGIN if until else 0)) / (until or span)
     parts, top = [], 0
     for name, each in several.items():
         if name:
             parts.append(f'<text x="0" y="{top + 20}" font-weight="600">{html.escape(name)}</text>')
             top += _TITLE
-        parts += _rows(each, top, (_WIDTH - _GUTTER) / span)
-        parts += _marks(each, top, (_WIDTH - _GUTTER) / span, list(waits(each))) if waits else []
+        parts += _rows(each, top, scale)
+        parts += _marks(each, top, scale, list(waits(each))) if waits else []
         top += _ROW * each.ranks
+    if until is not None:
+        parts.append(_axis(top, until, unit, scale))
+        top += _AXIS
     svg = (
         f'<svg viewBox="0 0 {_WIDTH} {top}" font-size="17" fill="currentColor" xmlns="http://www.w3.org/2000/svg">'
         f"{''.join(parts)}</svg>"
@@ -59,11 +70,11 @@ def bubbles(
     alt = " ".join(
         _alt(each) if name in ("", each.schedule) else f"{name}: {_alt(each)}" for name, each in several.items()
     )
-    table = by_rank(timelines) if isinstance(timelines, Timeline) else compared(several)
+    rows = (by_rank(timelines) if isinstance(timelines, Timeline) else compared(several)) if table else None
     legend = _legend(several.values(), _length(span, unit))
     if waits:
         legend += " Line under the bars: a receive was posted, and waits."
-    return Drawing(svg, alt, caption, table, provenance, legend)
+    return Drawing(svg, alt, caption, rows, provenance, legend)
 
 
 def by_rank(timeline: Timeline) -> Table:
@@ -126,6 +137,17 @@ def _rows(timeline: Timeline, top: int, scale: float) -> list[str]:
     ]
     grey = f'<path d="{bands}" stroke="currentColor" stroke-opacity=".17" stroke-width="{_BAR}"/>'
     return [grey, names, *paths, *texts]
+
+
+def _axis(top: int, until: float, unit: str, scale: float) -> str:
+    """The axis of time under all rows: a tick at each sixth, with its number, the last with the unit."""
+    places = [(round(_GUTTER + until * scale * at / _TICKS), until * at / _TICKS) for at in range(_TICKS + 1)]
+    ticks = "".join(f"M{x} {top + 4}v8" for x, _ in places)
+    *most, (end, _) = [(x, f'<text x="{x}" y="{top + 40}">{number(time)}</text>') for x, time in places]
+    last = f'<text x="{end + _MARGIN}" y="{top + 40}" text-anchor="end">{number(until)} {unit}</text>'
+    line = f"M{_GUTTER} {top + 4}h{places[-1][0] - _GUTTER}{ticks}"
+    drawn = f'<path d="{line}" fill="none" stroke="currentColor" stroke-width="2"/>'
+    return f'{drawn}<g text-anchor="middle">{"".join(text for _, text in most)}</g>{last}'
 
 
 def _marks(timeline: Timeline, top: int, scale: float, waits: list[tuple[int, float, float]]) -> list[str]:

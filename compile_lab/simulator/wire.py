@@ -4,10 +4,9 @@ What is assumed: one wire that carries one collective after the other, in the or
 computation that is not slowed down by it; and all ranks alike. So no rank waits for another.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ..doors import check_amount, check_whole, door, shown
 from .overlap import Overlap, Span, Transfer, overlap_of
@@ -147,7 +146,17 @@ def measured_wire(rates: Sequence[Mapping[str, Any]], kind: str) -> Callable[[in
     if not rows:
         raise ValueError(f"no {kind} was measured on this wire")
     sizes, times = zip(*rows, strict=True)
-    return lambda nbytes: float(np.interp(nbytes, sizes, times)) * max(1.0, nbytes / sizes[-1])
+    return lambda nbytes: _on_the_line(nbytes, sizes, times) * max(1.0, nbytes / sizes[-1])
+
+
+def _on_the_line(at: float, places: Sequence[float], values: Sequence[float]) -> float:
+    """The value on the straight line between two neighbouring places; outside of all, that of the nearest."""
+    right = bisect_right(places, at)
+    if right in (0, len(places)):
+        return values[max(0, right - 1)]
+    left = right - 1
+    slope = (values[right] - values[left]) / (places[right] - places[left])
+    return slope * (at - places[left]) + values[left]
 
 
 @door

@@ -19,10 +19,14 @@ import pytest
 from nbclient import NotebookClient
 from nbclient.output_widget import OutputWidget
 
-from compile_lab.page import explore
-from compile_lab.page.explore import WIDGET, Explorer
+from compile_lab.page import explore, widgets
+from compile_lab.page.axes import Range
+from compile_lab.page.explore import Explorer
 from compile_lab.page.figures import Figure
+from compile_lab.page.live import answer
 from compile_lab.page.tables import Code, Table
+from compile_lab.page.widgets import WIDGET
+from compile_lab.simulator import explored_view
 
 AXES = {"cause": ["print", ".item()", "x < y"], "version": ["broken", "mended"]}
 
@@ -187,7 +191,7 @@ def test_a_kernel_gets_controls_and_no_precomputed_panels(at_home):
     bundle = explorer._repr_mimebundle_()
     assert set(bundle) == {WIDGET, "text/plain"}
     assert calls == [("print", "broken")]
-    live = explorer._live
+    live = explorer._widgets
     assert [control.description for control in live._controls.values()] == ["cause:", "version:"]
     live._controls["version"].value = "mended"
     live._controls["version"].value = "broken"
@@ -202,22 +206,22 @@ def test_showing_it_again_shows_the_same_controls(at_home):
 def test_many_options_go_into_a_list_and_few_side_by_side(at_home):
     explorer = Explorer("T", {"few": ["a", "b"], "many_more": [str(n) for n in range(9)]}, lambda few, many_more: "")
     explorer._repr_mimebundle_()
-    kinds = {control.description: type(control).__name__ for control in explorer._live._controls.values()}
+    kinds = {control.description: type(control).__name__ for control in explorer._widgets._controls.values()}
     assert kinds == {"few:": "ToggleButtons", "many more:": "Dropdown"}
 
 
 def test_the_reader_sees_that_a_panel_is_being_computed(at_home):
     said = []
-    explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._live._status.value) or a)
-    explorer._live = explore._Live(explorer)
+    explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._widgets._status.value) or a)
+    explorer._widgets = widgets.Widgets(explorer)
     explorer._repr_mimebundle_()
     assert said == ["<i>computing a = 1 …</i>"]
-    assert explorer._live._status.value == ""
+    assert explorer._widgets._status.value == ""
 
 
 def printed(explorer: Explorer) -> str:
     """What stands in the live face's output, as text: outside of a kernel, display prints."""
-    return "".join(output["text"] for output in explorer._live._output.outputs)
+    return "".join(output["text"] for output in explorer._widgets._output.outputs)
 
 
 def test_what_a_panel_prints_stands_above_it_until_the_next_choice(at_home, capsys):
@@ -228,8 +232,8 @@ def test_what_a_panel_prints_stands_above_it_until_the_next_choice(at_home, caps
 
     explorer = Explorer("T", {"a": ["1", "2"]}, talkative)
     explorer._repr_mimebundle_()
-    explorer._live._controls["a"].value = "2"
-    stdout, stderr = explorer._live._output.outputs
+    explorer._widgets._controls["a"].value = "2"
+    stdout, stderr = explorer._widgets._output.outputs
     assert (stdout["name"], stdout["text"].split("\n")[0], stderr["name"], stderr["text"]) == (
         "stdout",
         "out 2",
@@ -248,15 +252,15 @@ def test_an_exception_is_a_panel_and_the_controls_stay_usable(at_home):
 
     explorer = Explorer("T", {"a": ["1", "2", "3"]}, sometimes)
     explorer._repr_mimebundle_()
-    control = explorer._live._controls["a"]
+    control = explorer._widgets._controls["a"]
     control.value = "2"
     assert "RuntimeError: boom <b> (while computing a = 2)" in printed(explorer)
-    page = explorer._live._shown({"a": "2"})._repr_html_()
+    page = explorer._widgets._shown({"a": "2"})._repr_html_()
     assert "<strong>RuntimeError</strong>: boom &lt;b&gt; (while computing a = 2)" in page
     assert "<details><summary>Traceback</summary>" in page and "in sometimes" in page
-    assert html.escape(explore.__file__) not in page, "the reader's own lines, not the Explorer's"
+    assert html.escape(widgets.__file__) not in page, "the reader's own lines, not the Explorer's"
     control.value = "3"
-    assert "fine 3" in repr(explorer._live._shown({"a": "3"}))
+    assert "fine 3" in repr(explorer._widgets._shown({"a": "3"}))
 
 
 def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home):
@@ -270,10 +274,10 @@ def test_an_interrupt_is_said_and_the_choice_can_be_made_again(at_home):
 
     explorer = Explorer("T", {"a": ["1", "2"]}, slow)
     explorer._repr_mimebundle_()
-    control = explorer._live._controls["a"]
+    control = explorer._widgets._controls["a"]
     control.value = "2"
     assert "interrupted: a = 2" in printed(explorer)
-    assert explorer._live._status.value == ""
+    assert explorer._widgets._status.value == ""
     control.value = "1"
     control.value = "2"
     assert repr(explorer.show(a="2")) == "fine 2"
@@ -302,7 +306,7 @@ def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_ho
 
     async def kernel() -> list[object]:
         explorer._repr_mimebundle_()
-        live = explorer._live
+        live = explorer._widgets
         choices = ({"a": "3"}, {"a": "2"})
         return [await asyncio.to_thread(live._on_main_thread, lambda c=choice: live._shown(c)) for choice in choices]
 
@@ -316,13 +320,13 @@ def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_ho
 
 def test_only_widgets_that_colab_has_too():
     """Colab has ipywidgets 7.7: these names, and these arguments, are in it as they are in 8."""
-    tree = ast.parse(inspect.getsource(explore))
+    tree = ast.parse(inspect.getsource(widgets))
     used = {
         node.attr
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ipywidgets"
     }
-    assert used == {"HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout"}
+    assert used == {"HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout", "IntSlider", "FloatSlider"}
 
 
 LIVE = """
@@ -352,6 +356,94 @@ def test_two_hundred_live_explorers_never_make_a_client_send(monkeypatch):
         assert (stream["name"], stream["text"]) == ("stdout", "printed first\n")
         assert text["data"]["text/plain"] == "first"
         assert "application/vnd.plotly.v1+json" in figure["data"]
+
+
+# Any value: ranges, and panels that the reader's browser computes
+
+RANGED = {"schedule": ["GPipe", "1F1B"], "beside": ["1F1B", "GPipe"], "ranks": Range(1, 16, start=4)}
+RANGED |= {"micro_batches": Range(1, 64, start=8), "backward": Range(0.5, 4, start=2, step=0.5, unit="F")}
+RANGED |= {"transfer": Range(0, 1, start=0, step=0.25), "last_stage_longer_by": Range(0, 2, start=0)}
+STORED = {"beside": ["1F1B"], "ranks": [4, 8]}
+
+
+def live_explorer(**given) -> Explorer:
+    return Explorer("T", RANGED, explored_view.pipeline, **{"live": True, "stored": STORED} | given)
+
+
+def test_a_live_explorer_stores_some_panels_and_says_how_the_others_are_computed(publishing):
+    explorer = live_explorer()
+    assert len(explorer) == 4
+    stored = choices(explorer._repr_mimebundle_()["text/html"])
+    assert [axis["options"] for axis in stored["axes"]] == [
+        ["GPipe", "1F1B"],
+        ["1F1B"],
+        ["4", "8"],
+        ["8"],
+        ["2 F"],
+        ["0"],
+        ["0"],
+    ]
+    assert len(stored["panels"]) == 4
+    assert stored["live"]["panel"] == "compile_lab.simulator.explored_view:pipeline"
+    ranks = {"key": "ranks", "stored": [4, 8], "low": 1, "high": 16, "start": 4, "step": 1, "unit": ""}
+    assert stored["live"]["axes"][1:3] == [{"key": "beside", "stored": ["1F1B"], "all": ["1F1B", "GPipe"]}, ranks]
+
+
+def test_what_is_stored_is_what_the_browser_is_to_answer(publishing):
+    stored = choices(live_explorer()._repr_mimebundle_()["text/html"])
+    choice = {axis["key"]: axis["stored"][0] for axis in stored["live"]["axes"]} | {"schedule": "1F1B", "ranks": 8}
+    assert stored["panels"][3] == answer(json.dumps({"panel": stored["live"]["panel"], "choice": choice}))
+
+
+def test_without_scripts_a_live_explorer_names_its_ranges(publishing):
+    text = Readable(live_explorer()._repr_mimebundle_()["text/html"]).text
+    assert (
+        "Shown is schedule = GPipe" in text and "ranks: 1 to 16; micro batches: 1 to 64; backward: 0.5 to 4 F" in text
+    )
+
+
+def test_an_explorer_that_is_not_live_has_no_word_of_it(publishing):
+    page = Explorer("T", {"n": Range(1, 4, start=2)}, lambda n: f"n is {n}", stored={"n": [3]})._repr_mimebundle_()
+    assert choices(page["text/html"]) == {
+        "axes": [{"name": "n", "options": ["2", "3"]}],
+        "panels": ["<p>n is 2</p>", "<p>n is 3</p>"],
+    }
+
+
+def test_a_live_panel_of_a_notebook_is_refused_where_it_is_written():
+    with pytest.raises(ValueError, match="no page can compute it live: define it at the top of a module"):
+        Explorer("T", {"a": ["1"]}, lambda a: a, live=True)
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ({"rank": [4]}, "no axis 'rank'; the axes are 'schedule', 'beside', 'ranks'"),
+        ({"ranks": ["4"]}, "axis 'ranks' takes a number, not '4'"),
+        ({"beside": ["ZBV"]}, "axis 'beside' has no option 'ZBV'; it has '1F1B', 'GPipe'"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(stored, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        live_explorer(stored=stored)
+
+
+def test_show_takes_any_number_and_a_refusal_is_its_answer():
+    explorer = live_explorer()
+    assert "takes 39 F" in repr(explorer.show(ranks=6))
+    assert explorer.show(ranks=6.0) is explorer.show(ranks=6)
+    assert repr(explorer.show(ranks=0)) == "**Not possible.** ranks=0: it is a whole number, 1 or more"
+
+
+def test_a_range_is_a_slider_in_a_kernel(at_home):
+    explorer = live_explorer()
+    explorer._repr_mimebundle_()
+    controls = explorer._widgets._controls
+    kinds = {name: type(control).__name__ for name, control in controls.items()}
+    assert kinds["ranks"] == "IntSlider" and kinds["backward"] == "FloatSlider" and kinds["schedule"] == "ToggleButtons"
+    assert not controls["ranks"].continuous_update, "a panel may take long"
+    controls["ranks"].value = 6
+    assert "takes 39 F" in printed(explorer)
 
 
 # What is left without widgets

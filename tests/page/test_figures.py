@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from compile_lab.page.figures import PALETTE, PLOTLY, Drawing, Figure, Series, bars, lines, script_json
+from compile_lab.page.figures import PALETTE, PLOTLY, Drawing, Figure, Plot, Series, bars, lines, script_json
 from compile_lab.page.tables import Code, Table
 
 
@@ -270,3 +270,21 @@ def test_a_marked_line_that_is_not_there_and_an_unknown_language_are_refused():
 def test_without_pygments_code_is_still_shown(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygments.lexers", None)
     assert "<pre>x &lt; 1\n</pre>" in Code("x < 1")._repr_html_()
+
+
+def test_a_plot_without_plotly_is_written_as_plotlys_own(monkeypatch):
+    """Byte for byte: a page's Python has no plotly, and a stored output does not depend on who wrote it."""
+    marker = {"pattern": {"shape": "/", "size": 6}, "color": "#0072B2", "line": {"width": 1, "color": "#FFFFFF"}}
+    trace = {"y": ["b", "a"], "x": [1, 2.5], "name": "n", "orientation": "h", "marker": marker, "base": [0.5, 0]}
+    line = {"y1": 1, "type": "line", "x0": 1, "x1": 1, "y0": 0, "line": {"width": 1.5, "dash": "dot"}}
+    layout = {
+        "yaxis": {"type": "category"},
+        "height": 188,
+        "shapes": [line],
+        "xaxis": {"title": {"text": "ms"}, "range": [0, 3]},
+    }
+    ours = figure(plot=Plot([{"type": "bar", **trace}], layout))
+    theirs = figure(plot=go.Figure([go.Bar(**trace)], layout))
+    assert ours._repr_html_() == theirs._repr_html_()
+    monkeypatch.setenv("COLAB_RELEASE_TAG", "release")
+    assert "cdn" in ours._repr_mimebundle_()["text/html"]

@@ -103,3 +103,12 @@ def test_a_line_marks_what_waits_in_the_row_of_its_rank():
     lines = re.findall(r"<path d='([^']+)' stroke='currentColor' stroke-width='4'", made.svg)
     assert lines == ["M200 119h300", "M200 241h300"], "900 for nine units; the empty one leaves no trace"
     assert "a receive was posted" in made.legend and "receive" not in pipeline_view.bubbles(found).legend
+
+
+def test_an_axis_gives_every_drawing_the_same_scale():
+    short, long = (pipeline_view.bubbles(simulate("GPipe", 2, m), unit="F", until=48, table=False) for m in (2, 4))
+    widths = [right - left for each in (short, long) for left, right, _ in bars(each.svg, ORANGE)]
+    assert max(widths) - min(widths) <= 1 and short.table is None
+    assert re.findall(r">([\d.]+(?: F)?)</text>", short.svg)[-7:] == ["0", "8", "16", "24", "32", "40", "48 F"]
+    with pytest.raises(ValueError, match="until=8: the longest of these timelines takes 15; let the axis end later"):
+        pipeline_view.bubbles(simulate("GPipe", 2, 4), until=8)

@@ -3,6 +3,7 @@
 import math
 import random
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -123,3 +124,13 @@ def test_without_resharding_fsdp_gathers_once_and_without_prefetch_it_waits_for_
 def test_what_cannot_be_is_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_between_measured_sizes_is_numpys_interpolation_to_the_last_digit(seed):
+    drawn = random.Random(seed)
+    sizes = sorted(drawn.sample(range(1, 10**9), drawn.randrange(1, 9)))
+    rates = [{"kind": "send", "nbytes": size, "median_us": drawn.uniform(1, 1e5)} for size in sizes]
+    wire, times = measured_wire(rates, "send"), [row["median_us"] / 1e3 for row in rates]
+    for nbytes in [*sizes, *drawn.sample(range(1, sizes[-1] + 1), min(9, sizes[-1]))]:
+        assert wire(nbytes) == float(np.interp(nbytes, sizes, times))

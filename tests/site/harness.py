@@ -26,6 +26,8 @@ ARGUMENTS = [
 ]
 POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'"
 """Every page is tested as a careful host would serve it: no script inside a page, nothing from anywhere else."""
+WORKER_POLICY = f"{POLICY}; script-src 'self' 'wasm-unsafe-eval'"
+"""Only the worker in which a live explorer's Python runs gets more: it is WebAssembly, which has to be allowed."""
 COMPRESSED = ("text", "javascript", "json", "svg")
 
 
@@ -51,7 +53,8 @@ class Handler(http.server.SimpleHTTPRequestHandler):
         body = contents(path, compressed)
         self.send_response(200)
         self.send_header("Content-Type", kind)
-        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("Content-Security-Policy", WORKER_POLICY if path.name == "worker.mjs" else POLICY)
+        self.send_header("Cache-Control", "max-age=600")
         self.send_header("Content-Length", str(len(body)))
         if compressed:
             self.send_header("Content-Encoding", "gzip")
@@ -101,6 +104,8 @@ def stale() -> str | None:
     sources = [ROOT / "_config.yml", ROOT / "_toc.yml", *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.*")]
     for folder in ("_ext", "_templates", "site_static", "images"):
         sources += [path for path in (ROOT / "book" / folder).rglob("*.*") if path.suffix != ".pyc"]
+    for folder in ("page", "simulator"):  # they are in the page, for its live explorers
+        sources += (ROOT / "compile_lab" / folder).glob("*.*")
     newest = max(sources, key=lambda path: path.stat().st_mtime)
     if newest.stat().st_mtime > start.stat().st_mtime:
         name = newest.relative_to(ROOT)

@@ -7,17 +7,18 @@
 - ``formulas``: mathematics typeset while building
 - ``folds``: one thin line in the place of a folded cell's code, which says what is behind it
 - ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
+- ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
 - ``pages``: cell numbers, inline scripts once, a start page
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
 - ``status``: the table of what was run when and with which versions
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, bundle, folds, formulas, icons, language, pages, policy, status, verdicts
+from . import assets, bundle, folds, formulas, icons, language, live, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, bundle, folds, formulas, language, pages, status, verdicts):
+    for part in (assets, bundle, folds, formulas, language, live, pages, status, verdicts):
         part.setup(app)
     for part in (icons, policy):  # on finished pages
         part.setup(app)

@@ -1,6 +1,7 @@
 """Third-party files of the site: copied, pinned, from ``book/node_modules`` into ``_static/vendor``."""
 
 import shutil
+import sys
 from pathlib import Path
 
 from sphinx.errors import ExtensionError
@@ -20,7 +21,12 @@ FILES = {
     FONTS / "jetbrains-mono/LICENSE": "jetbrains-mono-LICENSE.txt",
 }
 CODE_FONT = {FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2"}
-BUILD_TOOLS = (MODULES / "mathjax/es5/node-main.js",)  # used while building, not shipped
+BUILD_TOOLS = (MODULES / "mathjax/es5/node-main.js", MODULES / "pyodide/package.json")  # used while building
+
+
+def node_program() -> str:
+    """The node of this environment, or else the machine's."""
+    return shutil.which("node", path=str(Path(sys.executable).parent)) or "node"
 
 
 def require(app):

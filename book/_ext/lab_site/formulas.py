@@ -4,15 +4,15 @@ MathJax in the browser weighs 320 kB with its fonts; a formula drawn ahead weigh
 """
 
 import json
-import shutil
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 from docutils import nodes
 from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
+
+from .assets import node_program
 
 MATHJAX = "book/node_modules/mathjax/es5/node-main.js"
 logger = logging.getLogger(__name__)
@@ -21,8 +21,7 @@ logger = logging.getLogger(__name__)
 @cache
 def typesetter(root: str) -> subprocess.Popen:
     """One node process a build, started by the first formula; it ends when the build closes its input."""
-    node = shutil.which("node", path=str(Path(sys.executable).parent)) or "node"
-    command = [node, str(Path(__file__).with_name("typeset.cjs")), str(Path(root) / MATHJAX)]
+    command = [node_program(), str(Path(__file__).with_name("typeset.cjs")), str(Path(root) / MATHJAX)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8")
 
 

@@ -3,6 +3,10 @@
 Sphinx and the theme write scripts into their pages. After the build each goes into a file named after its content, and
 the page asks for that file in the same place; data in a script element stays. A handler in an attribute (``onclick``)
 has no such file: lab.js takes over the ones that are known, and an unknown one stops the build.
+
+One file needs more than the pages do: ``_static/live/worker.mjs``, in which a live explorer's Python runs, is to be
+served with ``script-src 'self' 'wasm-unsafe-eval'`` besides, since Python is WebAssembly there. A worker has a policy
+of its own, so the pages keep theirs. Without that addition the stored panels stay, and say why.
 """
 
 import hashlib

@@ -1,0 +1,177 @@
+/* Live explorers: any choice, computed by Python in the reader's browser. The first panel is stored, and there at once.
+   Python is loaded on the first choice that is not stored, and never before; if it cannot run, what is stored stays. */
+(() => {
+  "use strict";
+
+  const { live, element, message, control, show, offerStored, storedAt } = window.lab;
+  const { content, dataset } = document.querySelector('meta[name="lab-live"]');
+  const NBYTES = Number(content);
+  const WORKER = new URL(`worker.mjs?v=${dataset.version}`, document.currentScript.src); // not a kept one of an older book
+  const SLOW_MS = 300;
+  const megabytes = (nbytes) => `${(nbytes / 1e6).toFixed(1)} MB`;
+  const ASLEEP = `At the first move, Python is loaded from this site, once for all pages: ${megabytes(NBYTES)}.`;
+
+  /* ---- Python: one worker a page ---------------------------------------------------------------------------------- */
+
+  let worker; // a promise of it
+  let asked = 0;
+  const open = new Map(); // questions without an answer, by number
+  const watching = new Set(); // told how many bytes have come
+
+  function started() {
+    worker ??= new Promise((ready, failed) => {
+      const python = new Worker(WORKER, { type: "module" });
+      python.onerror = (event) => failed(new Error(event.message || "its program is not there"));
+      python.onmessage = ({ data }) => {
+        if (data.ready) ready(python);
+        else if (data.loaded) watching.forEach((tell) => tell(data.loaded));
+        else if (open.has(data.number)) open.get(data.number)(data);
+        else failed(new Error(data.failed));
+      };
+    });
+    return worker;
+  }
+
+  async function ask(question) {
+    const python = await started();
+    const number = (asked += 1);
+    python.postMessage({ number, question: JSON.stringify(question) });
+    const { answer, failed } = await new Promise((answered) => open.set(number, answered));
+    open.delete(number);
+    return answer ?? message(`This cannot be computed: ${failed}`).outerHTML;
+  }
+
+  /* ---- controls --------------------------------------------------------------------------------------------------- */
+
+  let sliders = 0;
+
+  /* A slider, and beside it a field for any number. */
+  function slider({ low, high, start, step, unit }, name, choose) {
+    const id = `lab-slider-${(sliders += 1)}`;
+    const range = element("input", { type: "range", id, min: low, max: high, step, value: start, autocomplete: "off" });
+    const field = element("input", { type: "number", step: "any", value: start, autocomplete: "off", "aria-label": `${name}: any number` });
+    const set = (value) => {
+      range.value = value;
+      range.setAttribute("aria-valuetext", `${value} ${unit}`.trim());
+      choose(value);
+    };
+    range.addEventListener("input", () => {
+      field.value = range.value;
+      set(range.valueAsNumber);
+    });
+    field.addEventListener("input", () => Number.isFinite(field.valueAsNumber) && set(field.valueAsNumber));
+    const label = element("label", { class: "lab-axis-name", for: id }, name);
+    const line = element("div", { class: "lab-range" }, range, field, element("span", {}, unit));
+    return element("div", { class: "lab-axis" }, label, line);
+  }
+
+  /* ---- an explorer ------------------------------------------------------------------------------------------------ */
+
+  function begin(explorer, choices) {
+    const { panel: address, axes } = choices.live;
+    const panel = explorer.querySelector(".lab-panel");
+    const controls = explorer.querySelector(".lab-controls");
+    const status = element("p", { class: "lab-note", role: "status" }, ASLEEP);
+    const bar = element("progress", { max: NBYTES, value: 0, "aria-label": "Python is loading" });
+    const count = element("span", { "aria-hidden": "true" }); // the bar has it for those who listen
+    const progress = element("div", { class: "lab-progress", hidden: "" }, bar, count);
+    const choice = Object.fromEntries(axes.map(({ key, stored }) => [key, stored[0]]));
+    let busy = false;
+    let again = false;
+
+    function storedPanel() {
+      const chosen = axes.map(({ key, stored }) => stored.indexOf(choice[key]));
+      return chosen.includes(-1) ? undefined : choices.panels[storedAt(choices.axes, chosen)];
+    }
+
+    function shown(html, asked) {
+      show(panel, html);
+      explorer.dataset.shown = JSON.stringify(asked);
+    }
+
+    function loading(nbytes) {
+      bar.value = nbytes;
+      const all = nbytes >= 0.99 * NBYTES; // hosts compress a little more, or less
+      count.textContent = all ? "starting" : `${megabytes(nbytes)} of ${megabytes(NBYTES)}`;
+    }
+
+    async function awake() {
+      if (!worker) loading(0);
+      const waiting = setTimeout(() => {
+        status.textContent = "Python is loading …";
+        progress.hidden = false;
+      });
+      watching.add(loading);
+      try {
+        await started();
+      } finally {
+        clearTimeout(waiting);
+        watching.delete(loading);
+        progress.hidden = true;
+      }
+    }
+
+    async function computed(asked) {
+      const slow = setTimeout(() => (status.textContent = "computing …"), SLOW_MS);
+      const begun = performance.now();
+      const answer = await ask({ panel: address, choice: asked });
+      clearTimeout(slow);
+      status.textContent = "Python runs in this page: any value, computed here.";
+      explorer.dataset.ms = Math.round(performance.now() - begun);
+      return answer;
+    }
+
+    /* What is stored is shown at once. Else one question at a time, and then the newest: a slider may ask faster than
+       Python answers. */
+    async function update() {
+      const known = storedPanel();
+      if (known !== undefined) return shown(known, choice);
+      again = busy;
+      if (busy) return;
+      busy = true;
+      try {
+        await awake();
+        do {
+          again = false;
+          const asked = { ...choice };
+          const answer = await computed(asked);
+          if (storedPanel() === undefined) shown(answer, asked);
+        } while (again);
+      } catch (error) {
+        giveUp(`Python does not run here: ${error.message}. The choices below were computed beforehand.`);
+      } finally {
+        busy = false;
+      }
+    }
+
+    function giveUp(why) {
+      offerStored(explorer, choices);
+      show(panel, choices.panels[0]);
+      status.textContent = why;
+      controls.append(status);
+    }
+
+    if (location.protocol === "file:") {
+      giveUp("Opened from a file, a page may not start Python: only these choices are here. Over a web server, any value is.");
+      return;
+    }
+    controls.replaceChildren(
+      ...axes.map((axis, at) => {
+        const { name } = choices.axes[at];
+        const choose = (value) => {
+          choice[axis.key] = value;
+          update();
+        };
+        const made = axis.all
+          ? control({ name, options: axis.all }, (index) => choose(axis.all[index]))
+          : slider(axis, name, choose);
+        made.dataset.axis = axis.key;
+        return made;
+      }),
+      element("div", { class: "lab-python" }, status, progress),
+    );
+  }
+
+  window.lab.ask = ask;
+  for (const [explorer, choices] of live) begin(explorer, choices);
+})();

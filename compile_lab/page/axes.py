@@ -1,0 +1,84 @@
+"""What the reader of an explorer can choose: one of several options, or a number."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+Value = str | int | float
+
+
+@dataclass(frozen=True)
+class Range:
+    """An axis of numbers: a slider from `low` to `high` in steps of `step`, at first at `start`, all in `unit`.
+
+    The ends are the slider's own: where a reader can type, any number can be given. A panel gets a whole number as an
+    int, whatever the step. Raises ValueError for ends, a start or a step that make no slider.
+    """
+
+    low: float
+    high: float
+    start: float
+    step: float = 1
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and self.low <= self.start <= self.high < math.inf and self.step > 0):
+            raise ValueError(f"{self}: a slider needs low ≤ start ≤ high, and a step above 0")
+
+
+Axis = tuple[str, ...] | Range
+
+
+def checked(name: str, axis: Sequence[str] | Range) -> Axis:
+    """The axis, its options as a tuple. ValueError or TypeError where it offers no clear choice."""
+    if not name.isidentifier():
+        raise ValueError(f"the axis {name!r} is handed over as a keyword argument: name it with a Python identifier")
+    if isinstance(axis, Range):
+        return axis
+    if isinstance(axis, str):
+        raise TypeError(f"axis {name!r}: options are a list of texts, not one text {axis!r}")
+    options = tuple(axis)
+    if not options:
+        raise ValueError(f"axis {name!r} has no options: there is nothing to choose")
+    if twice := [option for option in dict.fromkeys(options) if options.count(option) > 1]:
+        raise ValueError(f"axis {name!r} offers {twice[0]!r} more than once")
+    return options
+
+
+def first(axis: Axis) -> Value:
+    """Where the axis stands before anybody chose."""
+    return whole(axis.start) if isinstance(axis, Range) else axis[0]
+
+
+def taken(name: str, axis: Axis, value: Value) -> Value:
+    """The value as a panel gets it. ValueError, with what there is, for an option or a number that the axis has not."""
+    if isinstance(axis, Range):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ValueError(f"axis {name!r} takes a number, not {value!r}")
+        return whole(value)
+    if value not in axis:
+        raise ValueError(f"axis {name!r} has no option {value!r}; it has {listed(axis)}")
+    return value
+
+
+def whole(value: float) -> float:
+    """A number without a fraction as an int: what JSON makes of it on its way from the reader's page."""
+    return int(value) if float(value).is_integer() else value
+
+
+def text(axis: Axis, value: Value) -> str:
+    """The value as a reader reads it, with the axis's unit."""
+    return f"{value:.6g} {axis.unit}".rstrip() if isinstance(axis, Range) else str(value)
+
+
+def label(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def said(choice: Mapping[str, Value]) -> str:
+    """A choice in words: ``ranks = 4, schedule = 1F1B``."""
+    return ", ".join(f"{label(name)} = {value}" for name, value in choice.items())

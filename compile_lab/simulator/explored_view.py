@@ -1,0 +1,169 @@
+"""What a reader explores at any value: panels that the book's pages compute, too, from plain arguments.
+
+A panel here is a function of texts and numbers, as an explorer's controls give them. It raises ValueError, as the
+instruments do, for what they refuse: the explorer shows the message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..page.figures import Drawing, Figure
+from ..page.tables import Table
+from . import overlap_view, patterns_view, pipeline_view
+from .meshes import check_whole
+from .overlap import Overlap
+from .patterns import plan
+from .pipeline import SCHEDULES, Timeline, check_pairs, simulate
+from .recommendation import recommend
+from .sharding import parameters
+from .wire import MB, Gradient, ddp_overlap
+
+
+@dataclass(frozen=True)
+class ModelShape:
+    """A GPT's sizes: what ``sharding.Shape`` asks for."""
+
+    vocabulary: int
+    context: int
+    dim: int
+    layers: int
+    heads: int
+    tied_head: bool = False
+
+
+MODELS = {
+    "7 B": ModelShape(50257, 2048, dim=4096, layers=32, heads=32),
+    "124 M": ModelShape(50257, 1024, dim=768, layers=12, heads=12, tied_head=True),
+    "1.3 B": ModelShape(50257, 1024, dim=2048, layers=24, heads=16),
+    "70 B": ModelShape(50257, 2048, dim=8192, layers=80, heads=64),
+}
+"""GPTs in plain torch, by their number of parameters."""
+
+CAPS_MB = (1, 25, 100, 1000)
+"""Sizes of buckets that a reader's own is compared with; the last is one bucket for everything."""
+
+AXES = tuple(end * 2**doubled for doubled in range(20) for end in (36, 54))
+"""Where an axis of time may end, in forwards: few places, so that one scale serves many choices."""
+
+TIMES_MS = tuple(end * 10.0**power for power in range(-3, 12) for end in (1, 1.5, 2, 3, 4, 6, 8))
+"""The same in milliseconds."""
+
+MOST_BARS, MOST_RANKS = 20_000, 32
+"""Of one picture. More of them nobody can tell apart, and drawing them takes longer than simulating."""
+
+
+def pipeline(
+    schedule: str,
+    beside: str,
+    ranks: int,
+    micro_batches: int,
+    backward: float,
+    transfer: float,
+    last_stage_longer_by: float,
+) -> list[str | Drawing | Table]:
+    """Two schedules on one axis of time, and what each costs: how long ranks wait, what they hold, what they send.
+
+    The unit of time, F, is the forward of all of a rank's layers for one micro-batch, however many stages they make.
+    ``backward`` is the whole one; half of it goes for the gradient of the input. The last stage, which has a language
+    model's head, takes ``last_stage_longer_by`` more for its forward, and as many times more for its backward.
+    """
+    check_whole("ranks", ranks), check_whole("micro_batches", micro_batches)
+    several = {}
+    for name in dict.fromkeys((schedule, beside)):
+        on_each = SCHEDULES[name]
+        stages = ranks * on_each
+        check_pairs(stages, micro_batches)
+        parts = [1 / on_each] * (stages - 1) + [1 / on_each + last_stage_longer_by]
+        halves = [backward / 2 * part for part in parts]
+        times = {"forward": parts, "input_grad": halves, "weight_grad": halves, "transfer": transfer}
+        several[name] = simulate(name, stages, micro_batches, **times)
+    return [_noticed(list(several.values())), *_picture(several), pipeline_view.compared(several)]
+
+
+def _picture(several: dict[str, Timeline]) -> list[str | Drawing]:
+    bars = sum(len(each.actions) for each in several.values())
+    ranks = max(each.ranks for each in several.values())
+    if bars > MOST_BARS or ranks > MOST_RANKS:
+        return [f"{bars:,} actions on {ranks} ranks are more than can be seen in a picture. The numbers are exact:"]
+    longest = max(each.span for each in several.values())
+    until = next((end for end in AXES if end >= longest), longest)
+    return [pipeline_view.bubbles(several, unit="F", until=until, table=False)]
+
+
+def _noticed(timelines: list[Timeline]) -> str:
+    """One sentence: which is quicker, and what it pays in memory."""
+    quick, *rest = sorted(timelines, key=lambda each: (each.span, max(each.held_microbatches)))
+    said = f"**{quick.schedule}** takes {quick.span:.4g} F, and its ranks wait {quick.bubble_fraction:.1%} of it"
+    if not rest:
+        return f"{said}; a rank holds up to {max(quick.held_microbatches):g} micro-batches."
+    slow = rest[0]
+    held, other = (max(each.held_microbatches) for each in (quick, slow))
+    longer = slow.span / quick.span - 1
+    takes = f"takes {longer:.1%} longer" if longer > 5e-4 else "takes as long"
+    holds = f"{other:g} instead of {held:g} micro-batches" if other != held else f"as many micro-batches, {held:g}"
+    return f"{said}. {slow.schedule} {takes}; its fullest rank holds {holds}."
+
+
+def sharded(pattern: str, model: str, devices: int, sequences: int, card: float) -> list[str | Drawing]:
+    """What a device of so many holds and sends in a step of a model, and whether its ``card``, in GB, has room.
+
+    In bf16 with gradients reduced in float32, AdamW, all activations kept, ``sequences`` of the model's whole context a
+    device. Raises ValueError as ``patterns.plan``.
+    """
+    check_whole("devices", devices), check_whole("sequences", sequences)
+    _check_card(card)
+    found = plan(MODELS[model], pattern, devices, batch=devices * sequences, precision="bf16")
+    return patterns_view.panel(found, (card,))
+
+
+def recommended(model: str, devices: int, sequences: int, card: float) -> list[str | Table]:
+    """Which patterns fit on so many cards, the shortest estimated step first. Otherwise as ``sharded``."""
+    check_whole("devices", devices), check_whole("sequences", sequences)
+    _check_card(card)
+    return patterns_view.ranking(recommend(MODELS[model], devices, card * 1e9, batch=devices * sequences))
+
+
+def _check_card(card: float) -> None:
+    if not card > 0:
+        raise ValueError(f"card={card}: a card's memory in GB is more than 0")
+
+
+def buckets(bucket: float, wire: float, devices: int, backward: float, latency: float) -> list[str | Figure]:
+    """A step of GPT-2 124M under DDP: how much of its communication hides, with ``bucket`` in MB and ``wire`` in GB/s.
+
+    A ring sends 2 · (n − 1) / n of the bytes and takes ``latency`` ms to start. The forward takes half of the
+    ``backward``, in ms, of which each gradient takes a share as large as its matrix product. Raises ValueError as
+    ``ddp_overlap``.
+    """
+    check_whole("devices", devices)
+    if devices < 2 or not wire > 0:
+        raise ValueError(f"devices={devices}, wire={wire}: something is sent between at least 2, at more than 0 GB/s")
+    caps = dict.fromkeys((bucket, *CAPS_MB))
+    steps = {cap: _ddp_step(cap, wire, devices, backward, latency) for cap in caps}
+    best = min(CAPS_MB, key=lambda cap: steps[cap].span_ms)
+    found, name = steps[bucket], f"{best:g} MB" if best < CAPS_MB[-1] else "one bucket"
+    said = (
+        f"A step takes **{found.span_ms:.1f} ms**, of which {found.exposed_ms:.1f} ms are exposed: "
+        f"{100 * found.fraction:.0f} % of the communication is hidden, in {len(found.intervals)} collectives. "
+        f"The best of 1, 25 and 100 MB and one bucket for this wire: {name}, {steps[best].span_ms:.1f} ms."
+    )
+    until_ms = next((end for end in TIMES_MS if end >= found.span_ms), None)
+    return [said, overlap_view.timeline(found, "GPT-2 124M, on paper", until_ms=until_ms)]
+
+
+def _ddp_step(cap_mb: float, wire_gb_s: float, devices: int, backward_ms: float, latency_ms: float) -> Overlap:
+    shape = MODELS["124 M"]
+    parts = parameters(shape)
+    block = [each for each in parts if each.part == "block"]
+    first, last = ([each for each in parts if each.part == part] for part in ("first", "last"))
+    in_order = [*first, *block * shape.layers, *last]
+    head, *others = [4 * each.numbers() for each in in_order]  # the tied embedding: its product is the backward's first
+    whole, made, gradients = head + sum(others), head, []
+    for size in reversed(others):
+        made += size
+        gradients.append(Gradient(backward_ms * made / whole, size))
+    gradients.append(Gradient(backward_ms, head))
+    bytes_per_ms = wire_gb_s * 1e9 / 1e3 / (2 * (devices - 1) / devices)
+    costs = {"latency_ms": latency_ms, "forward_ms": backward_ms / 2, "bytes_per_ms": bytes_per_ms}
+    return ddp_overlap(gradients, backward_ms, cap_nbytes=cap_mb * MB, **costs)

@@ -1,0 +1,33 @@
+"""The axes of an explorer: options, and ranges of numbers."""
+
+import re
+
+import pytest
+
+from compile_lab.page import axes
+from compile_lab.page.axes import Range
+
+
+@pytest.mark.parametrize("ends", [(2, 1, 1, 1), (0, 1, 2, 1), (0, 1, 0, 0), (0, float("inf"), 0, 1)])
+def test_a_range_that_makes_no_slider_is_refused(ends):
+    with pytest.raises(ValueError, match="low ≤ start ≤ high, and a step above 0"):
+        Range(*ends)
+
+
+def test_a_whole_number_arrives_as_an_int_in_every_face():
+    """JSON has one kind of number: 2.0 leaves the page as 2, so a kernel hands over an int, too."""
+    axis = Range(0.5, 4, start=2.0, step=0.5)
+    given = [axes.taken("backward", axis, value) for value in (2.0, 2.5, 3, 1e300)]
+    assert given == [2, 2.5, 3, 1e300] and [type(each) for each in given] == [int, float, int, int]
+    assert type(axes.first(axis)) is int
+
+
+@pytest.mark.parametrize("value", ["4", None, True, float("nan"), float("inf")])
+def test_what_is_no_number_is_refused(value):
+    with pytest.raises(ValueError, match=re.escape(f"axis 'ranks' takes a number, not {value!r}")):
+        axes.taken("ranks", Range(1, 8, start=4), value)
+
+
+def test_a_number_is_read_with_its_unit():
+    assert axes.text(Range(0, 1, start=0, step=0.05, unit="F"), 0.25) == "0.25 F"
+    assert axes.text(Range(1, 8, start=4), 4) == "4"

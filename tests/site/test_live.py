@@ -1,0 +1,383 @@
+"""Live explorers: Python in the reader's page gives CPython's answers, and costs nothing before it is asked."""
+
+import itertools
+import json
+import re
+import sys
+import threading
+import time
+import zipfile
+from types import SimpleNamespace
+
+import harness
+import pytest
+
+sys.path.insert(0, str(harness.ROOT / "book/_ext"))
+from lab_site import live, schedules
+
+from compile_lab._torch import distributed
+from compile_lab.page.live import answer
+from compile_lab.simulator.pipeline import SCHEDULES
+
+AXE = harness.ROOT / "book/node_modules/axe-core/axe.min.js"
+MOST_NBYTES = 6_000_000  # on the wire, once for all pages
+CHAPTER = "notebooks/12_pipeline_bubbles.html"
+TITLE = "Where are the bubbles?"
+FIRST = {"schedule": "GPipe", "beside": "1F1B", "ranks": 4, "micro_batches": 8}
+FIRST |= {"backward": 2, "transfer": 0, "last_stage_longer_by": 0}
+ADDRESS = "compile_lab.simulator.explored_view:pipeline"
+
+
+def question(**choice) -> str:
+    return json.dumps({"panel": ADDRESS, "choice": FIRST | choice})
+
+
+class Reader:
+    """One explorer in a page, as a reader uses it."""
+
+    def __init__(self, visit, title=TITLE):
+        self.page, self.troubles = visit.page, visit.troubles
+        self.explorer = self.page.locator(".lab-explorer", has=self.page.get_by_text(title, exact=True))
+
+    def status(self) -> str:
+        return self.explorer.locator("[role=status]").inner_text()
+
+    def panel(self) -> str:
+        return self.explorer.locator(".lab-panel").inner_text()
+
+    def type(self, axis: str, value: float) -> None:
+        self.explorer.locator(f"[data-axis={axis}] input[type=number]").fill(str(value))
+
+    def wait(self, timeout_s: float = 30, **choice) -> float:
+        """Seconds until the panel of this choice is shown."""
+        begun = time.perf_counter()
+        while time.perf_counter() < begun + timeout_s:
+            shown = json.loads(self.explorer.get_attribute("data-shown") or "{}")
+            if choice.items() <= shown.items():
+                return time.perf_counter() - begun
+            self.page.wait_for_timeout(5)  # no wait_for_function: the page's policy forbids eval
+        raise AssertionError(f"{choice} is not shown after {timeout_s} s: {self.status()}")
+
+    def ask(self, asked: str) -> str:
+        return self.page.evaluate("asked => window.lab.ask(JSON.parse(asked))", asked)
+
+
+@pytest.fixture
+def requests(monkeypatch):
+    """What the server is asked for: each path, and the bytes that it sends for it."""
+    sent: list[tuple[str, int]] = []
+    contents = harness.contents
+
+    def counted(path, compressed):
+        body = contents(path, compressed)
+        sent.append((path.name, len(body)))
+        return body
+
+    monkeypatch.setattr(harness, "contents", counted)
+    return sent
+
+
+def of_python(requests) -> dict[str, int]:
+    ours = {path.name for path in (harness.SITE / live.FOLDER).iterdir()} - {"controls.js"}
+    return {name: nbytes for name, nbytes in requests if name in ours}
+
+
+# ---- what is built --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_loaded_is_small_and_its_size_is_told(built):
+    nbytes = live.loaded_nbytes(built / live.FOLDER)
+    page = (built / CHAPTER).read_text("utf-8")
+    told = int(re.search(r'<meta name="lab-live" content="(\d+)" data-version="[0-9a-f]{8}"', page)[1])
+    assert 4_000_000 < nbytes < MOST_NBYTES and abs(told - nbytes) < 20_000
+
+
+def test_only_pages_with_a_live_explorer_have_its_controls(built):
+    for path in harness.pages():
+        page = (built / path).read_text("utf-8")
+        assert (live.MARK in page) == ("live/controls.js" in page) == ('name="lab-live"' in page), path
+
+
+def test_the_library_holds_what_is_imported_and_no_more(built):
+    with zipfile.ZipFile(built / live.FOLDER / "python.zip") as archive:
+        names = set(archive.namelist())
+    assert len(names) < 250 and all(name.endswith((".pyc", ".toml")) for name in names)
+    assert {"compile_lab/simulator/patterns.toml", "compile_lab/page/live.pyc", "fractions.pyc"} <= names
+    needless = ("compile_lab/page/explore", "compile_lab/page/widgets", "unittest", "sqlite3", "email", "http", "numpy")
+    assert not [name for name in names if name.startswith(needless)]
+
+
+def test_the_notices_name_whose_work_is_in_the_page(built):
+    folder = built / live.FOLDER
+    notice = (folder / "NOTICE.txt").read_text("utf-8")
+    for work in ("Pyodide 314.0.7: Mozilla Public License 2.0", "CPython", "torch 2.", schedules.PLACE):
+        assert work in notice
+    assert "Redistributions in binary form must reproduce" in (folder / "torch-LICENSE.txt").read_text("utf-8")
+
+
+@pytest.fixture(scope="module")
+def cut():
+    module: dict = {}
+    exec(compile(schedules.cut(), schedules.PLACE, "exec"), module)
+    return module["get_schedule_ops"]
+
+
+@pytest.mark.parametrize("schedule", [name.removeprefix("Schedule") for name in schedules.WANTED])
+def test_the_cut_makes_torchs_tables_and_refuses_in_its_words(cut, schedule, monkeypatch):
+    sizes = list(itertools.product((1, 2, 3, 4, 5, 8), (1, 2, 3, 4, 6, 8, 12, 16, 20)))
+
+    def tables():
+        for ranks, microbatches in sizes:
+            try:
+                orders = distributed.pipeline_orders(schedule, ranks, microbatches)
+                yield orders, distributed.pipeline_pairs(schedule, ranks, microbatches)
+            except (ValueError, AssertionError, RuntimeError) as error:
+                yield type(error), str(error)
+
+    torchs = list(tables())
+    from torch.distributed.pipelining import _schedule_visualizer
+
+    monkeypatch.setattr(_schedule_visualizer, "get_schedule_ops", cut)
+    assert list(tables()) == torchs and any(isinstance(found[0], list) for found in torchs)
+
+
+# ---- in a browser ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def reader(visit):
+    return Reader(visit(CHAPTER))
+
+
+@pytest.mark.browser
+def test_nothing_is_loaded_before_a_choice_that_is_not_stored(visit, requests):
+    reader = Reader(visit(CHAPTER))
+    reader.explorer.locator("[data-axis=schedule] select").select_option(label="ZBVZeroBubble")
+    reader.type("micro_batches", 16)
+    reader.wait(schedule="ZBVZeroBubble", micro_batches=16)
+    assert of_python(requests) == {} and "Python is loaded from this site, once for all pages: 5." in reader.status()
+    reader.type("ranks", 5)
+    reader.wait(ranks=5)
+    loaded = of_python(requests)
+    assert set(loaded) == {"worker.mjs", *live.SCRIPTS, f"{live.CORE}.packed", "python.zip", live.LOCK}
+    assert sum(loaded.values()) < MOST_NBYTES and reader.troubles == []
+    assert "any value, computed here" in reader.status()
+
+
+@pytest.mark.browser
+def test_while_python_loads_its_progress_is_told_and_what_is_stored_is_shown(visit, monkeypatch):
+    contents, go_on = harness.contents, threading.Event()
+    monkeypatch.setattr(
+        harness,
+        "contents",
+        lambda path, packed: (path.suffix != ".packed" or go_on.wait(60)) and contents(path, packed),
+    )
+    reader = Reader(visit(CHAPTER))
+    progress = reader.page.get_by_role("progressbar", name="Python is loading")
+    assert progress.count() == 0
+    reader.type("ranks", 5)
+    progress.wait_for()
+    while "1." not in (told := reader.explorer.locator(".lab-progress").inner_text()):  # all but the core
+        reader.page.wait_for_timeout(20)
+    assert told.endswith("of 5.3 MB") and reader.status() == "Python is loading …"
+    reader.type("ranks", 4)
+    reader.type("micro_batches", 16)
+    reader.wait(timeout_s=2, ranks=4, micro_batches=16)
+    go_on.set()
+    reader.type("ranks", 6)
+    reader.wait(ranks=6)
+    assert progress.count() == 0 and "any value, computed here" in reader.status()
+
+
+@pytest.mark.browser
+def test_a_slider_is_moved_with_the_keyboard_and_tells_its_value(reader):
+    slider = reader.page.get_by_role("slider", name="transfer")
+    slider.focus()
+    for _ in range(3):
+        reader.page.keyboard.press("ArrowRight")
+    reader.wait(transfer=0.15)
+    assert slider.get_attribute("aria-valuetext") == "0.15 F"
+    assert reader.page.get_by_label("transfer: any number").input_value() == "0.15"
+    assert reader.explorer.locator(".lab-panel").get_attribute("aria-live") == "polite"
+    assert "Figure" not in reader.panel() and reader.explorer.locator("svg").count() == 1
+
+
+@pytest.mark.browser
+def test_a_refused_value_is_answered_in_the_instruments_words_and_the_next_one_works(reader):
+    reader.type("ranks", 0)
+    reader.wait(ranks=0)
+    assert reader.panel() == "Not possible. ranks=0: it is a whole number, 1 or more"
+    reader.type("ranks", 3)
+    reader.wait(ranks=3)
+    assert "rank 2" in reader.explorer.locator("svg").text_content() and reader.troubles == []
+
+
+@pytest.mark.browser
+def test_it_goes_on_without_a_network_and_the_next_page_loads_nothing(browser, address, requests):
+    context = browser.new_context()
+    try:
+        first = context.new_page()  # and no Visit, whose eye on requests keeps the browser from its cache
+        first.goto(f"{address}/{CHAPTER}")
+        first.evaluate("asked => window.lab.ask(JSON.parse(asked))", question(ranks=3))
+        requests.clear()
+        second = context.new_page()
+        second.goto(f"{address}/{CHAPTER}")
+        context.set_offline(True)
+        for page in (first, second):
+            found = page.evaluate("asked => window.lab.ask(JSON.parse(asked))", question(ranks=3, transfer=0.3))
+            assert found == answer(question(ranks=3, transfer=0.3))
+        assert of_python(requests) == {}
+    finally:
+        context.close()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [("python.zip", "python.zip is not there"), ("worker.mjs", "its program is not there")],
+)
+def test_if_python_cannot_start_the_stored_panels_stay_and_say_why(visit, monkeypatch, broken, why):
+    do_get = harness.Handler.do_GET
+
+    def without(self):
+        return self.send_error(404) if broken in self.path else do_get(self)
+
+    monkeypatch.setattr(harness.Handler, "do_GET", without)
+    reader = Reader(visit(CHAPTER))
+    before = reader.panel()
+    reader.type("ranks", 5)
+    status = reader.explorer.locator("[role=status]", has_text="Python does not run here")
+    status.wait_for(timeout=20_000)
+    assert why in status.inner_text() and "computed beforehand" in status.inner_text()
+    assert reader.panel() == before
+    reader.explorer.get_by_role("radio", name="16").check()
+    assert "57 F" in reader.panel()
+
+
+@pytest.mark.browser
+def test_without_leave_for_webassembly_the_stored_panels_stay(visit, monkeypatch):
+    monkeypatch.setattr(harness, "WORKER_POLICY", harness.POLICY)
+    reader = Reader(visit(CHAPTER))
+    reader.type("ranks", 5)
+    status = reader.explorer.locator("[role=status]", has_text="Python does not run here")
+    status.wait_for(timeout=20_000)
+    assert "Content Security Policy" in status.inner_text() and "1F1B takes 33 F" in reader.panel()
+
+
+@pytest.mark.browser
+def test_a_page_opened_from_a_file_says_why_it_is_not_live(browser, built):
+    context = browser.new_context()
+    try:
+        page = context.new_page()
+        page.goto((built / CHAPTER).as_uri())
+        explorer = page.locator(".lab-explorer", has=page.get_by_text(TITLE, exact=True))
+        assert "Opened from a file" in explorer.locator("[role=status]").inner_text()
+        assert explorer.locator("input[type=range]").count() == 0
+        explorer.locator("select").first.select_option(label="DualPipeV")
+        assert "DualPipeV" in explorer.locator("svg").text_content()
+    finally:
+        context.close()
+
+
+GRID = [
+    {"schedule": schedule, "ranks": ranks, "micro_batches": m, "backward": backward, "transfer": transfer, **longer}
+    for schedule in SCHEDULES
+    for ranks, m in ((1, 3), (2, 8), (3, 7), (4, 13), (8, 32), (0, 1), (2.5, 4))
+    for backward, transfer, longer in (
+        (2, 0, {}),
+        (1.7, 0.35, {"last_stage_longer_by": 0.3}),
+        (-1, 0.1, {}),
+    )
+]
+
+
+@pytest.mark.browser
+def test_the_pages_answers_are_cpythons_digit_for_digit(reader):
+    differing = [choice for choice in GRID if reader.ask(question(**choice)) != answer(question(**choice))]
+    assert differing == [] and len(GRID) == 147
+
+
+OTHERS = [
+    *(
+        ("sharded", {"pattern": pattern, "model": model, "devices": devices, "sequences": sequences, "card": card})
+        for pattern in ("fsdp", "ddp", "hsdp", "fsdp+tp", "pp+fsdp", "3d")
+        for model in ("124 M", "70 B")
+        for devices, sequences, card in ((12, 1, 24), (96, 3, 80.5), (0, 1, 80))
+    ),
+    *(
+        ("recommended", {"model": model, "devices": devices, "sequences": 2, "card": 141})
+        for model in ("7 B", "70 B")
+        for devices in (1, 24, 333)
+    ),
+    *(
+        ("buckets", {"bucket": bucket, "wire": wire, "devices": devices, "backward": 41.3, "latency": 0.07})
+        for bucket in (0.3, 25, 77)
+        for wire in (0, 3.3, 128)
+        for devices in (2, 9)
+    ),
+]
+
+
+@pytest.mark.browser
+def test_the_other_explorers_answers_are_cpythons_too(reader):
+    def asked(name, choice):
+        return json.dumps({"panel": f"compile_lab.simulator.explored_view:{name}", "choice": choice})
+
+    differing = [each for each in OTHERS if reader.ask(asked(*each)) != answer(asked(*each))]
+    assert differing == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("path", [f"{chapter}.html" for chapter in harness.chapters()])
+def test_every_live_explorer_of_the_book_computes_a_value_that_is_not_stored(visit, built, path):
+    if live.MARK not in (built / path).read_text("utf-8"):
+        pytest.skip("it has none")
+    page = visit(path).page
+    for index in range(page.evaluate("window.lab.live.length")):
+        asked = page.evaluate(
+            """index => {
+              const { panel, axes } = window.lab.live[index][1].live;
+              const choice = axes.map(({ key, stored, all, step }) => [key, all ? stored[0] : stored[0] + step]);
+              return JSON.stringify({ panel, choice: Object.fromEntries(choice) });
+            }""",
+            index,
+        )
+        shown = Reader.ask(SimpleNamespace(page=page), asked)
+        assert shown == answer(asked) and "lab-message" not in shown and "Not possible" not in shown
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+def test_it_answers_at_once(reader):
+    """In the times that are wanted on a machine with nothing else to do. On a crowded one the first answer may take
+    longer by as much as CPython's wait for a core, and the others three times what CPython takes beside them."""
+    begun = time.perf_counter()
+    reader.type("ranks", 5)
+    reader.wait(ranks=5)
+    first_s, rows = time.perf_counter() - begun, []
+    for limit_s, choice in ((0.1, {"ranks": 4, "micro_batches": 9}), (1, {"ranks": 64, "micro_batches": 1024})):
+        found = {reader.ask: [], answer: []}
+        for _ in range(3):
+            for ask, times_s in found.items():
+                begun, cpu_s = time.perf_counter(), time.process_time()
+                ask(question(**choice))
+                times_s.append(time.perf_counter() - begun)
+        rows.append((limit_s, *map(min, found.values())))
+    crowded = found[answer][-1] / (time.process_time() - cpu_s)
+    print(f"first answer after {first_s:.2f} s, crowded {crowded:.1f} times; limit, page, CPython: {rows}")
+    assert first_s < 5 * max(1, crowded)
+    assert all(page_s < max(limit_s, 3 * native_s) for limit_s, page_s, native_s in rows)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("ranks", [6, 0])
+def test_what_is_computed_is_accessible(visit, theme, ranks):
+    reader = Reader(visit(CHAPTER, color_scheme=theme, bypass_csp=True))  # axe is a script that is put into the page
+    reader.type("ranks", ranks)
+    reader.wait(ranks=ranks)
+    reader.page.add_script_tag(path=AXE)
+    found = reader.page.evaluate(
+        "async () => (await axe.run('.lab-explorer', { resultTypes: ['violations'] })).violations"
+    )
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
