@@ -17,13 +17,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..doors import door
-from .tables import Cell, Code, Table
+from .tables import Cell, Table
 from .units import number
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
-
-__all__ = ["PALETTE", "Code", "Drawing", "Figure", "Series", "Table", "bars", "lines"]
 
 PLOTLY = "application/vnd.plotly.v1+json"
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..doors import check_amount, check_whole
 from ..page.figures import Drawing, Figure
 from ..page.tables import Table
 from . import overlap_view, patterns_view, pipeline_view
-from .meshes import check_whole
 from .overlap import Overlap
 from .patterns import plan
 from .pipeline import SCHEDULES, Timeline, check_pairs, simulate
@@ -69,6 +69,7 @@ def pipeline(
     model's head, takes ``last_stage_longer_by`` more for its forward, and as many times more for its backward.
     """
     check_whole("ranks", ranks), check_whole("micro_batches", micro_batches)
+    check_amount("backward", backward), check_amount("last_stage_longer_by", last_stage_longer_by)
     several = {}
     for name in dict.fromkeys((schedule, beside)):
         on_each = SCHEDULES[name]

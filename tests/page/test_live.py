@@ -20,7 +20,7 @@ def test_an_address_leads_back_to_its_panel():
 
 def test_a_refusal_is_answered_with_the_instruments_own_message():
     page = live.answer(json.dumps({"panel": live.address_of(explored_view.pipeline), "choice": CHOICE | {"ranks": 0}}))
-    assert page == "<p><strong>Not possible.</strong> ranks=0: it is a whole number, 1 or more</p>"
+    assert page == "<p><strong>Not possible.</strong> ranks is 0; it must be a whole number from 1</p>"
 
 
 def local(a: str) -> str:

@@ -69,12 +69,12 @@ def test_what_is_too_much_to_see_is_told_and_still_counted():
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
-        ({"ranks": 0}, "ranks=0: it is a whole number, 1 or more"),
-        ({"ranks": 3.5}, "ranks=3.5: it is a whole number"),
-        ({"micro_batches": -1}, "micro_batches=-1: it is a whole number"),
+        ({"ranks": 0}, "ranks is 0; it must be a whole number from 1"),
+        ({"ranks": 3.5}, "ranks is 3.5; it must be a whole number from 1"),
+        ({"micro_batches": -1}, "micro_batches is -1; it must be a whole number from 1"),
         ({"ranks": 10**9}, "more than the 500,000"),
-        ({"transfer": -0.5}, "the time of transfer is -0.5"),
-        ({"backward": -2}, "the time of input_grad is -1"),
+        ({"transfer": -0.5}, "transfer is -0.5; it must be a finite number from 0"),
+        ({"backward": -2}, "backward is -2; it must be a finite number from 0"),
         ({"schedule": "DualPipeV", "ranks": 8}, "DualPipeV requires at least as many microbatches as stages"),
     ],
 )
@@ -132,8 +132,8 @@ def test_the_recommended_pattern_is_the_simulators():
 @pytest.mark.parametrize(
     ("choice", "told"),
     [
-        ({"devices": 0}, "devices=0: it is a whole number, 1 or more"),
-        ({"sequences": 1.5}, "sequences=1.5: it is a whole number"),
+        ({"devices": 0}, "devices is 0; it must be a whole number from 1"),
+        ({"sequences": 1.5}, "sequences is 1.5; it must be a whole number from 1"),
         ({"card": 0}, "card=0: a card's memory in GB is more than 0"),
     ],
 )

@@ -206,7 +206,7 @@ def test_a_slider_is_moved_with_the_keyboard_and_tells_its_value(reader):
 def test_a_refused_value_is_answered_in_the_instruments_words_and_the_next_one_works(reader):
     reader.type("ranks", 0)
     reader.wait(ranks=0)
-    assert reader.panel() == "Not possible. ranks=0: it is a whole number, 1 or more"
+    assert reader.panel() == "Not possible. ranks is 0; it must be a whole number from 1"
     reader.type("ranks", 3)
     reader.wait(ranks=3)
     assert "rank 2" in reader.explorer.locator("svg").text_content() and reader.troubles == []
