@@ -95,7 +95,7 @@ def test_a_bad_address_is_refused_with_the_remedy_and_changes_nothing(copy, url)
 
 def test_the_setup_cell_is_short_and_takes_a_clone_before_an_installation(monkeypatch, tmp_path):
     text = repository.setup_cell(NEW)
-    assert len(text.splitlines()) < 12 and f"--no-deps git+{NEW}" in text
+    assert len(text.splitlines()) < 12 and f"--no-deps typeguard git+{NEW}" in text
     (tmp_path / "compile_lab").mkdir()
     (tmp_path / "notebooks").mkdir()
     monkeypatch.chdir(tmp_path / "notebooks")

@@ -28,7 +28,7 @@ from pathlib import Path
 if Path("../compile_lab").is_dir():  # a clone: use its packages
     sys.path.insert(0, str(Path("..").resolve()))
 elif not find_spec("compile_lab"):  # on Colab, whose torch and numpy stay
-    %pip install -q --no-deps git+{url}"""
+    %pip install -q --no-deps typeguard git+{url}"""
 
 
 def current(root: Path = ROOT) -> str:

@@ -7,12 +7,14 @@ from .axes import Range
 from .claims import Verdict, judged
 from .explore import Explorer
 from .figures import Series, bars, lines
+from .predict import Prediction
 from .tables import Code, Table
 from .units import microseconds, with_unit
 
 __all__ = [
     "Code",
     "Explorer",
+    "Prediction",
     "Range",
     "Series",
     "Table",

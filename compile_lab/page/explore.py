@@ -64,7 +64,7 @@ class Explorer:
         self._known: dict[tuple[Value, ...], Panel] = {}
         self._widgets: Widgets | None = None
         self._page: str | None = None
-        if _publishing():
+        if publishing():
             # Here and not when it is shown: IPython swallows what a display method raises, and the notebook goes on.
             self._page = self._published()
 
@@ -102,10 +102,10 @@ class Explorer:
         return f"{self.title}\n{axes}\nchoose with {self._call()}"
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
-        if _publishing():
+        if publishing():
             self._page = self._page or self._published()
             return {"text/html": self._page, "text/plain": f"{self._note()}\n\n{self.show()!r}"}
-        if _in_kernel() and importlib.util.find_spec("ipywidgets"):
+        if in_kernel() and importlib.util.find_spec("ipywidgets"):
             self._widgets = self._widgets or Widgets(self)
             return {**self._widgets.bundle(), "text/plain": repr(self)}
         return self._without_controls()
@@ -187,11 +187,11 @@ class Explorer:
         return {"text/html": body, "text/plain": f"{self.title}\n{note}\n\n{self.show()!r}"}
 
 
-def _publishing() -> bool:
+def publishing() -> bool:
     return os.environ.get(PUBLISH) == "1"
 
 
-def _in_kernel() -> bool:
+def in_kernel() -> bool:
     try:
         from IPython import get_ipython
     except ImportError:

@@ -57,24 +57,9 @@ class Widgets:
             # All at once, and not `with self._output`: there the client tells the kernel of each piece that it drew,
             # and nbclient that sends while a cell's reply comes may never read it (nbclient 0.11: the cell stands
             # still until its time-out).
-            self._output.outputs = self._on_main_thread(lambda: self._outputs(choice))
+            self._output.outputs = self._on_main_thread(lambda: outputs_of(lambda: self._shown(choice)))
         finally:
             self._status.value = ""
-
-    def _outputs(self, choice: dict[str, Value]) -> tuple[dict[str, Any], ...]:
-        """What a notebook stores of a cell: what the panel printed while it was computed, then its pieces."""
-        from IPython.display import display
-        from IPython.utils.capture import capture_output
-
-        with capture_output() as captured:
-            display(self._shown(choice))
-        printed = (("stdout", captured.stdout), ("stderr", captured.stderr))
-        streams = [{"output_type": "stream", "name": name, "text": text} for name, text in printed if text]
-        drawn = [
-            {"output_type": "display_data", "data": each.data, "metadata": each.metadata or {}}
-            for each in captured.outputs
-        ]
-        return (*streams, *drawn)
 
     def _on_main_thread(self, call: Callable[[], T]) -> T:
         """What `call` returns, computed on the main thread.
@@ -109,6 +94,21 @@ class Widgets:
             trace = "".join(traceback.format_list(own[-8:]))
             message = f"{error} (while computing {said(choice)})"
             return _Trouble(type(error).__name__, message, trace)
+
+
+def outputs_of(shown: Callable[[], object]) -> tuple[dict[str, Any], ...]:
+    """What a notebook stores of a cell: what `shown` printed while it was computed, then what it returns, displayed."""
+    from IPython.display import display
+    from IPython.utils.capture import capture_output
+
+    with capture_output() as captured:
+        display(shown())
+    printed = (("stdout", captured.stdout), ("stderr", captured.stderr))
+    streams = [{"output_type": "stream", "name": name, "text": text} for name, text in printed if text]
+    drawn = [
+        {"output_type": "display_data", "data": each.data, "metadata": each.metadata or {}} for each in captured.outputs
+    ]
+    return (*streams, *drawn)
 
 
 def _control(name: str, axis: Axis) -> Any:

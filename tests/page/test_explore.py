@@ -44,7 +44,7 @@ def publishing(monkeypatch):
 def at_home(monkeypatch):
     """A kernel, as far as the Explorer can tell."""
     monkeypatch.delenv(explore.PUBLISH, raising=False)
-    monkeypatch.setattr(explore, "_in_kernel", lambda: True)
+    monkeypatch.setattr(explore, "in_kernel", lambda: True)
 
 
 def choices(page: str) -> dict:

@@ -1,0 +1,213 @@
+/* Predictions: a result stays veiled until the reader has said what it will be, or wants to see it. What was said is kept
+   in this browser alone, for the page that sums it up. Without this script every result is in sight. */
+(() => {
+  "use strict";
+
+  const KEY = "lab-predictions";
+  const STEPS = 200;
+
+  function element(tag, attributes = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(attributes)) made.setAttribute(name, value);
+    made.append(...children);
+    return made;
+  }
+
+  /* ---- what was said ---------------------------------------------------------------------------------------------- */
+
+  function known() {
+    try {
+      return JSON.parse(localStorage.getItem(KEY)) ?? {};
+    } catch {
+      return {}; // a browser that keeps nothing, or something that is not ours
+    }
+  }
+
+  function keep(all) {
+    try {
+      localStorage.setItem(KEY, JSON.stringify(all));
+    } catch {}
+  }
+
+  const page = location.pathname.split("/").pop();
+  const keyOf = (asked) => `${page}#${asked.question}`;
+
+  /* ---- sentences -------------------------------------------------------------------------------------------------- */
+
+  const digits = (value) => Number(value.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
+  const text = (asked, said) => (asked.choices ? said : `${digits(said)}${asked.unit}`);
+
+  /* How many times too much (2) or too little (0.5); 1 is as good as right. */
+  function factor(asked, said) {
+    const times = said / asked.measured;
+    return times > 1 / 1.05 && times < 1.05 ? 1 : times;
+  }
+
+  function compared(asked, said) {
+    if (asked.choices)
+      return `You said ${said}: ${said === asked.measured ? "just so" : `it is ${asked.measured}`}.`;
+    const both = `You said ${text(asked, said)}, measured ${asked.text}`;
+    if (!asked.log || said === asked.measured) return `${both}.`;
+    const times = factor(asked, said);
+    if (times === 1) return `${both}: as good as right.`;
+    return `${both}: ${digits(Math.max(times, 1 / times))} times too ${times > 1 ? "high" : "low"}.`;
+  }
+
+  /* ---- the scale -------------------------------------------------------------------------------------------------- */
+
+  function at(asked, share) {
+    const { low, high, log } = asked;
+    return Number((log ? low * (high / low) ** share : low + (high - low) * share).toPrecision(3));
+  }
+
+  function shareOf(asked, value) {
+    const { low, high, log } = asked;
+    const share = log ? Math.log(value / low) / Math.log(high / low) : (value - low) / (high - low);
+    return Math.min(1, Math.max(0, share));
+  }
+
+  /* Where both stand; the sentence above it says the same to who cannot see it. */
+  function drawn(asked, said) {
+    const mark = (kind, value) => {
+      const made = element("span", { class: `lab-mark lab-mark-${kind}` });
+      made.style.insetInlineStart = `${100 * shareOf(asked, value)}%`;
+      return made;
+    };
+    const line = element("div", { class: "lab-scale-line" }, mark("measured", asked.measured));
+    if (said !== undefined) line.append(mark("said", said));
+    const ends = element("div", { class: "lab-scale-ends" });
+    ends.append(...[asked.low, asked.high].map((end) => element("span", {}, text(asked, end))));
+    const legend = element("p", { class: "lab-scale-legend" }, said === undefined ? "◆ measured" : "○ you said · ◆ measured");
+    return element("div", { class: "lab-scale", "aria-hidden": "true" }, line, ends, legend);
+  }
+
+  /* ---- one prediction --------------------------------------------------------------------------------------------- */
+
+  let groups = 0;
+
+  function choiceOf(asked, ready) {
+    const name = `lab-prediction-${groups++}`;
+    const field = element("fieldset", { class: "lab-options" });
+    field.append(element("legend", {}, "Your prediction"));
+    let said;
+    for (const choice of asked.choices) {
+      const radio = element("input", { type: "radio", name });
+      radio.onchange = () => {
+        said = choice;
+        ready();
+      };
+      field.append(element("label", {}, radio, ` ${choice}`));
+    }
+    return [[field], () => said];
+  }
+
+  function numberOf(asked, ready) {
+    const slider = element("input", { type: "range", min: 0, max: STEPS, value: STEPS / 2 });
+    const field = element("input", { type: "number", step: "any", inputmode: "decimal" });
+    slider.setAttribute("aria-label", `Your prediction${asked.unit ? `, in ${asked.unit.trim()}` : ""}`);
+    field.setAttribute("aria-label", "The same as a number");
+    const show = () => slider.setAttribute("aria-valuetext", text(asked, at(asked, slider.value / STEPS)));
+    show();
+    slider.oninput = () => {
+      field.value = at(asked, slider.value / STEPS);
+      show();
+      ready();
+    };
+    field.oninput = () => {
+      const value = field.valueAsNumber;
+      if (!Number.isFinite(value) || (asked.log && value <= 0)) return ready(false);
+      slider.value = STEPS * shareOf(asked, value);
+      show();
+      ready();
+    };
+    const ends = (value) => element("span", { class: "lab-end" }, text(asked, value));
+    const line = element("div", { class: "lab-slide" }, ends(asked.low), slider, ends(asked.high));
+    const number = element("label", {}, field, asked.unit);
+    return [[line, number], () => field.valueAsNumber];
+  }
+
+  function prepare(section) {
+    let asked;
+    try {
+      asked = JSON.parse(section.querySelector(".lab-asked").textContent);
+    } catch {
+      return; // damaged data: the result stays in sight
+    }
+    const answer = section.querySelector(".lab-answer");
+    const before = known()[keyOf(asked)];
+
+    function reveal(said, move) {
+      const sentence = said === undefined ? `Measured: ${asked.text}.` : compared(asked, said);
+      const told = element("p", { class: "lab-said", tabindex: "-1" }, sentence);
+      section.querySelector(".lab-ask")?.remove();
+      answer.querySelector(".lab-measured").replaceWith(told, ...(asked.choices ? [] : [drawn(asked, said)]));
+      answer.hidden = false;
+      if (move) told.focus();
+    }
+
+    if (before && typeof before.said === (asked.choices ? "string" : "number")) return reveal(before.said);
+
+    answer.hidden = true;
+    const commit = element("button", { type: "button", class: "lab-commit", disabled: "" }, "That is my prediction");
+    const ready = (is = true) => (commit.disabled = !is);
+    const [controls, said] = (asked.choices ? choiceOf : numberOf)(asked, ready);
+    const shown = element("button", { type: "button", class: "lab-show" }, "Show me");
+    commit.onclick = () => {
+      const { measured, text: found, log = false, choices } = asked;
+      const entry = { said: said(), measured, found, log, chosen: Boolean(choices), question: asked.question };
+      entry.text = text(asked, entry.said);
+      entry.page = `${location.pathname}`;
+      entry.title = document.querySelector("article h1")?.firstChild?.textContent ?? document.title;
+      keep({ ...known(), [keyOf(asked)]: entry });
+      reveal(entry.said, true);
+    };
+    shown.onclick = () => reveal(undefined, true);
+    answer.before(element("div", { class: "lab-ask" }, ...controls, element("p", { class: "lab-buttons" }, commit, " ", shown)));
+  }
+
+  /* ---- the page that sums up -------------------------------------------------------------------------------------- */
+
+  function summary(entries) {
+    const numbers = entries.filter((each) => each.log);
+    const factors = numbers.map((each) => factor(each, each.said)).map((times) => Math.max(times, 1 / times));
+    const chosen = entries.filter((each) => each.chosen);
+    const parts = [];
+    if (numbers.length) {
+      const close = factors.filter((times) => times <= 2).length;
+      const typical = factors.sort((a, b) => a - b)[Math.floor(factors.length / 2)];
+      const high = numbers.filter((each) => each.said > each.measured).length;
+      parts.push(
+        `Of ${numbers.length} sizes, ${close} within a factor of two; typically off by ${digits(typical)} times; ` +
+          `too high ${high} times.`,
+      );
+    }
+    if (chosen.length)
+      parts.push(`Of ${chosen.length} choices, ${chosen.filter((each) => each.said === each.measured).length} right.`);
+    return parts.join(" ");
+  }
+
+  function sumUp(place) {
+    const entries = Object.values(known());
+    if (!entries.length) {
+      place.replaceChildren(element("p", {}, "You have not predicted anything yet in this browser."));
+      return;
+    }
+    const rows = entries.map((each) => {
+      const link = element("a", { href: each.page }, each.title);
+      const cells = [link, each.question.replace(/[`*]/g, ""), each.text, each.found];
+      return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
+    });
+    const head = ["Chapter", "Question", "You said", "Measured"].map((name) => element("th", { scope: "col" }, name));
+    const table = element("table", { class: "table" }, element("thead", {}, element("tr", {}, ...head)));
+    table.append(element("tbody", {}, ...rows));
+    const forget = element("button", { type: "button", class: "lab-forget" }, "Forget my predictions");
+    forget.onclick = () => {
+      keep({});
+      sumUp(place);
+    };
+    place.replaceChildren(element("p", { role: "status" }, summary(entries)), table, forget);
+  }
+
+  document.querySelectorAll(".lab-prediction").forEach(prepare);
+  document.querySelectorAll(".lab-calibration").forEach(sumUp);
+})();

@@ -1,0 +1,152 @@
+"""A question that the reader answers before the answer is shown: a number on a scale, or one of several choices.
+
+One description, two faces. With a kernel, ipywidgets. On the published page, HTML that a small script of the site veils
+until the reader has said something, or wants it shown; without the script all of it is in sight.
+"""
+
+from __future__ import annotations
+
+import html
+import importlib.util
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ..doors import door
+from .explore import in_kernel, publishing
+from .figures import script_json
+from .panels import Panel, computed
+from .tables import marked_up
+from .units import number
+from .widgets import WIDGET, outputs_of
+
+STEPS = 200
+"""Of a scale: where its slider may stand."""
+
+
+@door
+class Prediction:
+    """A question, what was measured, and the `result` that is veiled until then: text, `Table`, `Figure`, … or several.
+
+    `measured` is what this run found: one of the `choices`, or a number from `low` to `high`, on a logarithmic scale if
+    `log`, with its `unit` ("×" and "%" stand close, any other after a space).
+
+    Raises ValueError for a scale without both ends, ends that are not in order (or not above 0 with `log`), a measured
+    number beyond them, and a measured choice that is none.
+    """
+
+    def __init__(
+        self,
+        question: str,
+        measured: float | str,
+        result: Any = (),
+        *,
+        low: float | None = None,
+        high: float | None = None,
+        unit: str = "",
+        log: bool = False,
+        choices: Sequence[str] = (),
+    ) -> None:
+        self.question, self.measured, self.unit, self.log = question, measured, unit, log
+        self.choices = tuple(choices)
+        if self.choices:
+            if measured not in self.choices:
+                raise ValueError(f"measured is {measured!r}, and the choices are {', '.join(map(repr, self.choices))}")
+        elif low is None or high is None or isinstance(measured, str):
+            raise ValueError(f"{question!r} has neither choices nor a number between two ends, low and high")
+        elif not (low < high and math.isfinite(high - low) and (low > 0 or not log)):
+            raise ValueError(f"low is {low} and high is {high}: a scale goes upwards{', from above 0' if log else ''}")
+        elif not low <= measured <= high:
+            raise ValueError(f"measured is {measured}, and the scale goes from {low} to {high}: it holds the answer")
+        self.low, self.high = low, high
+        self.result = computed(lambda: result, {})
+        self._widgets: _Widgets | None = None
+
+    def at(self, share: float) -> float:
+        """The number at a share of the scale, from 0 to 1, to three figures."""
+        along = self.low * (self.high / self.low) ** share if self.log else self.low + (self.high - self.low) * share
+        return float(f"{along:.3g}")
+
+    def text(self, value: float | str) -> str:
+        """An answer as it is read: ``2.1×``, ``35 %``, ``12 ms``."""
+        if isinstance(value, str):
+            return value
+        space = "" if self.unit in ("", "×") else "\N{NO-BREAK SPACE}"
+        return f"{number(float(f'{value:.3g}') if isinstance(value, float) else value)}{space}{self.unit}"
+
+    def compared(self, said: float | str) -> str:
+        """What the reader said beside what was measured, in a sentence."""
+        if self.choices:
+            ending = "just so." if said == self.measured else f"it is {self.text(self.measured)}."
+            return f"You said {self.text(said)}: {ending}"
+        both = f"You said {self.text(said)}, measured {self.text(self.measured)}"
+        if not self.log or said == self.measured:
+            return f"{both}."
+        times, side = said / self.measured, "high"
+        if times < 1:
+            times, side = 1 / times, "low"
+        return f"{both}: {times:.2g} times too {side}." if times >= 1.05 else f"{both}: as good as right."
+
+    def __repr__(self) -> str:
+        shown = repr(self.result)
+        return f"{self.question}\nMeasured: {self.text(self.measured)}" + (f"\n\n{shown}" if shown else "")
+
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
+        if not publishing() and in_kernel() and importlib.util.find_spec("ipywidgets"):
+            self._widgets = self._widgets or _Widgets(self)
+            return {**self._widgets.bundle(), "text/plain": self.question}
+        return {"text/html": self._html(), "text/plain": repr(self)}
+
+    def _html(self) -> str:
+        asked: dict[str, Any] = {"question": self.question, "measured": self.measured, "text": self.text(self.measured)}
+        if self.choices:
+            asked["choices"] = self.choices
+        else:
+            asked |= {"low": self.low, "high": self.high, "log": self.log, "unit": self.text(1)[1:]}
+        return (
+            f'<section class="lab-prediction" aria-label="Prediction">\n'
+            f'<p class="lab-question">{marked_up(self.question)}</p>\n'
+            f'<div class="lab-answer"><p class="lab-measured">Measured: <strong>{html.escape(self.text(self.measured))}'
+            f"</strong></p>{self.result._repr_html_()}</div>\n"
+            f'<script type="application/json" class="lab-asked">{script_json(asked)}</script>\n</section>'
+        )
+
+
+class _Widgets:
+    """The face with a kernel. Every name used of ipywidgets is in 7.7, which Colab has, and in 8."""
+
+    def __init__(self, prediction: Prediction) -> None:
+        import ipywidgets
+
+        self._prediction = prediction
+        self._output = ipywidgets.Output()
+        if prediction.choices:
+            self._control = ipywidgets.RadioButtons(options=prediction.choices, value=None)
+        else:
+            scale = [(prediction.text(value), value) for value in _scale(prediction)]
+            self._control = ipywidgets.SelectionSlider(options=scale, value=scale[len(scale) // 2][1])
+        self._commit = ipywidgets.Button(description="That is my prediction", button_style="primary")
+        self._show = ipywidgets.Button(description="Show me")
+        for button in (self._commit, self._show):
+            button.layout.width = "max-content"
+        self._commit.on_click(self._committed)
+        self._show.on_click(lambda _: self._reveal("Measured: " + prediction.text(prediction.measured)))
+        question = ipywidgets.HTML(value=f"<b>{html.escape(prediction.question)}</b>")
+        buttons = ipywidgets.HBox([self._commit, self._show])
+        self._box = ipywidgets.VBox([question, self._control, buttons, self._output])
+
+    def bundle(self) -> dict[str, Any]:
+        return {WIDGET: {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}}
+
+    def _committed(self, _: object) -> None:
+        if self._control.value is not None:
+            self._reveal(self._prediction.compared(self._control.value))
+
+    def _reveal(self, sentence: str) -> None:
+        for widget in (self._control, self._commit, self._show):
+            widget.disabled = True
+        self._output.outputs = outputs_of(lambda: Panel((sentence, *self._prediction.result.pieces)))
+
+
+def _scale(prediction: Prediction) -> list[float]:
+    return list(dict.fromkeys(prediction.at(step / STEPS) for step in range(STEPS + 1)))

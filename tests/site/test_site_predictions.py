@@ -1,0 +1,100 @@
+"""Predictions on the page: veiled until the reader says something, kept in the reader's browser, summed up on a page."""
+
+import re
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+NUMBER, CHOICE = "notebooks/02_guards_and_recompiles.html", "notebooks/12_pipeline_bubbles.html"
+SUM = "book/predictions.html"
+
+
+def prediction(page):
+    return page.locator(".lab-prediction").first
+
+
+def test_a_number_is_veiled_then_compared_and_kept_in_this_browser_alone(visit):
+    visited = visit(NUMBER)
+    page, asked = visited.page, prediction(visited.page)
+    answer = asked.locator(".lab-answer")
+    assert not answer.is_visible() and asked.get_by_role("button", name="That is my prediction").is_disabled()
+    asked.get_by_label("The same as a number").fill("60")
+    asked.get_by_role("button", name="That is my prediction").click()
+    said = asked.locator(".lab-said")
+    assert re.fullmatch(r"You said 60\sguards, measured 2\d\d\sguards: 4\.\d+ times too low\.", said.text_content())
+    assert answer.is_visible() and answer.locator("table").count() == 1
+    assert said.evaluate("told => document.activeElement === told"), "a screen reader goes on with the answer"
+    marks = {kind: asked.locator(f".lab-mark-{kind}").bounding_box()["x"] for kind in ("said", "measured")}
+    assert marks["said"] < marks["measured"]
+    page.reload()
+    assert prediction(page).locator(".lab-answer").is_visible(), "what was said stays said"
+    page.goto(page.url.replace(NUMBER, SUM))
+    assert "1 sizes, 0 within a factor of two" in page.locator(".lab-calibration").text_content()
+    page.get_by_role("button", name="Forget my predictions").click()
+    assert "not predicted anything" in page.locator(".lab-calibration").text_content()
+    page.goto(page.url.replace(SUM, NUMBER))
+    assert not prediction(page).locator(".lab-answer").is_visible()
+    assert not visited.troubles
+
+
+def test_a_choice_by_keyboard_alone(visit):
+    visited = visit(CHOICE)
+    asked = prediction(visited.page)
+    asked.get_by_role("radio").first.focus()
+    visited.page.keyboard.press("Space")
+    for _ in range(2):
+        visited.page.keyboard.press("Tab")
+        if visited.page.evaluate("document.activeElement.className") == "lab-commit":
+            break
+    visited.page.keyboard.press("Enter")
+    assert asked.locator(".lab-said").text_content() == "You said shorter: it is as long."
+    assert asked.locator(".lab-answer").is_visible() and not visited.troubles
+
+
+def test_show_me_keeps_nothing(visit):
+    visited = visit(NUMBER)
+    prediction(visited.page).get_by_role("button", name="Show me").click()
+    assert re.match(r"Measured: 2\d\d", prediction(visited.page).locator(".lab-said").text_content())
+    assert visited.page.evaluate("localStorage.getItem('lab-predictions')") is None
+    visited.page.reload()
+    assert not prediction(visited.page).locator(".lab-answer").is_visible()
+
+
+def test_a_number_that_is_none_cannot_be_said(visit):
+    asked = prediction(visit(NUMBER).page)
+    field, commit = asked.get_by_label("The same as a number"), asked.get_by_role("button", name="That is my")
+    field.fill("60")
+    assert commit.is_enabled()
+    for wrong in ("", "-3", "0"):
+        field.fill(wrong)
+        assert commit.is_disabled(), wrong
+
+
+def test_a_browser_that_keeps_something_else_there_is_as_one_that_keeps_nothing(visit):
+    def spoil(page):
+        page.add_init_script("localStorage.setItem('lab-predictions', '{broken')")
+
+    visited = visit(NUMBER, before=spoil)
+    assert not prediction(visited.page).locator(".lab-answer").is_visible() and not visited.troubles
+    assert "not predicted anything" in visit(SUM, before=spoil).page.locator(".lab-calibration").text_content()
+
+
+def test_without_a_script_and_on_paper_every_result_is_in_sight(visit):
+    plain = visit(NUMBER, java_script_enabled=False)
+    answer = prediction(plain.page).locator(".lab-answer")
+    assert answer.is_visible() and "Measured" in answer.text_content()
+    printed = visit(NUMBER).page
+    printed.emulate_media(media="print")
+    assert prediction(printed).locator(".lab-answer").is_visible()
+    assert not prediction(printed).locator(".lab-ask").is_visible()
+
+
+@pytest.mark.parametrize("color_scheme", ["light", "dark"])
+def test_on_a_phone_it_fits(visit, color_scheme):
+    page = visit(NUMBER, width=390, height=844, color_scheme=color_scheme).page
+    box = prediction(page).bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+    for control in prediction(page).locator("input, button").all():
+        inner = control.bounding_box()
+        assert inner["x"] >= box["x"] and inner["x"] + inner["width"] <= box["x"] + box["width"]
