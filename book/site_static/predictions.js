@@ -34,7 +34,7 @@
 
   /* ---- sentences -------------------------------------------------------------------------------------------------- */
 
-  const digits = (value) => Number(value.toPrecision(3)).toLocaleString("en", { maximumSignificantDigits: 3 });
+  const digits = (value, most = 3) => value.toLocaleString("en", { maximumSignificantDigits: most });
   const text = (asked, said) => (asked.choices ? said : `${digits(said)}${asked.unit}`);
 
   /* How many times too much (2) or too little (0.5); 1 is as good as right. */
@@ -50,7 +50,7 @@
     if (!asked.log || said === asked.measured) return `${both}.`;
     const times = factor(asked, said);
     if (times === 1) return `${both}: as good as right.`;
-    return `${both}: ${digits(Math.max(times, 1 / times))} times too ${times > 1 ? "high" : "low"}.`;
+    return `${both}: ${digits(Math.max(times, 1 / times), 2)} times too ${times > 1 ? "high" : "low"}.`;
   }
 
   /* ---- the scale -------------------------------------------------------------------------------------------------- */
@@ -177,12 +177,12 @@
       const typical = factors.sort((a, b) => a - b)[Math.floor(factors.length / 2)];
       const high = numbers.filter((each) => each.said > each.measured).length;
       parts.push(
-        `Of ${numbers.length} sizes, ${close} within a factor of two; typically off by ${digits(typical)} times; ` +
-          `too high ${high} times.`,
+        `Numbers: ${numbers.length} predicted, ${close} within a factor of two, ${high} too high; typically off by a ` +
+          `factor of ${digits(typical, 2)}.`,
       );
     }
     if (chosen.length)
-      parts.push(`Of ${chosen.length} choices, ${chosen.filter((each) => each.said === each.measured).length} right.`);
+      parts.push(`Choices: ${chosen.length} made, ${chosen.filter((each) => each.said === each.measured).length} right.`);
     return parts.join(" ");
   }
 
@@ -192,20 +192,18 @@
       place.replaceChildren(element("p", {}, "You have not predicted anything yet in this browser."));
       return;
     }
-    const rows = entries.map((each) => {
+    const list = element("ul");
+    for (const each of entries) {
       const link = element("a", { href: each.page }, each.title);
-      const cells = [link, each.question.replace(/[`*]/g, ""), each.text, each.found];
-      return element("tr", {}, ...cells.map((cell) => element("td", {}, cell)));
-    });
-    const head = ["Chapter", "Question", "You said", "Measured"].map((name) => element("th", { scope: "col" }, name));
-    const table = element("table", { class: "table" }, element("thead", {}, element("tr", {}, ...head)));
-    table.append(element("tbody", {}, ...rows));
+      const rest = `: ${each.question.replace(/[`*]/g, "")} You said ${each.text}, measured ${each.found}.`;
+      list.append(element("li", {}, link, rest));
+    }
     const forget = element("button", { type: "button", class: "lab-forget" }, "Forget my predictions");
     forget.onclick = () => {
       keep({});
       sumUp(place);
     };
-    place.replaceChildren(element("p", { role: "status" }, summary(entries)), table, forget);
+    place.replaceChildren(element("p", { role: "status" }, summary(entries)), list, forget);
   }
 
   document.querySelectorAll(".lab-prediction").forEach(prepare);

@@ -1,4 +1,4 @@
-"""Predictions on the page: veiled until the reader says something, kept in the reader's browser, summed up on a page."""
+"""Predictions on the page: veiled until the reader says something, kept in that browser alone, summed up on a page."""
 
 import re
 
@@ -30,7 +30,7 @@ def test_a_number_is_veiled_then_compared_and_kept_in_this_browser_alone(visit):
     page.reload()
     assert prediction(page).locator(".lab-answer").is_visible(), "what was said stays said"
     page.goto(page.url.replace(NUMBER, SUM))
-    assert "1 sizes, 0 within a factor of two" in page.locator(".lab-calibration").text_content()
+    assert "Numbers: 1 predicted, 0 within a factor of two" in page.locator(".lab-calibration").text_content()
     page.get_by_role("button", name="Forget my predictions").click()
     assert "not predicted anything" in page.locator(".lab-calibration").text_content()
     page.goto(page.url.replace(SUM, NUMBER))
