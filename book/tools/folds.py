@@ -18,8 +18,8 @@ import nbformat
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 LONGEST_IN_SIGHT = 12  # lines that are not blank: what is longer does more than show one thing
-TEXTS = {"Markdown", "Verdict", "Explorer"}
-"""A cell that ends in one of these makes a sentence, a verdict or an explorer."""
+TEXTS = {"Markdown", "Verdict", "Explorer", "Prediction"}
+"""A cell that ends in one of these makes a sentence, a verdict, an explorer or a prediction."""
 
 INSTRUMENT = re.compile(
     r"compile_lab\.(?!page|preflight|record(?:ings)?\b|experiments|exercises|\w+\.view\b)(?!.*_view\b)\w+\.\w+"

@@ -8,6 +8,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 
 # What a cell shows, by what its stored HTML holds; of several the first in this order.
 SHOWN = {
+    "lab-prediction": "the prediction below",
     "lab-explorer": "the explorer below",
     "lab-figure": "the figure below",
     "lab-verdict": "the verdict below",
