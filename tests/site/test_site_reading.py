@@ -1,6 +1,8 @@
 """What a reader does: choose, look at figures, change the theme, search, read without scripts."""
 
+import functools
 import re
+import time
 
 import harness
 import pytest
@@ -21,12 +23,26 @@ def text_of(path):
 
 
 def choices(axis):
-    """The number of options of one axis, and a function that takes one by pointer."""
-    select = axis.locator("select")
+    """How many options an axis has, and a function that takes one by pointer. Of a range: where it is, and its end."""
+    select, field = axis.locator("select"), axis.locator("input[type=number]")
+    if field.count():
+        ends = [field.input_value(), axis.locator("input[type=range]").get_attribute("max")]
+        return 2, lambda index: field.fill(ends[index])
     if select.count():
         return select.locator("option").count(), lambda index: select.select_option(index=index)
     labels = axis.locator("label")
     return labels.count(), lambda index: labels.nth(index).click()
+
+
+def shown_after(explorer, act, timeout_s=60):
+    """What an explorer shows after a choice; a live one takes its time for it."""
+    before = explorer.get_attribute("data-shown")
+    act()
+    until = time.monotonic() + timeout_s
+    while explorer.locator(".lab-python").count() and explorer.get_attribute("data-shown") == before:
+        assert time.monotonic() < until, f"nothing is shown: {explorer.locator('[role=status]').inner_text()}"
+        explorer.page.wait_for_timeout(10)
+    return explorer.locator(".lab-panel").evaluate(SHOWN)
 
 
 @pytest.mark.parametrize("path", CHAPTERS)
@@ -35,31 +51,28 @@ def test_every_option_of_every_explorer_changes_what_is_shown(visit, path):
     explorers = page.locator(".lab-explorer")
     assert explorers.count(), "a chapter has at least one explorer"
     for explorer in explorers.all():
-        panel = explorer.locator(".lab-panel")
+        first = explorer.locator(".lab-panel").evaluate(SHOWN)
         axes = explorer.locator(".lab-axis").all()
         assert axes, "an explorer has at least one choice"
         for axis in axes:
             count, choose = choices(axis)
-            seen = []
-            for index in range(count):
-                choose(index)
-                seen.append(panel.evaluate(SHOWN))
-            assert len(set(seen)) == count > 1, f"{axis.inner_text()!r}: {count} options show {len(set(seen))} panels"
-            choose(0)
+            others = [shown_after(explorer, functools.partial(choose, index)) for index in range(1, count)]
+            seen = len({first, *others})
+            assert seen == count > 1, f"{axis.inner_text()!r}: {count} options show {seen} panels"
+            shown_after(explorer, functools.partial(choose, 0))
 
 
 @pytest.mark.parametrize("path", CHAPTERS)
 def test_explorers_work_with_the_keyboard_alone(visit, path):
     page = visit(path).page
     for explorer in page.locator(".lab-explorer").all():
-        panel = explorer.locator(".lab-panel")
         for axis in explorer.locator(".lab-axis").all():
-            control = axis.locator("select, input:checked").first
-            before = panel.evaluate(SHOWN)
+            control = axis.locator("select, input:checked, input[type=range]").first
+            there, back = ("ArrowRight", "ArrowLeft") if control.get_attribute("max") else ("ArrowDown", "ArrowUp")
+            before = explorer.locator(".lab-panel").evaluate(SHOWN)
             control.focus()
-            page.keyboard.press("ArrowDown")
-            assert panel.evaluate(SHOWN) != before
-            page.keyboard.press("ArrowUp")
+            assert shown_after(explorer, functools.partial(page.keyboard.press, there)) != before
+            shown_after(explorer, functools.partial(page.keyboard.press, back))
             assert axis.locator("select, input").first.evaluate("e => e === document.activeElement")
 
 
