@@ -1,7 +1,7 @@
 """Inside a child: torch, Inductor and Triton are told of a GPU, and Inductor writes code that nobody loads.
 
 Everything here changes torch for the rest of the process, which is a fork made for one chip. What is replaced is
-what asks the driver; what decides and generates is Inductor's own. Seen on torch 2.11, 2.13 and 2.15.
+what asks the driver; what decides and generates is Inductor's own. Seen on torch 2.11, 2.13, 2.14 and 2.15.
 """
 
 import contextlib
