@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import warnings
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -19,6 +20,8 @@ from .recordings import triton_version
 
 OLDEST_TORCH = (2, 10)
 TESTED_TORCH = "2.13"
+SLOW_GUARDS = "Guards may run slower on Python 3.13.0"
+"""How torch's warning begins."""
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,11 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
 
 
 def _hush_slow_guards() -> None:
-    """Torch warns of it too, in the output of whatever compiles first; preflight's line has said it then."""
-    from ._torch.dynamo import dynamo_config
-
-    dynamo_config.issue_3_13_0_warning = False
+    """Torch warns of it too, in the output of whatever compiles first, here or in a rank; preflight's line has said it."""
+    warnings.filterwarnings("ignore", SLOW_GUARDS)
+    others = os.environ.get("PYTHONWARNINGS", "")
+    if SLOW_GUARDS not in others:
+        os.environ["PYTHONWARNINGS"] = ",".join(filter(None, [others, f"ignore:{SLOW_GUARDS}"]))
 
 
 def _cache_refuses() -> str | None:
