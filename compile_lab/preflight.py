@@ -158,7 +158,7 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
 
 
 def _hush_slow_guards() -> None:
-    """Torch warns of it too, in the output of whatever compiles first, here or in a rank; preflight's line has said it."""
+    """Torch warns of it too, in the output of whatever compiles first, here or in a rank: preflight has said it."""
     warnings.filterwarnings("ignore", SLOW_GUARDS)
     others = os.environ.get("PYTHONWARNINGS", "")
     if SLOW_GUARDS not in others:
