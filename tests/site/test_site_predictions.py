@@ -14,6 +14,12 @@ def prediction(page):
     return page.locator(".lab-prediction").first
 
 
+def go(page, address):
+    """To another page, once all of this one has come: what is still on its way would count as failed."""
+    page.wait_for_load_state("networkidle")
+    page.goto(address)
+
+
 def test_a_number_is_veiled_then_compared_and_kept_in_this_browser_alone(visit):
     visited = visit(NUMBER)
     page, asked = visited.page, prediction(visited.page)
@@ -27,13 +33,13 @@ def test_a_number_is_veiled_then_compared_and_kept_in_this_browser_alone(visit):
     assert said.evaluate("told => document.activeElement === told"), "a screen reader goes on with the answer"
     marks = {kind: asked.locator(f".lab-mark-{kind}").bounding_box()["x"] for kind in ("said", "measured")}
     assert marks["said"] < marks["measured"]
-    page.reload()
+    go(page, page.url)
     assert prediction(page).locator(".lab-answer").is_visible(), "what was said stays said"
-    page.goto(page.url.replace(NUMBER, SUM))
+    go(page, page.url.replace(NUMBER, SUM))
     assert "Numbers: 1 predicted, 0 within a factor of two" in page.locator(".lab-calibration").text_content()
     page.get_by_role("button", name="Forget my predictions").click()
     assert "not predicted anything" in page.locator(".lab-calibration").text_content()
-    page.goto(page.url.replace(SUM, NUMBER))
+    go(page, page.url.replace(SUM, NUMBER))
     assert not prediction(page).locator(".lab-answer").is_visible()
     assert not visited.troubles
 
