@@ -1,6 +1,7 @@
 """What every test finds as if it were the first: nothing compiled, and torch's settings as they were."""
 
 import re
+import signal
 import sys
 from importlib import metadata
 
@@ -34,3 +35,16 @@ def threads_stay_as_they_are():
     before = torch and torch.get_num_threads()
     yield
     assert not torch or torch.get_num_threads() == before
+
+
+@pytest.fixture
+def alarm():
+    """``alarm(seconds)``: what has not come to an end by then fails; ``alarm(0)`` or the test's end calls it off."""
+
+    def hangs(*_):
+        raise AssertionError("it does not end")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    yield signal.alarm
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)

@@ -6,7 +6,6 @@ import math
 import os
 import pkgutil
 import random
-import signal
 from collections import Counter
 
 import pytest
@@ -176,18 +175,6 @@ def called(door, given, rest):
         if first and name in given:
             by_position.append(given.pop(name))
     return door(*by_position, *rest, **given)
-
-
-def hangs(*_):
-    raise AssertionError("10 s at one door")
-
-
-@pytest.fixture
-def alarm():
-    before = signal.signal(signal.SIGALRM, hangs)
-    yield signal.alarm
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 TOLD = (ValueError, TypeError, KeyError, OSError, recordings.RecordingError, NotCompiledError)

@@ -3,7 +3,6 @@
 import copy
 import os
 import random
-import signal
 from collections import Counter
 
 import pytest
@@ -77,18 +76,6 @@ def one_rank():
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     yield
     dist.destroy_process_group()
-
-
-def hangs(*_):
-    raise AssertionError("10 s at one door")
-
-
-@pytest.fixture
-def alarm():
-    before = signal.signal(signal.SIGALRM, hangs)
-    yield signal.alarm
-    signal.alarm(0)
-    signal.signal(signal.SIGALRM, before)
 
 
 def test_what_no_door_takes_is_told_by_name(tmp_path, monkeypatch, one_rank, alarm):
