@@ -1,4 +1,8 @@
-"""Private names of torch.distributed: the fake group, pipeline schedules."""
+"""Private names of torch.distributed: the fake group, pipeline schedules, how DTensor chooses a strategy."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 
@@ -75,3 +79,35 @@ def pipeline_sends_to_itself() -> bool:
 
     sends, votes = (hasattr(PipelineStage, name) for name in ("_get_init_p2p_neighbors_ops", "_warmup_forward_vote"))
     return sends and not votes  # torch 2.13 votes instead, and torch 2.15 has neither: its vote is an all-reduce
+
+
+@contextlib.contextmanager
+def strategies_told(tell: Callable[[Any, Any, Any], None]) -> Iterator[None]:
+    """While the block runs, ``tell(schema, strategies, chosen)`` is called whenever DTensor chooses.
+
+    ``schema`` is the call (``op``, ``args_spec``), a strategy has ``input_specs``, ``output_specs`` and
+    ``redistribute_cost``, and ``chosen`` is one of them. What DTensor has decided before is forgotten: it chooses anew.
+    """
+    from torch.distributed.tensor import _sharding_prop
+
+    plain = _sharding_prop._select_min_cost_strategy
+
+    def telling(strategy: Any, schema: Any = None) -> Any:
+        chosen = plain(strategy, schema)
+        if schema is not None:
+            tell(schema, strategy.strategies, chosen)
+        return chosen
+
+    forget_strategies()
+    _sharding_prop._select_min_cost_strategy = telling
+    try:
+        yield
+    finally:
+        _sharding_prop._select_min_cost_strategy = plain
+
+
+def forget_strategies() -> None:
+    """DTensor decides anew for each call: after a rule was registered, which its cache of decisions does not know."""
+    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
+
+    _clear_sharding_prop_cache()

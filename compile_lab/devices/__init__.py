@@ -1,7 +1,8 @@
-"""The same step on many devices, with real processes: ranks, collectives, pipelines, overlap."""
+"""The same step on many devices, with real processes: ranks, collectives, pipelines, overlap, placements."""
 
 from .collectives import Program, count, counted, held, held_here, pretended
 from .compiled_collectives import BUCKETED, REORDERED, Compiled, compiled
+from .dtensor import Ruling, ask
 from .pipeline import measure_several, resimulated
 from .pipeline_receives import covered, share_lost, slowed, waiting
 from .pipeline_work import Nap
@@ -12,6 +13,8 @@ __all__ = [
     "Compiled",
     "Nap",
     "Program",
+    "Ruling",
+    "ask",
     "compiled",
     "count",
     "counted",

@@ -70,15 +70,16 @@ def count(build: Callable[[], Program], devices: int, *, rank: int = 0, warm_up:
 
 
 @door
-def counted(program: Program, warm_up: int = 0) -> tuple[Collective, ...]:
+def counted(program: Program, warm_up: int = 0, smallest: int = 2) -> tuple[Collective, ...]:
     """The collectives of one step on this rank of whatever process group is up, sorted by axis and kind.
 
     ``warm_up`` steps go before the one that counts: DDP forms its buckets anew after the first, and a pipeline's stages
-    agree on shapes in it. Collectives of a single number, a loss that is averaged to be shown, are left out.
+    agree on shapes in it. Collectives of fewer than ``smallest`` numbers are left out: by default those of a single
+    number, a loss that is averaged to be shown.
     """
     for _ in range(warm_up):
         program.step()
-    with _CollectiveRecorder(program.mesh) as recorder:
+    with _CollectiveRecorder(program.mesh, smallest) as recorder:
         program.step()
     return recorder.found()
 
@@ -171,8 +172,9 @@ def _all_reduced(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.fut
 class _CollectiveRecorder(TorchDispatchMode):
     """Writes down every collective: those of ``torch.distributed`` (c10d) and the functional ones of DTensor."""
 
-    def __init__(self, mesh: DeviceMesh | None) -> None:
+    def __init__(self, mesh: DeviceMesh | None, smallest: int) -> None:
         super().__init__()
+        self._smallest = smallest
         names = (mesh.mesh_dim_names or ()) if mesh else ()
         self._axes = {mesh.get_group(name).group_name: name for name in names}
         self._rows: list[tuple[str, str, int, int]] = []
@@ -184,7 +186,7 @@ class _CollectiveRecorder(TorchDispatchMode):
         if func.namespace in ("c10d", "_c10d_functional") and (kind := _kind(func)):
             group = _group(args)
             payload = max(map(nbytes, (*args, result)))
-            if _numbers((*args, result)) > 1:
+            if _numbers((*args, result)) >= self._smallest:
                 axis = self._axes.get(group.group_name, WORLD)
                 self._rows.append((axis, kind, group.size(), payload))
         return result

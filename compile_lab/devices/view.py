@@ -19,10 +19,10 @@ def order_table(several: Mapping[str, Sequence[Sequence[str]]], caption: str = "
     return Table(["", "graph", "order"], rows, caption)
 
 
-def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "") -> Table:
+def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "", folded: str = "") -> Table:
     """Steps on real ranks, from one StepRun a rank: the slowest one's median and quartiles; exposed and hidden by rank.
 
-    A dash where nothing is sent.
+    A dash where nothing is sent. With `folded` it waits behind that line.
     """
     rows: list[tuple[Cell, ...]] = []
     for name, ranks in several.items():
@@ -34,4 +34,4 @@ def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "") -> Table:
         count = len(sent[0].intervals) if sent else 0
         rows.append((name, count, f"{slowest.step_ms:.1f}", spread, exposed, hidden))
     columns = ["", "collectives", "step, ms", "half of them", "exposed, ms, by rank", "hidden, by rank"]
-    return Table(columns, rows, caption, align="lrrrrr")
+    return Table(columns, rows, caption, align="lrrrrr", folded=folded)

@@ -1,0 +1,69 @@
+"""Parts of a tensor: as torch places them, and put together again."""
+
+import pytest
+import torch
+from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+
+from compile_lab.devices.collectives import pretended
+from compile_lab.devices.placements import parts, placement, reduced, sharing, whole
+
+WORDS = ("R", "S(0)", "S(1)", "P(sum)", "P(avg)", "P(max)", "P(min)")
+
+
+def test_words_are_torchs_own():
+    assert [placement(word) for word in ("R", "S(2)", "P(max)")] == [Replicate(), Shard(2), Partial("max")]
+    assert [str(placement(word)) for word in WORDS] == list(WORDS)
+
+
+@pytest.mark.parametrize("word", ["", "S", "S(-1)", "P", "P(mean)", "s(0)", "S(0) R"])
+def test_other_words_are_refused(word):
+    with pytest.raises(ValueError, match="it is R, S\\(d\\) with a dimension d, or P\\(r\\)"):
+        placement(word)
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("ranks", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.int64, torch.uint8])
+def test_parts_make_the_tensor(word, ranks, dtype):
+    x = (torch.arange(15).reshape(5, 3) * 7 % 11).to(dtype)
+    held = parts(x, word, ranks)
+    assert len(held) == ranks and all(each.dtype == dtype for each in held)
+    made = whole(held, word)
+    if not (dtype is torch.uint8 and word == "P(avg)"):  # bytes overflow; a mean of them means nothing
+        torch.testing.assert_close(made, x)
+
+
+@pytest.mark.parametrize("size", [1, 4, 5, 8])
+def test_shards_are_those_that_torch_makes(size):
+    x = torch.arange(3.0 * size).reshape(size, 3)
+    for rank in range(4):
+        with pretended(4, rank):
+            mesh = init_device_mesh("cpu", (4,))
+            theirs = distribute_tensor(x, mesh, [Shard(0)], src_data_rank=None).to_local()
+        assert torch.equal(parts(x, "S(0)", 4)[rank], theirs)
+
+
+def test_parts_of_a_partial_value_are_not_the_value():
+    x = torch.tensor([1.0, -2.0, 3.0, 4.0])
+    for word in WORDS[3:]:
+        assert not any(torch.equal(part, x) for part in parts(x, word, 2)), word
+    first, second = parts(x, "P(max)", 2)
+    assert first.tolist() == [1.0, -5.0, 3.0, -5.0] and torch.equal(reduced((first, second), "max"), x)
+
+
+def test_how_rows_are_shared():
+    assert [sharing(size, 4) for size in (8, 7, 5, 3, 0)] == ["even", "uneven", "empty", "empty", "empty"]
+    assert sharing(5, 2) == "uneven"
+
+
+def test_what_cannot_be_split_so_is_refused():
+    with pytest.raises(ValueError, match=r"S\(2\) of a tensor of shape \(2, 2\): its dimensions go to 1"):
+        parts(torch.ones(2, 2), "S(2)", 2)
+    with pytest.raises(ValueError, match="such values have no sum"):
+        parts(torch.ones(2).bool(), "P(sum)", 2)
+    with pytest.raises(ValueError, match="such values have no max"):
+        parts(torch.ones(2) * 1j, "P(max)", 2)
+    with pytest.raises(ValueError, match="infinite values or NaN"):
+        parts(torch.tensor([1.0, float("inf")]), "P(avg)", 2)
+    with pytest.raises(ValueError, match="parts of a replicated tensor differ"):
+        whole([torch.ones(2), torch.zeros(2)], "R")
