@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from fractions import Fraction
 
-from ..simulator.pipeline import closed_form, simulate, timeline_of
+from ..simulator.pipeline import closed_form, simulate
+from ..simulator.pipeline_arranged import lean_fault
 from . import exercise
 
 
@@ -40,19 +41,8 @@ def fewest_microbatches(answer: Callable) -> str | None:
 def lean_order(answer: Callable) -> str | None:
     """order(rank, ranks, microbatches): a schedule that holds at most ``ranks`` activations, no slower than GPipe."""
     for ranks, microbatches in ((2, 6), (4, 8), (4, 2)):
-        try:
-            found = timeline_of([list(answer(rank, ranks, microbatches)) for rank in range(ranks)])
-        except ValueError as error:
-            return f"with {ranks} ranks and {microbatches} micro-batches it is no schedule: {error}."
-        if (found.ranks, found.stages, found.microbatches) != (ranks, ranks, microbatches):
-            asked = f"{microbatches} micro-batches on {ranks}"
-            return f"asked for {asked} ranks, it runs {found.microbatches} through {found.stages} stages."
-        if (most := max(found.peak_activations)) > min(ranks, microbatches):
-            return f"with {ranks} ranks and {microbatches} micro-batches a rank holds {most} activations at a time."
-        if found.span > (limit := simulate("GPipe", ranks, microbatches).span):
-            return (
-                f"with {ranks} ranks and {microbatches} micro-batches it takes {found.span:g}; GPipe takes {limit:g}."
-            )
+        if wrong := lean_fault([list(answer(rank, ranks, microbatches)) for rank in range(ranks)], ranks, microbatches):
+            return wrong
     return None
 
 

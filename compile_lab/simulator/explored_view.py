@@ -9,11 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..doors import check_amount, check_whole
-from ..page.figures import Drawing, Figure
+from ..page.figures import Drawing
 from ..page.tables import Table
 from . import overlap_view, patterns_view, pipeline_view
 from .overlap import Overlap
-from .patterns import plan
 from .pipeline import SCHEDULES, Timeline, check_pairs, simulate
 from .recommendation import recommend
 from .sharding import parameters
@@ -106,20 +105,12 @@ def _noticed(timelines: list[Timeline]) -> str:
     return f"{said}. {slow.schedule} {takes}; its fullest rank holds {holds}."
 
 
-def sharded(pattern: str, model: str, devices: int, sequences: int, card: float) -> list[str | Drawing]:
-    """What a device of so many holds and sends in a step of a model, and whether its ``card``, in GB, has room.
+def recommended(model: str, devices: int, sequences: int, card: float) -> list[str | Table]:
+    """Which patterns fit on so many cards of ``card`` GB, the shortest estimated step first.
 
     In bf16 with gradients reduced in float32, AdamW, all activations kept, ``sequences`` of the model's whole context a
-    device. Raises ValueError as ``patterns.plan``.
+    device. Raises ValueError as ``recommend``.
     """
-    check_whole("devices", devices), check_whole("sequences", sequences)
-    _check_card(card)
-    found = plan(MODELS[model], pattern, devices, batch=devices * sequences, precision="bf16")
-    return patterns_view.panel(found, (card,))
-
-
-def recommended(model: str, devices: int, sequences: int, card: float) -> list[str | Table]:
-    """Which patterns fit on so many cards, the shortest estimated step first. Otherwise as ``sharded``."""
     check_whole("devices", devices), check_whole("sequences", sequences)
     _check_card(card)
     return patterns_view.ranking(recommend(MODELS[model], devices, card * 1e9, batch=devices * sequences))
@@ -130,7 +121,7 @@ def _check_card(card: float) -> None:
         raise ValueError(f"card={card}: a card's memory in GB is more than 0")
 
 
-def buckets(bucket: float, wire: float, devices: int, backward: float, latency: float) -> list[str | Figure]:
+def buckets(bucket: float, wire: float, devices: int, backward: float, latency: float) -> list[str | Drawing]:
     """A step of GPT-2 124M under DDP: how much of its communication hides, with ``bucket`` in MB and ``wire`` in GB/s.
 
     A ring sends 2 · (n − 1) / n of the bytes and takes ``latency`` ms to start. The forward takes half of the
@@ -149,8 +140,12 @@ def buckets(bucket: float, wire: float, devices: int, backward: float, latency: 
         f"{100 * found.fraction:.0f} % of the communication is hidden, in {len(found.intervals)} collectives. "
         f"The best of 1, 25 and 100 MB and one bucket for this wire: {name}, {steps[best].span_ms:.1f} ms."
     )
-    until_ms = next((end for end in TIMES_MS if end >= found.span_ms), None)
-    return [said, overlap_view.timeline(found, "GPT-2 124M, on paper", until_ms=until_ms)]
+    shown = {f"{bucket:g} MB": found} | ({"one bucket": steps[CAPS_MB[-1]]} if bucket < CAPS_MB[-1] else {})
+    until_ms = next((end for end in TIMES_MS if end >= max(each.span_ms for each in shown.values())), None)
+    return [
+        said,
+        overlap_view.timeline(shown, "GPT-2 124M, on paper: forward, backward, all-reduce", until_ms=until_ms),
+    ]
 
 
 def _ddp_step(cap_mb: float, wire_gb_s: float, devices: int, backward_ms: float, latency_ms: float) -> Overlap:

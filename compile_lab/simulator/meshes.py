@@ -19,6 +19,12 @@ _TABLE = tomllib.loads(pkgutil.get_data(__package__, "patterns.toml").decode()) 
 PATTERNS: dict[str, tuple[str, ...]] = {name: tuple(axes) for name, axes in _TABLE["patterns"].items()}
 """Each pattern's axes, outermost first."""
 
+VARIANTS: dict[str, Mapping[str, Any]] = _TABLE["variants"]
+"""ZeRO's first two stages, and FSDP that keeps what it has gathered: ``axes``, ``slices`` and ``reshard`` of each."""
+
+PLANNED = PATTERNS | {name: tuple(each["axes"]) for name, each in VARIANTS.items()}
+"""The axes of all that can be planned."""
+
 AXES: tuple[str, ...] = tuple(_TABLE["axes"]["outermost_first"])
 """The dimensions that a mesh may have, outermost first: neighbours along ``tp`` are neighbouring ranks."""
 
@@ -41,7 +47,7 @@ def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dic
 
     Raises ValueError for axes that are not the pattern's, sizes below 1, and a number of devices that makes no mesh.
     """
-    axes = PATTERNS[pattern]
+    axes = PLANNED[pattern]
     if isinstance(devices, Mapping):
         if set(devices) != set(axes):
             raise ValueError(f"mesh {dict(devices)} for pattern {pattern!r}: its axes are {', '.join(axes) or 'none'}")

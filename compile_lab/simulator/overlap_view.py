@@ -1,67 +1,64 @@
-"""Overlap as a reader sees it: rows of compute, of communication, and of what is exposed, over one axis of time."""
+"""Overlap as a reader sees it: lanes of computation and of the wire on one axis of time, what is exposed marked."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
-from ..page.figures import PALETTE, Figure, Plot, plot_text
+from ..page.canvas import DIGIT, Canvas, key, round_ticks
+from ..page.figures import Drawing
 from ..page.tables import Table
 from ..page.units import rounded
-from .overlap import Overlap, Span, Transfer, merged
-
-STYLES = {
-    "compute": ("grey", ""),
-    "communication": ("blue", "/"),
-    "waiting": ("orange", "."),
-    "exposed": ("vermillion", "x"),
-}
-"""Each kind of row with its colour and, for a reader who does not see colours, its pattern."""
+from .overlap import Overlap, Span, Transfer, intersection, merged, total_ms
 
 SMALLEST = 1 / 400
-"""Of the time shown: spans that are closer to each other are drawn as one."""
+"""Of the time shown: spans of computation that are closer to each other are drawn as one."""
+
+LANES = {
+    "the device computes": "grey",
+    "the wire carries, hidden": "blue",
+    "exposed (hatched)": "vermillion",
+    "waiting for another rank (dashed)": "orange",
+}
+_LEFT, _RIGHT, _LANE, _APART = 110, 985, 34, 6
+_THINNEST, _TELLING = (
+    3,
+    12,
+)  # of a bar, in units of the drawing: none is too short to be seen; from the second on, it tells its bytes
 
 
 def timeline(
     several: Overlap | Mapping[str, Overlap],
     caption: str = "",
     provenance: object | None = None,
+    *,
     until_ms: float | None = None,
-) -> Figure:
-    """One step, or several below one another: its computation, each lane of communication, and the exposed part.
+    backward: bool = False,
+) -> Drawing:
+    """Compute above, wire below, for one step or several on one axis of time; what is exposed is hatched, and named.
 
-    Time counts from the start of the forward, or of the first span where the program marked none. The dotted line is
-    where the last gradient was made. The table has what `summary` has; hover over a collective for its bytes. The part
-    of a collective that is known to wait for another rank is drawn apart. With ``until_ms`` the axis ends there.
+    Time counts from the start of the forward, or of the first span where the program marked none; with ``backward``,
+    from the start of the gradients, and what comes before is left out. Bars too short to be seen are drawn wider. The
+    part of a collective that is known to wait for another rank is drawn apart. The table has what `summary` has.
+    With ``until_ms`` the axis ends there, so that drawings compare. Raises ValueError for no overlap, for one whose
+    gradients are not marked although ``backward`` asks for them, and for a step that does not end before ``until_ms``.
     """
     named = {"": several} if isinstance(several, Overlap) else dict(several)
     if not named:
         raise ValueError("nothing to draw: give at least one Overlap")
-    longest = max(_end(overlap) - _zero(overlap) for overlap in named.values())
-    rows: list[str] = []
-    bars: dict[str, list[tuple[str, Span, str]]] = {kind: [] for kind in STYLES}
-    shapes = []
+    if backward and any("gradients" not in overlap.phases for overlap in named.values()):
+        raise ValueError("backward=True: the spans of the gradients are not marked; leave backward out")
+    zeros = {name: each.phases["gradients"].start_ms if backward else _zero(each) for name, each in named.items()}
+    ends = {name: _shown_until(each, backward) - zeros[name] for name, each in named.items()}
+    longest = max(ends.values())
+    if until_ms is not None and until_ms < longest:
+        raise ValueError(f"until_ms={until_ms}: the longest of these steps takes {longest:.4g} ms; end the axis later")
+    canvas, until, top = Canvas(size=18), until_ms or longest, 0.0
     for name, overlap in named.items():
-        first = len(rows)
-        for row, kind, spans, texts in _rows(overlap, longest):
-            label = f"{name}: {row}" if name else row
-            rows += [label] * (label not in rows)
-            bars[kind] += [(label, span, text) for span, text in zip(spans, texts, strict=True)]
-        shapes += _end_of_gradients(overlap, first, len(rows))
-    layout: dict[str, Any] = {
-        "height": 110 + 26 * len(rows),
-        "margin": {"l": 60, "r": 10, "t": 50, "b": 45},
-        "barmode": "overlay",
-        "bargap": 0.25,
-        "hovermode": "closest",
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {"title": {"text": "ms"}, "range": [0, until_ms or rounded(1.01 * longest, 4)], "fixedrange": True},
-        "yaxis": {"autorange": "reversed", "automargin": True, "fixedrange": True, "type": "category"},
-        "shapes": shapes,
-    }
-    layout["yaxis"] |= {"categoryorder": "array", "categoryarray": [plot_text(row) for row in rows]}
-    traces = [_trace(kind, spans) for kind, spans in bars.items() if spans]
-    return Figure(Plot(traces, layout), _alt(named), caption, summary(named), provenance)
+        top = _lanes_of(canvas, name, overlap, zeros[name], ends[name], top, (_RIGHT - _LEFT) / until)
+    canvas.axis(_LEFT, top, _RIGHT - _LEFT, round_ticks(until, "ms"))
+    waits = any(each.waiting_ms > 0 for overlap in named.values() for each in overlap.intervals)
+    legend = key({name: colour for name, colour in LANES.items() if waits or colour != "orange"})
+    return Drawing(canvas.svg(), _alt(named), caption, summary(named), provenance, legend)
 
 
 def summary(several: Mapping[str, Overlap], caption: str = "") -> Table:
@@ -96,51 +93,6 @@ def collectives(overlap: Overlap, caption: str = "", most: int = 20) -> Table:
     if left := len(overlap.intervals) - len(rows):
         rows.append((f"and {left} more", None, None, None, None, ""))
     return Table(["collective", "MB", "start, ms", "end, ms", "time, ms", "hidden"], rows, caption, align="lrrrrr")
-
-
-def _rows(overlap: Overlap, longest: float) -> list[tuple[str, str, Sequence[Span], Sequence[str]]]:
-    """The rows of one overlap: label, kind, spans from the overlap's own zero, and the hover text of each."""
-    zero = _zero(overlap)
-    compute, exposed = (_coarse(_moved(spans, zero), longest) for spans in (overlap.compute, overlap.exposed))
-    rows: list[tuple[str, str, Sequence[Span], Sequence[str]]] = [("compute", "compute", compute, [""] * len(compute))]
-    lanes = sorted({each.lane for each in overlap.intervals})
-    for lane in lanes:
-        here = [each for each in overlap.intervals if each.lane == lane]
-        spans = _moved([Span(each.start_ms + each.waiting_ms, each.end_ms) for each in here], zero)
-        label = "wire" + (f" {lane + 1}" if len(lanes) > 1 else "")
-        rows.append((label, "communication", spans, [_hover_text(each) for each in here]))
-        waits = [Span(each.start_ms, each.start_ms + each.waiting_ms) for each in here if each.waiting_ms > 0]
-        rows.append((label, "waiting", _moved(waits, zero), [""] * len(waits)))
-    rows.append(("exposed", "exposed", exposed, [""] * len(exposed)))
-    return rows
-
-
-def _trace(kind: str, bars: Sequence[tuple[str, Span, str]]) -> dict[str, Any]:
-    colour, pattern = STYLES[kind]
-    marker: dict[str, Any] = {"color": PALETTE[colour], "line": {"width": 1, "color": "#FFFFFF"}}
-    if pattern:
-        marker["pattern"] = {"shape": pattern, "size": 6, "fillmode": "overlay", "fgcolor": "#FFFFFF", "fgopacity": 0.5}
-    hover = {"hovertext": [text for _, _, text in bars]} if any(text for _, _, text in bars) else {}
-    return dict(
-        type="bar",
-        name=kind,
-        orientation="h",
-        y=[plot_text(row) for row, _, _ in bars],
-        base=[rounded(span.start_ms, 4) for _, span, _ in bars],
-        x=[rounded(span.time_ms, 4) for _, span, _ in bars],
-        hovertemplate=("%{hovertext} " if hover else "")
-        + "%{x:.3g} ms from %{base:.4g}<extra>%{fullData.name}</extra>",
-        marker=marker,
-        **hover,
-    )
-
-
-def _end_of_gradients(overlap: Overlap, first: int, end: int) -> list[dict[str, Any]]:
-    if "gradients" not in overlap.phases:
-        return []
-    at = rounded(overlap.phases["gradients"].end_ms - _zero(overlap), 4)
-    place = {"x0": at, "x1": at, "y0": first - 0.5, "y1": end - 0.5}
-    return [{"type": "line", **place, "line": {"dash": "dot", "width": 1.5, "color": PALETTE["grey"]}}]
 
 
 def _alt(named: Mapping[str, Overlap]) -> str:
@@ -184,3 +136,89 @@ def _megabytes(nbytes: int | None) -> float | None:
 def _sum_of_bytes(intervals: Sequence[Transfer]) -> float | None:
     known = [each.nbytes for each in intervals if each.nbytes is not None]
     return _megabytes(sum(known)) if len(known) == len(intervals) else None
+
+
+def _shown_until(overlap: Overlap, backward: bool) -> float:
+    """With ``backward``, the optimizer is left out."""
+    if not backward:
+        return _end(overlap)
+    return max(overlap.phases["gradients"].end_ms, overlap.communication[-1].end_ms)
+
+
+def _lanes_of(canvas: Canvas, name: str, overlap: Overlap, zero: float, end: float, top: float, scale: float) -> float:
+    """One step's rows; returns where the next may begin."""
+    shown = [Span(zero, zero + end)]
+
+    def place(span: Span) -> tuple[float, float]:
+        return _LEFT + (span.start_ms - zero) * scale, max(_THINNEST, span.time_ms * scale)
+
+    count = len(overlap.intervals)
+    told = (
+        f"{count} collective{'s' * (count != 1)}, exposed {overlap.exposed_ms:.2g} of {overlap.communication_ms:.2g} ms"
+    )
+    canvas.words(_LEFT, top + 20, name, size=20, bold=True)
+    canvas.words(_RIGHT, top + 20, told, anchor="end", size=20)
+    top += 32
+    canvas.words(0, top + 24, "compute")
+    canvas.bars(top, _LANE, [place(span) for span in _coarse(intersection(overlap.compute, shown), end)], "grey")
+    _phases(canvas, overlap, shown, top, place)
+    top += _LANE + _APART
+    used = sorted({each.lane for each in overlap.intervals})
+    for lane in used:
+        canvas.words(0, top + 24, "wire" + (f" {lane + 1}" if len(used) > 1 else ""))
+        for each in overlap.intervals:
+            if each.lane == lane:
+                _collective(canvas, each, overlap.exposed, top, place)
+        top += _LANE + _APART
+    if marked := _coarse(intersection(overlap.exposed, shown), end):
+        canvas.words(0, top + 18, "exposed", colour="vermillion", bold=True)
+        for span in marked:
+            left, width = place(span)
+            canvas.line([(left, top), (left, top + 8), (left + width, top + 8), (left + width, top)], "vermillion")
+        left, width = place(max(marked, key=lambda span: span.time_ms))
+        words = f"{max(span.time_ms for span in marked):.2g} ms"
+        canvas.words(min(left + width, _RIGHT), top + 27, words, anchor="end", colour="vermillion", bold=True)
+        top += 30
+    return top + 14
+
+
+def _phases(
+    canvas: Canvas, overlap: Overlap, shown: list[Span], top: float, place: Callable[[Span], tuple[float, float]]
+) -> None:
+    """The names of forward and backward, where their computation has no gap to hide them."""
+    for name, phase in (("forward", "forward"), ("backward", "gradients")):
+        for span in intersection([overlap.phases[phase]] if phase in overlap.phases else [], shown):
+            left, width = place(span)
+            computed = total_ms(intersection(overlap.compute, [span]))
+            if computed > 0.99 * span.time_ms and len(name) * DIGIT * 18 < width:
+                canvas.words(left + width / 2, top + 23, name, anchor="middle", fine=True, colour="#FFFFFF")
+                canvas.line([(left + width, top), (left + width, top + _LANE)], "#FFFFFF", thick=2)
+
+
+def _collective(
+    canvas: Canvas, each: Transfer, exposed: Sequence[Span], top: float, place: Callable[[Span], tuple[float, float]]
+) -> None:
+    """A bar with its bytes, if they fit; over it, hatched, what is exposed; before it, dashed, what is waiting."""
+    own = Span(each.start_ms + each.waiting_ms, each.end_ms)
+    left, width = place(own)
+    if width < _TELLING:
+        bare = intersection([own], exposed)
+        canvas.bars(top, _LANE, [(left, max(1, width - 1))], "vermillion" if bare else "blue")
+    else:
+        canvas.box(left, top, width - 1, _LANE, "blue", title=f"{_hover_text(each)} {own.time_ms:.3g} ms")
+        for span in intersection([own], exposed):
+            _hatched(canvas, *place(span), top)
+    start, wide = place(Span(each.start_ms, own.start_ms))
+    if each.waiting_ms > 0 and wide > 2 * _THINNEST:
+        canvas.box(start, top, wide, _LANE, "orange", title=f"waits: {each.waiting_ms:.3g} ms", dashed=True)
+    size = "" if each.nbytes is None else f"{each.nbytes / 1e6:.3g} MB"
+    if not intersection([own], exposed) and size and len(size) * DIGIT * 15 < width - 6:
+        canvas.words(left + width / 2, top + 22, size, anchor="middle", size=15, fine=True, colour="#FFFFFF")
+
+
+def _hatched(canvas: Canvas, left: float, width: float, top: float) -> None:
+    canvas.bars(top, _LANE, [(left, width - 1)], "vermillion")
+    feet = [left + 9 * at for at in range(1, int(width / 9))]
+    ends = [(foot + 6 * (at % 2), top + _LANE * (at % 2)) for foot in feet for at in (0, 1)]
+    if ends:
+        canvas.line(ends, "#FFFFFF", thick=1)

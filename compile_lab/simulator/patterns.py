@@ -2,8 +2,9 @@
 
 A pattern is a mesh of devices with named axes. Along ``replicate`` every device holds all parameters (DDP), along
 ``shard`` a slice of each (FSDP, ZeRO-3); both split the batch. Along ``tp`` it computes a slice of each layer, along
-``pp`` other layers. The formulas follow torch 2.11 to 2.13, and ``compile_lab.devices.collectives`` asks the
-real program.
+``pp`` other layers. Variants slice less along ``shard``: only the optimizer's state (ZeRO-1), or that and the
+gradients (ZeRO-2), or everything, but keep a layer gathered from its forward to its backward. The formulas follow torch
+2.11 to 2.13, and ``compile_lab.devices.collectives`` asks the real program.
 
 Sources: Rajbhandari et al. (2020) for what is divided, Shoeybi et al. (2019) for tensor parallel, Korthikanti et al.
 (2022) for sequence parallel and the activations of a layer, Narayanan et al. (2021) for 1F1B.
@@ -16,8 +17,9 @@ from dataclasses import dataclass, field
 from ..doors import check_whole, door
 from ..page.units import in_gb
 from .collectives import Collective, Held
-from .meshes import AXES, MACHINE, PATTERNS, SEQUENCE_PARALLEL, mesh_of
-from .sharding import Parameter, Shape, check_divides
+from .holdings import activations, buffers, layer_activations, unscattered
+from .meshes import AXES, MACHINE, PLANNED, SEQUENCE_PARALLEL, VARIANTS, mesh_of
+from .sharding import Shape, check_divides
 from .traffic import FP32, Layout, collectives
 
 
@@ -82,6 +84,7 @@ class Plan:
     microbatches: int
     precision: str
     optimizer: str
+    checkpointing: bool
     stages: tuple[Share, ...] = field(repr=False)
 
     @property
@@ -132,17 +135,19 @@ def plan(
     microbatches: int | None = None,
     precision: str = "fp32",
     optimizer: str = "AdamW",
+    checkpointing: bool = False,
 ) -> Plan:
     """What does each device hold and send in a step, if ``pattern`` spreads a model of this ``shape`` over ``devices``?
 
     ``devices`` is their number, which ``meshes.mesh_of`` lays out, or the sizes of the axes. ``batch`` is the number of
     sequences in a step over all devices (by default as many as devices), each of ``length`` tokens (by default the
     model's context). A pipeline runs 1F1B over ``microbatches`` (by default of one sequence each). FSDP gathers block
-    by block, and what is around the blocks as one unit.
+    by block, and what is around the blocks as one unit. With ``checkpointing`` a layer keeps its input alone, and is
+    computed again in the backward.
 
     Raises ValueError for a name that is not known and a size that does not divide, with the rule and a way out.
     """
-    _known("pattern", pattern, PATTERNS), _known("precision", precision, PRECISIONS)
+    _known("pattern", pattern, PLANNED), _known("precision", precision, PRECISIONS)
     _known("optimizer", optimizer, OPTIMIZERS)
     mesh = mesh_of(shape, pattern, devices)
     batch = math.prod(mesh.values()) if batch is None else batch
@@ -154,65 +159,42 @@ def plan(
     replicas, pp = mesh.get("replicate", 1) * mesh.get("shard", 1), mesh.get("pp", 1)
     pieces = (max(1, batch // replicas) if microbatches is None else microbatches) if pp > 1 else 1
     check_whole("microbatches", pieces)
-    sequence = pattern in SEQUENCE_PARALLEL
-    check_divides(shape, mesh, batch, length, sequence, pieces)
-    layout = Layout(shape, mesh, batch // replicas, length, pieces, sequence, **vars(PRECISIONS[precision]))
+    check_divides(shape, mesh, batch, length, pattern in SEQUENCE_PARALLEL, pieces)
+    layout = layout_of(shape, pattern, mesh, batch, length, pieces, precision, checkpointing)
     stages = tuple(_share(layout, stage, OPTIMIZERS[optimizer]) for stage in range(pp))
-    return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, stages)
+    return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, checkpointing, stages)
+
+
+def layout_of(
+    shape: Shape,
+    pattern: str,
+    mesh: Mapping[str, int],
+    batch: int,
+    length: int,
+    pieces: int,
+    precision: str,
+    checkpointing: bool = False,
+) -> Layout:
+    """What the formulas of traffic and memory ask for. The arguments are those of a `Plan`, and checked there."""
+    rows = batch // (mesh.get("replicate", 1) * mesh.get("shard", 1))
+    variant = {key: value for key, value in VARIANTS.get(pattern, {}).items() if key != "axes"}
+    numbers = vars(PRECISIONS[precision])
+    sequence = pattern in SEQUENCE_PARALLEL
+    return Layout(shape, mesh, rows, length, pieces, sequence, **numbers, **variant, checkpointed=checkpointing)
 
 
 def _share(layout: Layout, stage: int, states: int) -> Share:
     own = layout.parameters_of(stage)
     tp, shard = layout.size("tp"), layout.size("shard")
-    sharded = FP32 * sum(each.numbers(tp, shard) * each.count for each in own)
-    kept = Held(sharded, sharded, states * sharded, _activations(layout, stage))
-    later = sharded + (layout.reduced * _unscattered(own, tp) if shard > 1 else 0) if layout.size("pp") == 1 else 0
-    return Share(kept, _buffers(layout, stage, own), collectives(layout, stage), later)
-
-
-def _unscattered(own: tuple[Parameter, ...], tp: int) -> int:
-    """How many numbers the gradients have that FSDP holds whole at one time: around the blocks, and of one block."""
-    return sum(each.numbers(tp) for each in own)
-
-
-def _activations(layout: Layout, stage: int) -> int:
-    """Bytes that autograd keeps for the backward, for all micro-batches that are under way at one time.
-
-    A layer keeps 16 numbers for each token and channel, if attention is one fused operation, which itself keeps only
-    one number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
-    parallel; sequence parallel divides the inputs, but what was gathered for a matrix product is kept as it is. A norm
-    keeps a mean and a deviation a token. The loss keeps its log-softmax, in fp32, and one number.
-    """
-    shape, tp = layout.shape, layout.size("tp")
-    tokens = layout.rows // layout.pieces * layout.length
-    streams = tp if layout.sequence else 1
-    channels = tokens * shape.dim
-    norm = channels // streams * FP32 + channels * layout.computed + 2 * tokens // streams * FP32
-    layer = 2 * norm + 12 * channels // tp * layout.computed + tokens * shape.heads // tp * FP32
-    kept = layout.layers * layer - (channels * layout.stream if stage else 0)  # what it received is a buffer
-    if layout.is_last(stage):
-        kept += norm + (tokens * shape.vocabulary + 1) * FP32
-    return kept * min(layout.pieces, layout.size("pp") - stage)
-
-
-def _buffers(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> int:
-    tp, pp = layout.size("tp"), layout.size("pp")
-    block = sum(each.numbers(tp) for each in own if each.part == "block")
-    root = sum(each.numbers(tp) for each in own if each.part != "block")
-    whole = layout.layers * block + root
-    boundary = layout.rows * layout.length * layout.shape.dim * layout.stream
-    passed = boundary * ((stage > 0) + (stage < pp - 1)) if pp > 1 else 0
-    if layout.is_last(stage):
-        logits = layout.rows * layout.length * layout.shape.vocabulary
-        passed += (FP32 + layout.computed) * logits // layout.pieces
-        passed += logits // layout.pieces * layout.computed if pp > 1 else 0  # a stage keeps what it gave
-    if layout.size("shard") == 1:
-        copies = layout.computed * whole if layout.computed < FP32 else 0
-        return passed + copies + (layout.reduced * whole if layout.size("replicate") > 1 else 0)
-    if pp > 1:  # between a stage's first and last backward nothing is resharded or scattered
-        return passed + (layout.gathered + layout.reduced) * whole
-    # The root stays gathered; of the blocks, one is used while the next is fetched, and one's gradients are scattered.
-    return passed + layout.gathered * (root + 2 * block) + layout.reduced * _unscattered(own, tp)
+    whole, sliced = (FP32 * sum(each.numbers(tp, n) * each.count for each in own) for n in (1, shard))
+    held = {kind: sliced if kind in layout.slices else whole for kind in ("parameters", "gradients", "state")}
+    kept = Held(held["parameters"], held["gradients"], states * held["state"], activations(layout, stage))
+    later = held["gradients"] if layout.size("pp") == 1 else 0
+    if later and shard > 1 and "gradients" in layout.slices:
+        later += layout.reduced * unscattered(own, tp)
+    if later and layout.checkpointed:
+        later += layer_activations(layout)
+    return Share(kept, sum(buffers(layout, stage).values()), collectives(layout, stage), later)
 
 
 def _known(name: str, value: str, table: Mapping[str, object]) -> None:

@@ -2,13 +2,14 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from ..page.figures import PALETTE, Drawing
+from ..page.canvas import Canvas, key
+from ..page.figures import PALETTE, Drawing, Figure, Series, lines
 from ..page.tables import Table
-from ..page.units import with_unit
+from ..page.units import unit_of, with_unit
 from .collectives import Collective
 from .meshes import PATTERNS, mesh_of
 from .patterns import Plan
-from .recommendation import Recommendation
+from .recommendation import Network, Recommendation, compute_s
 from .sharding import Parameter, Shape, parameters
 
 _DEVICES = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion")]
@@ -20,9 +21,8 @@ _KINDS = {
     "activations": PALETTE["vermillion"],
     "buffers": PALETTE["grey"],
 }
-_AXIS, _AXIS_GB = 950, 200
-CARDS_GB = (80, 141)
-"""Memory of the cards that a panel compares with: A100 or H100, and H200."""
+_SENT = PALETTE["purple"]
+_TICKS = (0, 0.25, 0.5, 0.75, 1)
 
 
 def shards(shape: Shape, patterns: Sequence[str] = ("ddp", "fsdp", "tp", "pp"), devices: int = 4) -> Drawing:
@@ -109,14 +109,35 @@ def _split_table(rows: Sequence[Parameter], patterns: Sequence[str], devices: in
     return Table(["parameter", "shape", *(f"device 0 under {pattern}" for pattern in patterns)], lines)
 
 
-def by_kind(plans: Mapping[str, Plan]) -> Table:
-    """Bytes on the fullest device by kind, one row for each plan."""
-    rows = []
-    for name, plan in plans.items():
-        share = plan.fullest
-        kinds = [*vars(share.held).values(), share.buffers_nbytes, share.total_nbytes]
-        rows.append([name, *map(with_unit, kinds)])
-    return Table(["pattern", *_KINDS, "all"], rows, align="l" + "r" * 6)
+def by_kind(plans: Mapping[str, Plan], caption: str = "") -> Drawing:
+    """Bytes on the fullest device by kind, and what the busiest sends in a step: bars on one scale, one row a plan."""
+    canvas, left, high = Canvas(), 130, 62
+    longest = max(max(found.total_nbytes, found.sent_nbytes) for found in plans.values())
+    unit, size = unit_of(longest)
+    end = next(
+        e * 10.0**p * size
+        for p in range(4)
+        for e in (1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8)
+        if e * 10.0**p * size >= longest
+    )
+    scale, rows = (canvas.width - left - 12) / end, []
+    for row, (name, found) in enumerate(plans.items()):
+        share, at, y = found.fullest, left, high * row
+        kinds = [*vars(share.held).values(), share.buffers_nbytes]
+        canvas.words(0, y + 28, name)
+        for (kind, colour), nbytes in zip(_KINDS.items(), kinds, strict=True):
+            canvas.box(at, y, nbytes * scale, 28, colour, title=f"{kind} {with_unit(nbytes)}")
+            at += nbytes * scale
+        if at < canvas.width - 110:
+            canvas.words(at + 8, y + 21, with_unit(share.total_nbytes), fine=True)
+        canvas.box(left, y + 32, found.sent_nbytes * scale, 14, _SENT, title=f"sent {with_unit(found.sent_nbytes)}")
+        rows.append([name, *map(with_unit, (*kinds, share.total_nbytes, found.sent_nbytes))])
+    ticks = [(share, f"{share * end / size:.3g}" if share < 1 else f"{end / size:.3g} {unit}") for share in _TICKS]
+    canvas.axis(left, high * len(plans), canvas.width - left - 12, ticks)
+    held = "; ".join(f"{row[0]} {row[-2]}, {row[-1]} sent" for row in rows)
+    table = Table(["pattern", *_KINDS, "all", "sent"], rows, align="l" + "r" * 7)
+    legend = key(_KINDS | {"sent in a step": _SENT})
+    return Drawing(canvas.svg(), f"The fullest device holds: {held}", caption, table, legend=legend)
 
 
 def traffic(plan: Plan) -> Table:
@@ -125,7 +146,8 @@ def traffic(plan: Plan) -> Table:
         [each.kind, each.axis, each.ranks, each.count, each.payload_nbytes, each.sent_nbytes]
         for each in plan.busiest.collectives
     ]
-    return Table(["collective", "axis", "ranks", "count", "payload, bytes", "a rank sends, bytes"], rows)
+    columns = ["collective", "axis", "ranks", "count", "payload, bytes", "a rank sends, bytes"]
+    return Table(columns, rows, folded=f"Every collective of a step: {len(rows)} kinds")
 
 
 def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collective]]]) -> Table:
@@ -135,58 +157,9 @@ def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collec
         sent = [sum(each.sent_nbytes for each in collectives) for collectives in (planned, counted)]
         calls = ", ".join(f"{each.count} {each.kind}" for each in counted)
         lines.append([name, devices, calls, *sent, tuple(planned) == tuple(counted)])
-    return Table(["pattern", "devices", "counted", "formula: bytes sent", "counted: bytes sent", "equal"], lines)
-
-
-def panel(plan: Plan, cards_gb: Sequence[float] = CARDS_GB) -> list[str | Drawing]:
-    """What one device holds, what it sends, and whether it fits on these cards: a bar by kind, and two sentences."""
-    share = plan.fullest
-    kinds = dict(zip(_KINDS, [*vars(share.held).values(), share.buffers_nbytes], strict=True))
-    total = share.total_nbytes
-    mesh = " × ".join(f"{axis} {size}" for axis, size in plan.mesh.items()) or "one device"
-    fits = ", ".join(f"{card:g} GB: {'fits' if total <= 0.9e9 * card else '**no**'}" for card in cards_gb)
-    most = max(kinds, key=kinds.__getitem__)
-    sent = [
-        f"{with_unit(each.sent_nbytes)} {each.kind} along {each.axis}"
-        f"{'' if plan.inside_machine(each.axis) else ' (network)'}"
-        for each in plan.busiest.collectives
-    ]
-    return [
-        f"**{mesh}.** A device holds **{with_unit(total)}**, most of it {most} ({kinds[most] / total:.0%}). {fits}.",
-        _bar(kinds, total, cards_gb),
-        f"A step sends **{with_unit(plan.sent_nbytes)}** a device{': ' if sent else ''}{'; '.join(sent)}.",
-    ]
-
-
-def _bar(kinds: Mapping[str, int], total: int, cards_gb: Sequence[float]) -> Drawing:
-    """Bytes by kind over an axis that is the same for all plans and cards; what is longer is cut off, with an arrow."""
-    scale = _AXIS / (1e9 * _AXIS_GB)
-    parts, left = [], 0.0
-    for name, nbytes in kinds.items():
-        right = min(_AXIS, left + nbytes * scale)
-        if right - left >= 1:
-            parts.append(_box(round(left), 8, round(right) - round(left), 26, _KINDS[name]))
-        left = right
-    if beyond := total * scale > _AXIS:
-        parts.append(f"<path d='M{_AXIS + 6} 10l20 11-20 11z'/>")
-    parts += [
-        f"<path d='M{round(1e9 * card * scale)} 0v40' stroke='currentColor' stroke-width='5'/>"
-        for card in cards_gb
-        if card <= _AXIS_GB
-    ]
-    step = _AXIS_GB // 5
-    ticks = "".join(f"M{_AXIS * at // 5} 44v8" for at in range(6))
-    parts.append(f"<path d='M0 44h{_AXIS}{ticks}' fill='none' stroke='currentColor' stroke-width='2'/>")
-    numbers = [f"<text x='{_AXIS * at // 5}' y='72'>{step * at}</text>" for at in range(1, 5)]
-    parts.append(f"<g text-anchor='middle'>{''.join(numbers)}</g>")
-    parts.append(f"<text x='{_AXIS + 40}' y='72' text-anchor='end'>{_AXIS_GB} GB</text>")
-    svg = f"<svg viewBox='0 0 1000 80' font-size='20' fill='currentColor'>{''.join(parts)}</svg>"
-    held = ", ".join(f"{name} {with_unit(nbytes)}" for name, nbytes in kinds.items() if nbytes)
-    marks = " and ".join(f"{card:g}" for card in cards_gb)
-    swatch = "<span style='white-space:nowrap'><span style='color:{}'>■</span> {} {}</span>"
-    legend = " &nbsp; ".join(swatch.format(_KINDS[name], name, with_unit(nbytes)) for name, nbytes in kinds.items())
-    legend += " &nbsp; | memory of the card" + (". ▶ It goes on beyond the axis" if beyond else "")
-    return Drawing(svg, f"A bar of {with_unit(total)} beside a mark at {marks} GB: {held}", legend=f"{legend}.")
+    equal = sum(line[-1] for line in lines)
+    columns = ["pattern", "devices", "counted", "formula: bytes sent", "counted: bytes sent", "equal"]
+    return Table(columns, lines, folded=f"Formula and count, {len(lines)} programs: {equal} equal to the byte")
 
 
 def ranking(recommendation: Recommendation) -> list[str | Table]:
@@ -206,8 +179,78 @@ def ranking(recommendation: Recommendation) -> list[str | Table]:
         for each in recommendation.choices
     ]
     columns = ["pattern", "mesh", "holds", "sends", "step, ms", "waits, ms", "bubble, ms"]
-    return [f"**{best}.**", Table(columns, rows, align="ll" + "r" * 5), f"Out: {out}." if out else "Everything fits."]
+    told = f"{len(rows)} patterns fit: the shortest step first"
+    table = Table(columns, rows, align="ll" + "r" * 5, folded=told)
+    return [f"**{best}.**", table, f"Out: {out}." if out else "Everything fits."]
 
 
 def _short(why: str) -> str:
     return why.removeprefix("does not divide: ").partition(": tensor")[0].partition(": each")[0].partition(",")[0]
+
+
+def rates_that_it_takes(plans: Mapping[str, Plan], network: Network) -> Drawing:
+    """How long the busiest device of each plan sends, at the rate inside a machine and out of it, beside computing."""
+    computing = 1e3 * compute_s(next(iter(plans.values())), network)
+    speeds = {"inside a machine": network.inside_bytes_per_s, "between machines": network.across_bytes_per_s}
+    taken = {name: [1e3 * found.sent_nbytes / speed for speed in speeds.values()] for name, found in plans.items()}
+    longest = max(max(times) for times in taken.values())
+    end = next(e * 10.0**p for p in range(8) for e in (1, 2, 5) if e * 10.0**p >= longest)
+    canvas, left, high = Canvas(), 80, 58
+    scale, colours = (canvas.width - left - 12) / end, dict(zip(speeds, ("blue", "orange"), strict=True))
+    for row, (name, times) in enumerate(taken.items()):
+        canvas.words(0, high * row + 30, name)
+        for bar, (colour, milliseconds) in enumerate(zip(colours.values(), times, strict=True)):
+            y, wide = high * row + 22 * bar, milliseconds * scale
+            canvas.box(left, y, wide, 20, colour, title=f"{milliseconds:,.0f} ms")
+            inside = wide > canvas.width - left - 120
+            at = (left + wide - 8, "end") if inside else (left + wide + 8, "start")
+            colour = "#000000" if inside else "ink"
+            canvas.words(at[0], y + 16, f"{milliseconds:,.0f} ms", anchor=at[1], fine=True, size=16, colour=colour)
+    bottom = high * len(taken)
+    canvas.line([(left + computing * scale, 0), (left + computing * scale, bottom)], thick=3, dashed=True)
+    ticks = [(share, f"{share * end:,.0f}" if share < 1 else f"{end:,.0f} ms") for share in _TICKS]
+    canvas.axis(left, bottom, canvas.width - left - 12, ticks)
+    said = "; ".join(f"{name} {times[0]:,.0f} and {times[1]:,.0f} ms" for name, times in taken.items())
+    rows = [[name, with_unit(plans[name].sent_nbytes), *(round(t) for t in times)] for name, times in taken.items()]
+    return Drawing(
+        canvas.svg(),
+        f"Time to send what a step sends, inside a machine and between machines: {said}. A device computes for "
+        f"{computing:,.0f} ms.",
+        f"The time of all sending of a step, at assumed rates of {network.inside_bytes_per_s / 1e9:g} and "
+        f"{network.across_bytes_per_s / 1e9:g} GB/s. Dashed: a device computes for {computing:,.0f} ms.",
+        Table(["pattern", "sends", *(f"{name}, ms" for name in speeds)], rows, align="lrrr"),
+        legend=key(colours),
+    )
+
+
+def divided(devices: Sequence[int], whole: int, each: Sequence[int]) -> Figure:
+    """By how much so many devices divide ``whole`` bytes, of which each holds ``each``; and an even division."""
+    figure = lines(
+        [Series("as planned", devices, [whole / nbytes for nbytes in each]), Series("evenly", devices, devices)],
+        x_title="devices",
+        y_title="the whole, divided by",
+        alt="What FSDP holds of the model is divided by the number of devices as long as there are rows to deal out: "
+        + ", ".join(f"by {whole / nbytes:.3g} on {n:,}" for n, nbytes in zip(devices, each, strict=True)),
+        caption="Parameters, gradients and state of a device under FSDP",
+        log_x=True,
+        log_y=True,
+    )
+    figure.plot.update_layout(height=280)
+    return figure
+
+
+def over_ddp(ratios: Mapping[str, Sequence[float]], devices: Sequence[int]) -> Figure:
+    """How many times as much as DDP FSDP sends, by the number of devices, for each model."""
+    said = "; ".join(f"{name}: {values[0]:.3g} on {devices[0]}, {values[-1]:.3g} on {devices[-1]:,}"
+                     for name, values in ratios.items())  # fmt: skip
+    figure = lines(
+        [Series(name, devices, values) for name, values in ratios.items()],
+        x_title="devices",
+        y_title="bytes sent, FSDP over DDP",
+        alt=f"FSDP sends less than 1.5 times what DDP does, until rows no longer divide among the devices. {said}",
+        caption="In fp32, with rings",
+        log_x=True,
+        log_y=True,
+    )
+    figure.plot.update_layout(height=280)
+    return figure

@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 
+from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import PALETTE, Drawing
 from ..page.tables import Table
 from ..page.units import number
-from .pipeline import BACKWARD, FORWARD, INPUT_GRAD, WEIGHT_GRAD, Action, Timeline
+from .pipeline import BACKWARD, FORWARD, INPUT_GRAD, WEIGHT_GRAD, Action, Timeline, simulate
 
 STYLES: dict[str, tuple[str, str, int, str]] = {
     FORWARD: (PALETTE["blue"], "#86BEDD", 40, "forward"),
@@ -207,3 +209,67 @@ def _alt(timeline: Timeline) -> str:
     waits = [1 - busy / timeline.span for busy in timeline.busy]
     spread = f"{100 * min(waits):.0f} to {100 * max(waits):.0f} %" if max(waits) > min(waits) + 0.005 else None
     return f"{timeline}. Each rank waits {spread or f'{100 * waits[0]:.0f} %'} of the time."
+
+
+# ---- at a glance: time and memory of the same work in several orders -------------------------------------------------
+_LEFT, _UNTIL, _HELD, _EDGE, _LINE = 66, 735, 775, 985, 30
+
+
+def glance(several: Mapping[str, Timeline], caption: str = "", *, unit: str = "") -> Drawing:
+    """The same work in several orders, on one axis of time, each with its waiting, and beside it what a rank holds.
+
+    A square is a micro-batch's activations through all of a rank's layers; as many places are drawn as there are
+    micro-batches. Raises ValueError for no timeline, and for timelines of unlike numbers of micro-batches.
+    """
+    if len(sizes := {each.microbatches for each in several.values()}) != 1:
+        raise ValueError(f"the timelines have {sorted(sizes) or 'no'} micro-batches: give the same work to each")
+    (count,), span = sizes, max(each.span for each in several.values())
+    canvas, scale, top = Canvas(size=18), (_UNTIL - _LEFT) / span, 0.0
+    square = min(22.0, (_EDGE - _HELD) / count - 3)
+    for name, each in several.items():
+        begin = min(action.start for action in each.actions)
+        canvas.words(_LEFT, top + 20, name, size=22, bold=True)
+        canvas.words(_UNTIL, top + 20, f"waits {each.bubble_fraction:.0%}", anchor="end", size=22)
+        canvas.words(_EDGE, top + 20, f"holds up to {max(each.held_microbatches):g}", anchor="end", size=22)
+        top += 30
+        for rank in range(each.ranks):
+            own, held = each.of(rank), each.held_microbatches[rank]
+            canvas.words(0, top + 20, f"rank {rank}", size=17, fine=True)
+            canvas.box(_LEFT, top, each.span * scale, _LINE - 4, "grey", faint=True, title=f"rank {rank} waits")
+            first = min(action.stage for action in own)
+            for action in own:
+                left, width = _LEFT + (action.start - begin) * scale, (action.end - action.start) * scale
+                colour = STYLES[action.kind][action.stage != first]
+                canvas.box(left, top, width - 1, _LINE - 4, colour, title=f"{action}: {STYLES[action.kind][3]}")
+                if _DIGIT * len(str(action.microbatch)) + 5 <= width:
+                    ink = "#FFFFFF" if colour == PALETTE["blue"] else "#111111"
+                    middle = left + (width - 1) / 2
+                    canvas.words(
+                        middle, top + 18, str(action.microbatch), anchor="middle", size=14, fine=True, colour=ink
+                    )
+            for at in range(count):
+                place = (_HELD + at * (square + 3), top + 2, square, _LINE - 8)
+                canvas.box(*place, "purple", dashed=at >= held, title=f"rank {rank} holds up to {held:g}")
+            top += _LINE
+        top += 12
+    canvas.axis(_LEFT, top - 4, _UNTIL - _LEFT, round_ticks(float(span), unit))
+    kinds = {action.kind for each in several.values() for action in each.actions}
+    legend = key({STYLES[kind][3]: STYLES[kind][0] for kind in STYLES if kind in kinds} | {"waits": "grey"})
+    looped = any(each.stages > each.ranks for each in several.values())
+    legend += ("; paler: the rank's second stage" if looped else "") + ". Purple: a micro-batch that a rank holds."
+    return Drawing(canvas.svg(), f"{' '.join(map(_alt, several.values()))}", caption, compared(several), None, legend)
+
+
+def opening() -> Drawing:
+    """Chapter 12 at a glance: eight micro-batches on four ranks as GPipe and as ZBV, a backward twice a forward."""
+    stages = {"GPipe": 4, "ZBVZeroBubble": 8}
+    several = {}
+    for name, count in stages.items():
+        part = 4 / count  # of a rank's layers, in a stage
+        several[name] = simulate(name, count, 8, forward=part, input_grad=part, weight_grad=part)
+    caption = "Eight micro-batches on four ranks, simulated. F is the forward of a rank's layers for one micro-batch"
+    drawn = glance(several, f"{caption}; a backward takes 2 F", unit="F")
+    waits = " and ".join(f"{name} waits {each.bubble_fraction:.0%}" for name, each in several.items())
+    held = " and ".join(f"{max(each.held_microbatches):g}" for each in several.values())
+    alt = f"The same work on four ranks in two orders, on one axis of time: {waits} of it; a rank holds up to {held}"
+    return replace(drawn, alt=f"{alt} micro-batches.", table=None)

@@ -14,10 +14,13 @@ from ..doors import door
 from ..page.units import in_gb
 from .meshes import DATA_AXES, MACHINE, PATTERNS
 from .patterns import Plan, plan
-from .sharding import Shape, parameter_count
+from .sharding import Shape, parameter_count, parameters
 
 RANKED = tuple(name for name in PATTERNS if name not in ("one device", "pp+tp"))
 """What several devices choose among. A pipeline of tensor parallel alone does not split the batch: with 3d it can."""
+
+USABLE = 0.9
+"""Of a card's memory: the rest is for what a plan does not count."""
 
 
 @door
@@ -83,29 +86,32 @@ def recommend(
     memory_nbytes: float,
     *,
     batch: int | None = None,
+    length: int | None = None,
     precision: str = "bf16",
     optimizer: str = "AdamW",
+    checkpointing: bool = False,
     network: Network | None = None,
 ) -> Recommendation:
     """The patterns that fit on ``devices`` of ``memory_nbytes`` each, the shortest estimated step first.
 
-    ``batch``, ``precision`` and ``optimizer`` as in ``patterns.plan``. A tenth of the memory is left for what a plan
-    does not count: temporaries, workspaces, fragmentation.
+    ``batch``, ``length``, ``precision``, ``optimizer`` and ``checkpointing`` as in ``patterns.plan``. A tenth of the
+    memory is left for what a plan does not count: temporaries, workspaces, fragmentation.
 
     Raises ValueError for a memory that is not positive, and as ``plan`` for a precision or optimizer it does not know.
     """
     if not memory_nbytes > 0:  # nor for NaN
         raise ValueError(f"memory_nbytes={memory_nbytes}: a device's memory in bytes is more than 0")
     network = network or Network()
-    plan(shape, "one device", 1, precision=precision, optimizer=optimizer)  # refuses these before any pattern does
+    given = {"length": length, "precision": precision, "optimizer": optimizer, "checkpointing": checkpointing}
+    plan(shape, "one device", 1, **given)  # refuses these before any pattern does
     choices, refused = [], {}
     for pattern in ["one device"] if devices == 1 else RANKED:
         try:
-            candidate = plan(shape, pattern, devices, batch=batch, precision=precision, optimizer=optimizer)
+            candidate = plan(shape, pattern, devices, batch=batch, **given)
         except ValueError as error:
             refused[pattern] = f"does not divide: {error}"
             continue
-        if candidate.total_nbytes > 0.9 * memory_nbytes:
+        if candidate.total_nbytes > USABLE * memory_nbytes:
             refused[pattern] = _too_large(candidate, memory_nbytes)
         else:
             choices.append(estimate(candidate, memory_nbytes, network))
@@ -117,11 +123,27 @@ def recommend(
 def compute_s(plan: Plan, network: Network) -> float:
     """Seconds that a device computes in a step, if all devices share the work equally.
 
+    With checkpointing the layers' forward comes twice.
+    """
+    return (model_flop(plan) + again_flop(plan)) / plan.devices / network.flop_per_s
+
+
+def model_flop(plan: Plan) -> float:
+    """Operations of a step that the model asks for, on all devices together.
+
     For each token 6 operations a parameter, and 12 · layers · dim · length for attention (Chowdhery et al., 2022).
     """
     shape = plan.shape
     per_token = 6 * parameter_count(shape) + 12 * shape.layers * shape.dim * plan.length
-    return per_token * plan.batch * plan.length / plan.devices / network.flop_per_s
+    return per_token * plan.batch * plan.length
+
+
+def again_flop(plan: Plan) -> float:
+    """Operations of a step that are done again because of checkpointing: the layers' forward, a third of their work."""
+    shape = plan.shape
+    of_layers = sum(each.numbers() * each.count for each in parameters(shape) if each.part == "block")
+    per_token = 2 * of_layers + 4 * shape.layers * shape.dim * plan.length
+    return per_token * plan.batch * plan.length if plan.checkpointing else 0
 
 
 def last_stage(plan: Plan) -> float:
@@ -175,5 +197,5 @@ def _too_large(plan: Plan, memory_nbytes: float) -> str:
     most = max(kinds, key=kinds.__getitem__)
     return (
         f"does not fit: {in_gb(plan.total_nbytes)} a device, {in_gb(kinds[most])} of them {most}, "
-        f"and {in_gb(0.9 * memory_nbytes)} of {in_gb(memory_nbytes)} can be used"
+        f"and {in_gb(USABLE * memory_nbytes)} of {in_gb(memory_nbytes)} can be used"
     )

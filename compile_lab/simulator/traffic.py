@@ -18,7 +18,9 @@ FIRST_BUCKET_NBYTES, BUCKET_NBYTES = 2**20, 25 * 2**20
 class Layout:
     """A model on a mesh, of which each replica computes ``rows`` sequences a step, in ``pieces`` micro-batches.
 
-    ``computed``, ``gathered`` and ``reduced`` are bytes of a number, as in ``patterns.Precision``.
+    ``computed``, ``gathered`` and ``reduced`` are bytes of a number, as in ``patterns.Precision``. ``slices`` is what
+    each device along ``shard`` has a slice of; ``reshard``: does a layer's gathered copy go after its forward?
+    ``checkpointed``: each layer keeps its input alone, and is computed again in the backward.
     """
 
     shape: Shape
@@ -30,6 +32,9 @@ class Layout:
     computed: int
     gathered: int
     reduced: int
+    slices: tuple[str, ...] = ("parameters", "gradients", "state")
+    reshard: bool = True
+    checkpointed: bool = False
 
     def size(self, axis: str) -> int:
         return self.mesh.get(axis, 1)
@@ -42,7 +47,12 @@ class Layout:
     @property
     def stream(self) -> int:
         """Bytes of a number between blocks: under autocast it stays in fp32, but FSDP casts what a block is given."""
-        return self.gathered if self.size("shard") > 1 else FP32
+        return self.gathered if self.gathers else FP32
+
+    @property
+    def gathers(self) -> bool:
+        """Does a device hold a slice of each parameter only, as FSDP's?"""
+        return self.size("shard") > 1 and "parameters" in self.slices
 
     def is_last(self, stage: int) -> bool:
         return stage == self.size("pp") - 1
@@ -103,6 +113,14 @@ def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
     counts = (2 * layout.layers, layout.computed), (2 * layout.layers + last, FP32), (first, layout.stream)
     for kind in ("all_gather", "reduce_scatter") if layout.sequence else ("all_reduce",):
         yield from ((kind, "tp", pieces * count, tokens * shape.dim * size) for count, size in counts)
+    if layout.checkpointed:  # again, up to the last tensor that the backward needs: not the second pair's result
+        yield (
+            "reduce_scatter" if layout.sequence else "all_reduce",
+            "tp",
+            pieces * layout.layers,
+            tokens * shape.dim * layout.computed,
+        )
+        yield "all_gather", "tp", 2 * pieces * layout.layers * layout.sequence, tokens * shape.dim * FP32
     if layout.sequence:
         positions = layout.length * shape.dim * layout.stream
         yield from ((kind, "tp", pieces * first, positions) for kind in ("all_gather", "reduce_scatter"))
@@ -125,14 +143,17 @@ def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
 def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator[Row]:
     """Gathers and scatters of FSDP's units: each block, and all around the blocks. Rows are padded to divide.
 
-    A block is gathered for its forward and again for its backward, the rest once. In a pipeline a block stays gathered
-    from one backward to the next action of its stage. Gradients are scattered once, then added up over replicas.
+    Where parameters are whole (ZeRO-1 and 2), gradients are scattered all the same; each device updates its slice, and
+    what is gathered, once, are the new parameters, in the precision in which they are held. Otherwise a block is
+    gathered for its forward and, if it is resharded, again for its backward; the rest once. In a pipeline a block stays
+    gathered from one backward to the next action of its stage. Gradients are scattered once, then added up over
+    replicas.
     """
     tp, shard = layout.size("tp"), layout.size("shard")
     block = shard * sum(each.numbers(tp, shard) for each in own if each.part == "block")
     root = shard * sum(each.numbers(tp, shard) for each in own if each.part != "block")
     for count, gathers, numbers in ((layout.layers, _gathers(layout, stage), block), (root > 0, 1, root)):
-        yield "all_gather", "shard", count * gathers, numbers * layout.gathered
+        yield "all_gather", "shard", count * gathers, numbers * (layout.gathered if layout.gathers else FP32)
         yield "reduce_scatter", "shard", count, numbers * layout.reduced
         yield "all_reduce", "replicate", count, numbers // shard * layout.reduced
 
@@ -140,7 +161,7 @@ def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator
 def _gathers(layout: Layout, stage: int) -> int:
     """How often a block is gathered in a step: before each action of its stage, unless a backward left it gathered."""
     if layout.size("pp") == 1:
-        return 2
+        return 2 if layout.reshard else 1
     gathers, gathered = 0, False
     for kind, _, _ in table("1F1B", layout.size("pp"), layout.pieces)[stage]:
         gathers += not gathered

@@ -1,14 +1,16 @@
 """What a reader sees of the patterns: the picture of the shards, tables, panels."""
 
+import itertools
 import re
 from dataclasses import replace
 
 import pytest
 
+from compile_lab.page.units import with_unit
 from compile_lab.simulator import patterns_view
 from compile_lab.simulator.collectives import Collective
 from compile_lab.simulator.patterns import plan
-from compile_lab.simulator.recommendation import recommend
+from compile_lab.simulator.recommendation import Network, compute_s, recommend
 from mini_model.model import GPT2_124M, MINI
 
 SEVENTY_B = replace(GPT2_124M, dim=8192, layers=80, heads=64, context=2048, tied_head=False)
@@ -36,13 +38,6 @@ def test_a_picture_of_more_than_four_devices_is_refused():
         patterns_view.shards(MINI, devices=8)
 
 
-def test_a_panel_says_what_fits_and_what_crosses_the_network():
-    held, _, sent = patterns_view.panel(plan(SEVENTY_B, "fsdp", 64, precision="bf16"))
-    assert "80 GB: fits" in held or "80 GB: **no**" in held
-    assert "all_gather along shard (network)" in sent
-    assert "network" not in patterns_view.panel(plan(MINI, "fsdp", 8))[2]
-
-
 def test_the_ranking_gives_its_best_and_says_where_nothing_fits():
     best, table, out = patterns_view.ranking(recommend(GPT2_124M, 8, 80e9))
     assert best.startswith("**fsdp: holds") and table.rows[0][0] == "fsdp"
@@ -55,3 +50,27 @@ def test_formula_and_count_are_set_side_by_side_and_a_difference_shows():
     planned = (Collective("all_reduce", "replicate", 2, 1, 100),)
     table = patterns_view.matched([("ddp", 2, planned, planned), ("ddp", 2, planned, ())])
     assert [row[-1] for row in table.rows] == [True, False] and table.rows[0][3:5] == [100, 100]
+    assert table.folded == "Formula and count, 2 programs: 1 equal to the byte"
+
+
+def test_what_is_held_and_sent_is_stacked_on_one_scale():
+    plans = {name: plan(GPT2_124M, name, 4) for name in ("ddp", "fsdp", "tp")}
+    drawn = patterns_view.by_kind(plans)
+    boxes = re.findall(r"<rect x='([\d.]+)' y='(\d+)' width='([\d.]+)' height='(\d+)'", drawn.svg)
+    scale = (1000 - 130 - 12) / 6e9  # the fullest holds 4.06 GB
+    for row, found in enumerate(plans.values()):
+        held = [(float(x), float(wide)) for x, y, wide, high in boxes if (int(y), high) == (62 * row, "28")]
+        assert sum(wide for _, wide in held) == pytest.approx(found.total_nbytes * scale, rel=0.01)
+        assert all(a[0] + a[1] == pytest.approx(b[0], abs=0.6) for a, b in itertools.pairwise(held))
+        (sent,) = [float(wide) for _, y, wide, high in boxes if (int(y), high) == (62 * row + 32, "14")]
+        assert sent == pytest.approx(found.sent_nbytes * scale, rel=0.01)
+        assert drawn.table.rows[row][-2:] == [with_unit(found.total_nbytes), with_unit(found.sent_nbytes)]
+
+
+def test_the_times_of_sending_are_bytes_over_rates_and_computing_is_marked():
+    network = Network(inside_bytes_per_s=300e9, across_bytes_per_s=30e9)
+    plans = {name: plan(SEVENTY_B, name, 16, precision="bf16") for name in ("ddp", "pp")}
+    drawn = patterns_view.rates_that_it_takes(plans, network)
+    for name, _, inside, outside in drawn.table.rows:
+        assert inside == round(plans[name].sent_nbytes / 300e6) and outside == round(plans[name].sent_nbytes / 30e6)
+    assert f"computes for {1e3 * compute_s(plans['pp'], network):,.0f} ms" in drawn.caption

@@ -112,3 +112,22 @@ def test_an_axis_gives_every_drawing_the_same_scale():
     assert re.findall(r">([\d.]+(?: F)?)</text>", short.svg)[-7:] == ["0", "8", "16", "24", "32", "40", "48 F"]
     with pytest.raises(ValueError, match="until=8: the longest of these timelines takes 15; let the axis end later"):
         pipeline_view.bubbles(simulate("GPipe", 2, 4), until=8)
+
+
+def test_at_a_glance_time_waiting_and_memory_stand_side_by_side():
+    several = {name: simulate(name, 2, 4) for name in ("GPipe", "1F1B")}
+    made = pipeline_view.glance(several, unit="F")
+    boxes = re.findall(r"<rect x='([\d.]+)' y='[\d.]+' width='([\d.]+)'[^>]*fill='([^']+)'", made.svg)
+    forwards = [float(width) for _, width, fill in boxes if fill == BLUE]
+    assert forwards == [pytest.approx((735 - 66) / 15 - 1, abs=0.1)] * 16, "a forward is a fifteenth of the axis"
+    held = [fill for *_, fill in boxes].count(PALETTE["purple"])
+    assert held == 4 + 4 + 2 + 1 and made.svg.count("stroke-dasharray") == 16 - held
+    assert made.svg.count("waits 20%") == 2 and ">holds up to 2<" in made.svg and ">15 F<" in made.svg
+    with pytest.raises(ValueError, match=r"\[2, 4\] micro-batches: give the same work"):
+        pipeline_view.glance({"one": simulate("GPipe", 2, 2), "other": simulate("GPipe", 2, 4)})
+
+
+def test_the_opening_shows_chapter_12s_own_numbers():
+    made = pipeline_view.opening()
+    assert "GPipe waits 27% and ZBVZeroBubble waits 6% of it; a rank holds up to 8 and 4" in made.alt
+    assert len(made.svg) < 60_000 and made.table is None

@@ -1,0 +1,112 @@
+"""What one device of a pipeline stage holds during a step, by formula: see ``compile_lab.simulator.patterns``."""
+
+from .sharding import Parameter
+from .traffic import FP32, Layout
+
+GATHERED, GRADIENTS, LOGITS, COPIES, PASSED, AGAIN = (
+    "gathered parameters",
+    "gradients on their way",
+    "logits",
+    "bf16 copies",
+    "between stages",
+    "computed again",
+)
+"""The kinds of buffers: what exists only for a moment, or as a copy to be sent."""
+
+
+def unscattered(own: tuple[Parameter, ...], tp: int) -> int:
+    """How many numbers the gradients have that FSDP holds whole at one time: around the blocks, and of one block."""
+    return sum(each.numbers(tp) for each in own)
+
+
+def units(layout: Layout, stage: int) -> tuple[int, int]:
+    """How many numbers a block's gathered parameters have, and those around the blocks."""
+    own, tp = layout.parameters_of(stage), layout.size("tp")
+    block = sum(each.numbers(tp) for each in own if each.part == "block")
+    return block, sum(each.numbers(tp) for each in own if each.part != "block")
+
+
+def layer_activations(layout: Layout) -> int:
+    """Bytes that autograd keeps of one layer for one micro-batch.
+
+    A layer keeps 16 numbers for each token and channel, if attention is one fused operation, which itself keeps only
+    one number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
+    parallel; sequence parallel divides the inputs, but what was gathered for a matrix product is kept as it is. A norm
+    keeps a mean and a deviation a token.
+    """
+    shape, tp = layout.shape, layout.size("tp")
+    tokens, channels = _sizes(layout)
+    return 2 * _norm(layout) + 12 * channels // tp * layout.computed + tokens * shape.heads // tp * FP32
+
+
+def kept_of_a_layer(layout: Layout) -> int:
+    """The same, or with checkpointing the layer's input alone."""
+    if layout.checkpointed:
+        return _sizes(layout)[1] // _streams(layout) * layout.stream
+    return layer_activations(layout)
+
+
+def end_activations(layout: Layout) -> int:
+    """Bytes that the last norm and the loss keep: its log-softmax, in fp32, and one number."""
+    return _norm(layout) + (_sizes(layout)[0] * layout.shape.vocabulary + 1) * FP32
+
+
+def stage_activations(layout: Layout, stage: int) -> int:
+    """Bytes that a stage keeps for one micro-batch. What it received is a buffer."""
+    kept = layout.layers * kept_of_a_layer(layout) - (_sizes(layout)[1] * layout.stream if stage else 0)
+    return kept + (end_activations(layout) if layout.is_last(stage) else 0)
+
+
+def activations(layout: Layout, stage: int) -> int:
+    """Bytes that autograd keeps for the backward, for all micro-batches that are under way at one time."""
+    return stage_activations(layout, stage) * min(layout.pieces, layout.size("pp") - stage)
+
+
+def buffers(layout: Layout, stage: int) -> dict[str, int]:
+    """The most bytes of each kind of buffer: those of an allocator need not be there at the same time."""
+    block, root = units(layout, stage)
+    whole, pp = layout.layers * block + root, layout.size("pp")
+    found = {PASSED: 0, LOGITS: 0, COPIES: 0, AGAIN: layer_activations(layout) if layout.checkpointed else 0}
+    if pp > 1:
+        boundary = layout.rows * layout.length * layout.shape.dim * layout.stream
+        found[PASSED] = boundary * ((stage > 0) + (stage < pp - 1))
+    if layout.is_last(stage):
+        logits = layout.rows * layout.length * layout.shape.vocabulary
+        found[LOGITS] = (FP32 + layout.computed) * logits // layout.pieces
+        found[LOGITS] += logits // layout.pieces * layout.computed if pp > 1 else 0  # a stage keeps what it gave
+    if not layout.gathers and layout.computed < FP32:
+        found[COPIES] = layout.computed * whole
+    return found | {GATHERED: _gathered(layout, block, root), GRADIENTS: _on_their_way(layout, block, root)}
+
+
+def _gathered(layout: Layout, block: int, root: int) -> int:
+    if not layout.gathers:
+        return 0
+    if layout.size("pp") > 1 or not layout.reshard:  # a pipeline reshards nothing between its first and last backward
+        return layout.gathered * (layout.layers * block + root)
+    # What is around the blocks stays gathered; of the blocks, one is used while the next is fetched.
+    return layout.gathered * (root + min(2, layout.layers) * block)
+
+
+def _on_their_way(layout: Layout, block: int, root: int) -> int:
+    if layout.size("shard") == 1:
+        return layout.reduced * (layout.layers * block + root) if layout.size("replicate") > 1 else 0
+    if "gradients" not in layout.slices:
+        return 0  # each device finds its slice of the sum in the whole gradients, which it has
+    return layout.reduced * ((layout.layers * block if layout.size("pp") > 1 else block) + root)
+
+
+def _sizes(layout: Layout) -> tuple[int, int]:
+    """Tokens of a micro-batch, and those times the model's width."""
+    tokens = layout.rows // layout.pieces * layout.length
+    return tokens, tokens * layout.shape.dim
+
+
+def _streams(layout: Layout) -> int:
+    return layout.size("tp") if layout.sequence else 1
+
+
+def _norm(layout: Layout) -> int:
+    tokens, channels = _sizes(layout)
+    streams = _streams(layout)
+    return channels // streams * FP32 + channels * layout.computed + 2 * tokens // streams * FP32

@@ -1,0 +1,148 @@
+"""Will it fit, how fast: cases worked out by hand, and sums that are those of `plan` and `recommend`."""
+
+import re
+
+import pytest
+
+from compile_lab.page.units import with_unit
+from compile_lab.simulator import fit_view
+from compile_lab.simulator.explored_view import ModelShape
+from compile_lab.simulator.fit import BEST, CHIPS, Assumed, fit
+from compile_lab.simulator.patterns import plan
+from compile_lab.simulator.recommendation import Network, estimate, recommend
+from compile_lab.simulator.sharding import parameter_count
+
+TINY = ModelShape(vocabulary=100, context=10, dim=8, layers=2, heads=2)
+SEVEN = fit_view.MODELS["7 B"]
+
+
+def test_a_tiny_model_by_hand():
+    """2 layers of width 8, 100 words, 10 tokens, fp32, one card."""
+    block = 12 * 64 + 24 + 8 + 32 + 8 + 4 * 8  # four matrices; biases of qkv, out, up, down; two norms
+    numbers = 100 * 8 + 10 * 8 + 2 * block + 2 * 8 + 100 * 8 + 100
+    assert parameter_count(TINY) == numbers == 3540
+    found = fit(TINY, "ddp", 1, "A100 40 GB", batch=3, precision="fp32")
+    assert found.share.held.parameters == 4 * numbers and found.share.held.optimizer == 8 * numbers
+    tokens, width = 30, 8
+    norm = 2 * tokens * width * 4 + 2 * tokens * 4  # what goes in and comes out, a mean and a deviation
+    layer = 2 * norm + 12 * tokens * width * 4 + tokens * 2 * 4
+    assert found.share.held.activations == 2 * layer + norm + (tokens * 100 + 1) * 4
+    assert found.share.buffers_nbytes == 2 * tokens * 100 * 4  # logits, and their gradient
+    flop = tokens * (6 * numbers + 12 * 2 * 8 * 10)
+    assert found.step_s == pytest.approx(flop / (0.4 * 156e12)) and found.mfu == pytest.approx(0.4)
+    assert found.tokens_per_s == pytest.approx(tokens * 0.4 * 156e12 / flop) and found.fits
+
+
+def test_checkpointing_keeps_each_layers_input_and_computes_its_forward_again():
+    off, on = (fit(TINY, "ddp", 1, "H100", batch=3, precision="fp32", checkpointing=each) for each in (False, True))
+    tokens, width = 30, 8
+    norm = 2 * tokens * width * 4 + 2 * tokens * 4
+    assert on.share.held.activations == 2 * tokens * width * 4 + norm + (tokens * 100 + 1) * 4
+    again = tokens * (2 * 2 * (12 * 64 + 104) + 4 * 2 * 8 * 10)
+    more = (on.step_s - off.step_s) * 0.4 * 494e12
+    assert more == pytest.approx(again) and on.mfu < off.mfu == pytest.approx(0.4)
+
+
+def test_ddp_on_two_machines_waits_for_what_does_not_hide():
+    found = fit(SEVEN, "ddp", 16, "H100", batch=16)
+    numbers = parameter_count(SEVEN)
+    computes = 2048 * (6 * numbers + 12 * 32 * 4096 * 2048) / (0.4 * 989e12)
+    sends = 2 * 15 / 16 * 4 * numbers / (0.9 * 50e9)
+    assert found.step_s == pytest.approx(max(computes, sends)) and sends > computes
+    assert found.deciding == "across" and found.slower["across"] == pytest.approx(2, rel=1e-6)
+    assert found.slower["inside"] == 1 and not found.fits
+    assert fit(SEVEN, "ddp", 16, "H100", batch=16 * 16).deciding == "matrix"
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("pattern", [name for name in fit_view.PATTERNS.values() if name != BEST])
+def test_sums_are_those_of_the_plan_and_of_the_estimate(pattern, chip):
+    found = fit(SEVEN, pattern, 64, chip, batch=128, checkpointing=True) if pattern not in ("tp", "tp+sp", "pp") else (
+        fit(SEVEN, pattern, 8, chip, batch=16, checkpointing=True))  # fmt: skip
+    planned = plan(SEVEN, pattern, found.plan.devices, batch=found.plan.batch, precision="bf16", checkpointing=True)
+    assert found.plan == planned
+    peak = CHIPS[chip].tflop_per_s["bf16"]
+    rates = CHIPS[chip].inside_gb_per_s * 2e9 / 3, CHIPS[chip].across_gb_per_s * 0.9e9, 0.4e12 * peak
+    assert found.choice == estimate(planned, 1e9 * CHIPS[chip].memory_gb, Network(*rates))
+
+
+def test_the_best_is_the_recommended_one_and_if_none_fits_what_holds_least():
+    found = fit(SEVEN, BEST, 64, "H200", batch=64, length=1024)
+    network = Assumed().network(CHIPS["H200"], "bf16")
+    best = recommend(SEVEN, 64, 141e9, batch=64, length=1024, network=network).choices[0]
+    assert found.plan == best.plan and found.step_s == best.step_ms / 1e3 and found.fits
+    too_large = fit(fit_view.MODELS["70 B"], BEST, 8, "A100 40 GB", batch=8)
+    assert not too_large.fits
+    others = [fit(fit_view.MODELS["70 B"], name, 8, "A100 40 GB", batch=8) for name in ("fsdp", "pp", "tp", "3d")]
+    assert too_large.plan.total_nbytes <= min(each.plan.total_nbytes for each in others)
+
+
+# ---- as it is seen
+
+FIRST = {"model": "7 B", "layers": 32, "width": 4096, "heads": 32, "vocabulary": 50257, "pattern": "best that fits"}
+FIRST |= {"devices": 8, "sequences": 1, "context": 2048, "checkpointing": "off", "precision": "bf16", "chip": "H100"}
+FIRST |= {"of_the_peak": 40}
+
+
+def test_the_axes_are_the_panels_and_start_at_what_fits():
+    start = {name: axis[0] if isinstance(axis, tuple) else axis.start for name, axis in fit_view.AXES.items()}
+    assert fit_view.fits(**start)[0].startswith("**It fits")
+
+
+def test_the_models_have_the_sizes_of_their_names():
+    sizes = {name: f"{parameter_count(shape):.1e}" for name, shape in fit_view.MODELS.items()}
+    assert sizes["13 B"] == "1.3e+10" and sizes["405 B"] == "4.1e+11" and sizes["124 M"] == "1.2e+08"
+
+
+def test_sizes_of_ones_own_are_those_of_the_model_they_repeat():
+    named, own = (fit_view.fits(**FIRST | {"model": model}) for model in ("7 B", fit_view.OWN))
+    assert [str(piece) for piece in named] == [str(piece) for piece in own]
+    other = fit_view.fits(**FIRST | {"model": fit_view.OWN, "layers": 16})
+    assert other[1].svg != own[1].svg
+
+
+def test_the_panel_says_what_the_fit_has():
+    said, bar, pace, decides = fit_view.fits(**FIRST)
+    found = fit(SEVEN, BEST, 8, "H100", batch=8)
+    assert said.startswith(
+        f"**It fits: {with_unit(found.plan.total_nbytes)} a device, of the 80 GB of the card (H100).**"
+    )
+    assert f"MFU **{found.mfu:.0%}**" in said and f"**{fit_view.seconds(found.step_s)}**" in said
+    assert with_unit(found.share.held.activations) in bar.alt and "computes" in pace.legend
+    assert decides.startswith("**What decides.** Memory: activations") and "the share of the matrix rate" in decides
+    kept = fit(SEVEN, found.plan.pattern, 8, "H100", batch=8, checkpointing=True)
+    assert with_unit(kept.plan.total_nbytes) in decides and fit_view.seconds(kept.step_s) in decides
+
+
+def test_one_scale_of_memory_serves_all_choices_and_the_card_moves_on_it():
+    def card(chip):
+        bar = fit_view.fits(**FIRST | {"chip": chip})[1]
+        return float(re.search(r"M([\d.]+) 24L", bar.svg)[1]) - fit_view.LEFT
+
+    assert card("H200") / card("H100") == pytest.approx(141 / 80, rel=2e-3) and card("A100 80 GB") == card("H100")
+    wide = [
+        float(re.search(r"<rect x='12' y='34' width='([\d.]+)'", fit_view.fits(**FIRST | choice)[1].svg)[1])
+        for choice in ({}, {"chip": "H200"}, {"of_the_peak": 20})
+    ]
+    assert len(set(wide)) == 1 and wide[0] == pytest.approx(3.43 / 200 * 930, rel=0.01)
+    longer = fit_view.fits(**FIRST | {"model": "405 B"})[1]
+    assert longer.svg.count("<path") > fit_view.fits(**FIRST)[1].svg.count("<path"), "an arrow: it goes on"
+
+
+@pytest.mark.parametrize(("choice", "told"), [
+    ({"devices": 0}, "devices is 0; it must be a whole number from 1"),
+    ({"model": fit_view.OWN, "width": 100}, "width=100 is not divided by heads=32"),
+    ({"of_the_peak": 0}, "matrix=0.0: an assumed share of a rate is above 0 and at most 1"),
+    ({"of_the_peak": 120}, "matrix=1.2"),
+    ({"layers": 0}, "layers is 0"),
+    ({"context": 0.5}, "context is 0.5"),
+    ({"pattern": "TP", "devices": 24}, "heads=32 cannot be shared by tp=24"),
+])  # fmt: skip
+def test_what_cannot_be_is_told(choice, told):
+    with pytest.raises(ValueError, match=re.escape(told)):
+        fit_view.fits(**FIRST | choice)
+
+
+def test_an_unknown_chip_is_refused():
+    with pytest.raises(ValueError, match="chip='T4' is not known; it is one of 'A100 40 GB'"):
+        fit(SEVEN, "ddp", 8, "T4")

@@ -1,0 +1,64 @@
+"""A schedule in the making: each block that may not stand where it stands is named, and what it shows agrees."""
+
+import re
+
+import pytest
+
+from compile_lab.simulator import pipeline_arranged_view
+from compile_lab.simulator.pipeline import simulate, table
+from compile_lab.simulator.pipeline_arranged import Fault, faults, held, lean_fault, orders_of, so_far
+
+GPIPE = "F0 F1 F2 F3 B0 B1 B2 B3"
+BEST = "F0 F1 F2 B0 F3 B1 B2 B3 | F0 F1 B0 F2 B1 F3 B2 B3 | F0 B0 F1 B1 F2 B2 F3 B3"
+
+
+def test_1f1b_is_what_the_judge_accepts_and_gpipe_holds_too_much():
+    assert orders_of(BEST) == table("1F1B", 3, 4) and lean_fault(orders_of(BEST), 3, 4) is None
+    assert faults(orders_of(BEST), 3) == [] and [held(order) for order in orders_of(BEST)] == [3, 2, 1]
+    three = orders_of(" | ".join([GPIPE] * 3))
+    assert "a rank holds 4 activations" in lean_fault(three, 3, 4)
+    assert faults(three, 3) == [Fault(rank, 3, "F3: would be the 4th held, 3 are allowed") for rank in range(3)]
+    assert (
+        faults(three, 4) == [] and so_far(three) and max(a.end for a in so_far(three)) == simulate("GPipe", 3, 4).span
+    )
+
+
+def test_a_backward_before_its_forward_is_named_and_holds_nothing():
+    (order,) = orders_of("B0 F0 F1 B1")
+    assert faults([order], 2) == [Fault(0, 0, "B0 stands before its own F0")] and held(order) == 1
+
+
+def test_ranks_that_wait_for_each_other_are_each_told_for_what():
+    orders = orders_of("F0 B0 F1 B1 | F1 F0 B0 B1")
+    assert [str(action) for action in so_far(orders)] == ["0F0"]
+    assert faults(orders, 2) == [
+        Fault(0, 1, "B0 waits for B0 of rank 1, which never comes"),
+        Fault(1, 0, "F1 waits for F1 of rank 0, which never comes"),
+    ]
+    assert "deadlock" in lean_fault(orders, 2, 2)
+
+
+@pytest.mark.parametrize("order", ["G0", "F", "Fx", "F0 | ", ""])
+def test_what_is_no_order_is_refused(order):
+    with pytest.raises(ValueError, match=r"is no block|has no block"):
+        orders_of(order)
+
+
+def test_the_picture_has_each_block_in_its_place_and_names_what_is_wrong_on_it():
+    verdict, numbers, made = pipeline_arranged_view.arranged(f"F0 F1 F2 B0 F3 B1 B2 B3 | {GPIPE} | {GPIPE}")
+    assert verdict.startswith("**Not yet:** ") and "by rank: **3, 4, 4** (3 allowed)" in numbers
+    blocks = re.findall(r"<g data-block='(\d \d)'><rect x='([\d.]+)'[^>]*><title>(\w\d)[^<]*</title>", made.svg)
+    assert [place for place, *_ in blocks] == [f"{rank} {at}" for rank in range(3) for at in range(8)]
+    lefts = {(place[0], name): float(left) for place, left, name in blocks}
+    assert lefts["0", "F1"] - lefts["0", "F0"] == pytest.approx(810 / 24, abs=0.1), "on an axis of 24 F"
+    assert made.svg.count("Not allowed: F3: would be the 4th held") == 4, "two blocks, each with its edge"
+    assert made.svg.count("Not allowed: B0 waits for B0 of rank 1, which never comes") == 2
+    assert "Rank 0: F0 F1 F2 B0 F3" in made.alt and "Not allowed: rank 1" in made.alt
+
+
+def test_the_known_optimum_is_accepted_on_the_first_scale():
+    verdict, numbers, made = pipeline_arranged_view.arranged(BEST)
+    assert verdict.startswith("**✓ Right.**") and "Span **18 F** (GPipe takes 18); bubble **33%**" in numbers
+    assert ">24 F<" in made.svg and "✕" not in made.svg
+    with pytest.raises(ValueError, match="202 blocks are more than a picture holds"):
+        pipeline_arranged_view.arranged(" ".join(f"{kind}{m}" for m in range(101) for kind in "FB"))

@@ -1,0 +1,153 @@
+"""The sharding stage: what its moments add up to is what `plan` says, for every pattern, device and kind of bytes."""
+
+import pytest
+
+from compile_lab.page.units import with_unit
+from compile_lab.simulator import stage_view
+from compile_lab.simulator.explored_view import MODELS
+from compile_lab.simulator.holdings import GATHERED, GRADIENTS, buffers
+from compile_lab.simulator.meshes import PLANNED
+from compile_lab.simulator.slices import matrices
+from compile_lab.simulator.stage import stage
+from compile_lab.simulator.stage_script import MOMENTS
+
+SPREAD = [name for name, axes in PLANNED.items() if axes]
+
+
+def played(pattern, devices, model="1.3 B", precision="bf16"):
+    try:
+        return stage(MODELS[model], pattern, devices, batch=24, precision=precision)
+    except ValueError as refused:
+        assert "divide" in str(refused) or "at least 2" in str(refused) or "no size" in str(refused)
+        return None
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+@pytest.mark.parametrize("model", ["124 M", "1.3 B", "7 B"])
+@pytest.mark.parametrize("devices", [2, 4, 8])
+@pytest.mark.parametrize("pattern", SPREAD)
+def test_every_total_is_the_plans(pattern, devices, model, precision):
+    found = played(pattern, devices, model, precision)
+    if found is None:
+        assert devices < 2 ** len(PLANNED[pattern]) or (model, devices) == ("124 M", 8)
+        return
+    frames, stages = found.frames, found.plan.stages
+    assert len(frames) == MOMENTS and all(len(frame.devices) == devices for frame in frames)
+    for number in range(devices):
+        share = stages[number * len(stages) // devices]
+        through = [frame.devices[number] for frame in frames]
+        assert [device.sent_nbytes for device in through] == sorted(device.sent_nbytes for device in through)
+        assert through[0].sent_nbytes == 0 and through[-1].sent_nbytes == share.sent_nbytes
+        most = {kind: max(device.held[kind] for device in through) for kind in through[0].held}
+        held = {"parameters": share.held.parameters, "gradients": share.held.gradients}
+        held |= {"state": share.held.optimizer, "activations": share.held.activations}
+        assert most == held | {
+            kind: n for kind, n in buffers(found.layout, _stage(found, number)).items() if kind in most
+        }
+        assert share.buffers_nbytes == sum(most.values()) - sum(held.values())
+        at_rest = through[0].held
+        assert (at_rest["parameters"], at_rest["state"]) == (share.held.parameters, share.held.optimizer)
+        assert at_rest["gradients"] == at_rest["activations"] == at_rest[GATHERED] == 0
+        assert through[-1].held["gradients"] == share.held.gradients and through[-1].held[GATHERED] == 0
+
+
+def _stage(found, number):
+    return number * len(found.plan.stages) // found.plan.devices
+
+
+@pytest.mark.parametrize("pattern", SPREAD)
+def test_moves_of_a_moment_are_what_is_sent_in_it(pattern):
+    found = played(pattern, 8)
+    before = [0] * 8
+    for frame in found.frames:
+        for number, device in enumerate(frame.devices):
+            of_moves = 0
+            for move in frame.moves:
+                sends = [group for group in move.groups if number in (group[:1] if move.kind == "send" else group)]
+                assert len(sends) <= 1, "a device takes part in one group of a move"
+                of_moves += move.sent_nbytes * len(sends)
+            if found.plan.mesh.get("pp", 1) == 1:  # stages of a pipeline differ in how much they have done in a span
+                assert of_moves == pytest.approx(device.sent_nbytes - before[number], abs=8)
+            assert bool(of_moves) >= bool(device.sent_nbytes - before[number])
+            before[number] = device.sent_nbytes
+
+
+def test_the_layer_in_sight_is_sliced_gathered_and_scattered():
+    frames = {frame.phase: frame.devices[1].parts for frame in played("fsdp", 4).frames}
+    rest, runs, done = (frames[name] for name in ("At rest", "Forward, layer 1: attention", "Forward: layer 1 is done"))
+    assert {part.share for part in rest["parameters"].values()} == {0.25} and "gathered" not in rest
+    assert {part.share for part in runs["gathered"].values()} == {1.0} and "gathered" not in done
+    backward = frames["Backward, layer 1: attention"], frames["Backward, layer 1: gradients"]
+    assert [{part.share for part in parts["gradients"].values()} for parts in backward] == [{1.0}, {0.25}]
+    kept = [frame for frame in played("fsdp, kept", 4).frames if frame.phase == "Forward: layer 1 is done"]
+    assert "gathered" in kept[0].devices[0].parts
+    for stage_of, sliced in ((1, {"state"}), (2, {"state", "gradients"})):
+        last = played(f"zero-{stage_of}", 4).frames[-1].devices[0].parts
+        assert {kind for kind, parts in last.items() if parts["qkv"].share == 0.25} == sliced
+        assert played(f"zero-{stage_of}", 4).frames[-1].moves[0].what == "new parameters"
+
+
+def test_zero_2_drops_gradients_that_zero_1_keeps():
+    one, two = (max(frame.devices[0].held["gradients"] for frame in played(f"zero-{n}", 4).frames) for n in (1, 2))
+    on_the_way = [frame.devices[0].held[GRADIENTS] for frame in played("zero-2", 4).frames]
+    assert one > 3.99 * two and max(on_the_way) > 0 and on_the_way[-1] == 0
+
+
+def test_a_pipelines_devices_wait_and_talk_to_neighbours_only():
+    found = played("pp", 4)
+    waits = [sum(device.doing == "waits" for device in frame.devices) for frame in found.frames]
+    assert waits[1] == 3 and sum(waits) == 2 * 4 * 3, "a bubble of p − 1 forwards and backwards on each device"
+    assert {abs(a - b) for frame in found.frames for move in frame.moves for a, b in move.groups} == {1}
+
+
+# ---- as it is seen
+
+FIRST = {"pattern": "FSDP", "devices": 4, "moment": 3, "model": "1.3 B"}
+
+
+@pytest.mark.parametrize("name", stage_view.PATTERNS)
+def test_a_panel_says_and_draws_what_the_frame_has(name):
+    devices = 8 if "×" in name else 4
+    for moment in range(MOMENTS):
+        said, drawn, notice = stage_view.moment(**FIRST | {"pattern": name, "moment": moment, "devices": devices})
+        frame = played(stage_view.PATTERNS[name], devices).frames[moment]
+        assert frame.phase in said and name in notice and drawn.svg.count("<title>") >= 4 * 3 * devices
+        for device, row in zip(frame.devices, drawn.table.rows, strict=True):
+            assert row[-2:] == [with_unit(device.total_nbytes), with_unit(device.sent_nbytes)]
+            assert sum(stage_view.kinds(device).values()) == device.total_nbytes
+        assert drawn.alt.startswith(f"{frame.phase}. Moving: ") and all(m.what in drawn.alt for m in frame.moves)
+        assert len(drawn._repr_html_()) < 40_000
+
+
+def test_one_scale_serves_all_patterns_and_moments():
+    captions = {
+        stage_view.moment(**FIRST | {"pattern": name, "moment": moment})[1].caption.partition(" GB")[0]
+        for name in ("FSDP", "DDP", "TP", "PP")
+        for moment in (0, 7, 16)
+    }
+    assert len(captions) == 1
+    for pattern in SPREAD:
+        if found := played(pattern, 4):
+            most = max(max(d.total_nbytes, d.sent_nbytes) for frame in found.frames for d in frame.devices)
+            assert most <= 1e9 * float(captions.copy().pop().rpartition(" ")[2])
+
+
+def test_the_picture_is_to_scale_and_does_not_jump():
+    heights = {
+        stage_view.moment(**FIRST | {"moment": m})[1].svg.partition("viewBox='")[2].split("'")[0] for m in range(17)
+    }
+    assert len(heights) == 1
+    assert set(stage_view.NOTICE) == set(stage_view.PATTERNS.values()) == set(SPREAD)
+    assert set(matrices(MODELS["7 B"])) == {"qkv", "out", "up", "down"}
+
+
+@pytest.mark.parametrize(("choice", "told"), [
+    ({"moment": 17}, "moment is 17; it must be a whole number from 0 to 16"),
+    ({"devices": 16}, "devices is 16; it must be a whole number from 2 to 8"),
+    ({"pattern": "TP", "devices": 6}, "heads=16 cannot be shared by tp=6 ranks"),
+    ({"pattern": "PP × FSDP × TP"}, "devices=4 for pattern '3d'"),
+    ({"devices": 5}, "batch=24 cannot be shared by 5 replicas"),
+])  # fmt: skip
+def test_what_cannot_be_is_told(choice, told):
+    with pytest.raises(ValueError, match=told):
+        stage_view.moment(**FIRST | choice)
