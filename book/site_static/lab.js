@@ -181,6 +181,7 @@
     controls.replaceChildren(); // the note for readers without scripts
     const chosen = axes.map(() => 0);
     axes.forEach((axis, position) => {
+      if (axis.fixed) return; // blocks that only Python can judge
       const choose = (index) => {
         chosen[position] = index;
         show(explorer.querySelector(".lab-panel"), panels[storedAt(axes, chosen)]);
@@ -223,14 +224,21 @@
 
   /* Paper is white: print in the light theme, with every figure drawn or, where it is too late for that, its table.
      The theme's button and the keys can wait until all are drawn; the browser's own menu cannot. */
+  const veiled = () => [...document.querySelectorAll(".lab-answer[hidden]")];
+
   async function print() {
+    const answers = veiled(); // paper has them; on the screen nobody is told
+    answers.forEach((answer) => answer.classList.add("lab-preparing"));
     await Promise.all(shown().map(draw));
+    answers.forEach((answer) => answer.classList.remove("lab-preparing"));
     window.print();
   }
   document.querySelectorAll("[data-lab-print]").forEach((button) => button.addEventListener("click", print));
   addEventListener("keydown", (event) => {
     const asked = (event.ctrlKey || event.metaKey) && !event.shiftKey && !event.altKey && event.key === "p";
-    if (!asked || shown().every((plot) => plot.matches(".lab-drawn, .lab-failed"))) return;
+    const waiting = ":not(.lab-drawn, .lab-failed)";
+    const undrawn = (plots) => plots.some((plot) => plot.matches(waiting));
+    if (!asked || !(undrawn(shown()) || veiled().some((answer) => answer.querySelector(`.lab-plot${waiting}`)))) return;
     event.preventDefault();
     print();
   });

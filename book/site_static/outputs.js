@@ -78,7 +78,7 @@
   }
 
   function label(table) {
-    const names = [...(table.tHead?.rows[0]?.cells ?? [])].map((cell) => cell.innerText.replace(/\s+/g, " ").trim());
+    const names = [...(table.tHead?.rows[0]?.cells ?? [])].map((cell) => cell.textContent.replace(/\s+/g, " ").trim());
     for (const body of table.tBodies)
       for (const row of body.rows)
         if (row.cells.length === names.length)

@@ -142,6 +142,7 @@
       section.querySelector(".lab-ask")?.remove();
       answer.querySelector(".lab-measured").replaceWith(told, ...(asked.choices ? [] : [drawn(asked, said)]));
       answer.hidden = false;
+      answer.dispatchEvent(new Event("toggle")); // it has its width now: a wide table becomes cards on a phone
       if (move) told.focus();
     }
 

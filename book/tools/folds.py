@@ -18,8 +18,8 @@ import nbformat
 NOTEBOOKS = Path(__file__).resolve().parents[2] / "notebooks"
 
 LONGEST_IN_SIGHT = 12  # lines that are not blank: what is longer does more than show one thing
-TEXTS = {"Markdown", "Verdict", "Explorer", "Prediction"}
-"""A cell that ends in one of these makes a sentence, a verdict, an explorer or a prediction."""
+TEXTS = {"Markdown", "Verdict", "Explorer", "Prediction", "Headline"}
+"""A cell that ends in one of these makes a sentence, a verdict, an explorer, a prediction or a headline."""
 
 INSTRUMENT = re.compile(
     r"compile_lab\.(?!page|preflight|record(?:ings)?\b|experiments|exercises|\w+\.view\b)(?!.*_view\b)\w+\.\w+"
@@ -88,7 +88,7 @@ class Chapter:
         self.known |= imported(tree)
         if tagged(cell, "exercise-"):
             return True
-        if any(tagged(cell, kind) for kind in ("setup", "claim-", "solution-")) or last_call(tree) in TEXTS:
+        if any(tagged(cell, kind) for kind in ("setup", "opening", "claim-", "solution-")) or last_call(tree) in TEXTS:
             return False
         names = set(used(tree, self.known))
         lessons = {

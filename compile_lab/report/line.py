@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..aot.nodes import Node
+from ..aot.nodes import Graph, Node
 from ..aot.saved import Recomputed, SavedTensor
 from ..aot.training import training_graphs
 from ..doors import door
@@ -49,6 +49,10 @@ class Trail:
 
     lines: tuple[Followed, ...]
     code: GeneratedCode = field(repr=False)
+    captured: tuple[str, ...] = field(default=(), repr=False)
+    """Dynamo's graphs as readable Python."""
+    joint: tuple[Graph, ...] = field(default=(), repr=False)
+    """AOTAutograd's joint graphs."""
 
     def __getitem__(self, text: str) -> Followed:
         """The one line that contains ``text``; KeyError, with the lines there are, if none or several do."""
@@ -63,23 +67,28 @@ class Trail:
 
 
 @door
-def follow(fn: Callable[..., Any], *args: Any, chip: str | None = "H200", **kwargs: Any) -> Trail:
+def follow(
+    fn: Callable[..., Any], *args: Any, chip: str | None = "H200", code: GeneratedCode | None = None, **kwargs: Any
+) -> Trail:
     """Each source line of ``fn(*args, **kwargs)`` with its captured, forward and backward nodes, tensors and kernels.
 
-    ``fn`` is any function or module of which something requires grad; ``chip`` as for ``generated_code``. A node
+    ``fn`` is any function or module of which something requires grad; ``chip`` as for ``generated_code``, whose answer
+    for the same call may be given as ``code`` to save its making. A node
     belongs to the innermost of the user's lines on its stack. Raises what the three instruments raise; of a function
     that breaks, the lines of all its graphs are followed.
     """
     if chip is not None:
         known_chip(chip)  # raises for a name that is not known, before anything runs
-    captured = _captured(trace(fn, *args, **kwargs).graphs)
+    seen = trace(fn, *args, **kwargs).graphs
+    captured = _captured(seen)
     graphs = training_graphs(fn, *args, **kwargs).each
-    code = generated_code(fn, *args, chip=chip, **kwargs)
+    code = code or generated_code(fn, *args, chip=chip, **kwargs)
     joint = [node for each in graphs for node in each.joint.nodes if node.is_op and node.source]
     known = [*captured, *(node.source for node in joint), *(line for k in code.kernels for line in k.lines)]
     places = {(line.file, line.line) for line in known}
     lines = [Line(file, at, text=linecache.getline(file, at).strip()) for file, at in sorted(places)]
-    return Trail(tuple(_followed(line, captured, joint, graphs, code) for line in lines), code)
+    followed = tuple(_followed(line, captured, joint, graphs, code) for line in lines)
+    return Trail(followed, code, tuple(graph.code for graph in seen), tuple(each.joint for each in graphs))
 
 
 def _followed(line: Line, captured: dict, joint: list[Node], graphs: Any, code: GeneratedCode) -> Followed:

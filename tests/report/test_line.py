@@ -56,17 +56,47 @@ def test_a_text_that_no_line_or_several_have_is_refused(trail):
         trail["y = "]
 
 
-def test_the_explorer_shows_each_line_and_marks_its_code(trail):
-    explorer = follow_view.explorer(trail)
-    assert len(explorer) == 2 * len(trail.lines)
+@pytest.fixture(scope="module")
+def explorer(trail):
+    return follow_view.explorer(trail)
+
+
+def columns(explorer, text):
+    option = next(option for option in explorer.axes["line"] if text in option)
+    side_by_side, kept, launches = explorer.show(line=option).pieces
+    return {column.stage: column for column in side_by_side.columns}, kept, launches
+
+
+def test_the_line_is_lit_in_every_stage_forward_and_backward(explorer, trail):
+    assert len(explorer) == len(trail.lines)
+    shown, kept, launches = columns(explorer, "gelu")
+    assert len(shown) == 9 and all(column.listing.lit for column in shown.values())
+    lit = {stage: [column.listing.lines[at - 1] for at in column.listing.lit] for stage, column in shown.items()}
+    assert lit["Python"] == ["    y = F.gelu(y)"] and lit["FX graph (Dynamo)"] == ["y_1 = gelu(y)"]
+    assert any("aten.erf" in text for text in lit["joint graph, forward"])
+    assert any("aten.exp" in text for text in lit["joint graph, backward"])
+    assert any("libdevice.erf" in text for text in lit["Triton, forward"])
+    assert lit["PTX, backward"] and all(text.endswith(";") for text in lit["PTX, backward"])
+    assert "Computed again there" in kept and "erf" in kept
+    assert {row[0] for row in launches.rows} == {"forward", "backward"}
+
+
+def test_a_line_that_a_library_computes_says_so(explorer):
+    shown, *_ = columns(explorer, "self.up")
+    assert "a library's" in shown["Triton, forward"].listing.lines[0]
+    assert shown["PTX, forward"].told == "none: a library computes it"
+
+
+def test_the_columns_need_no_script_and_scroll_by_the_keyboard(explorer):
     option = next(option for option in explorer.axes["line"] if "gelu" in option)
-    shown = repr(explorer.show(line=option, kernels="forward"))
-    assert "▶         y = F.gelu(y)" in shown or "▶     y = F.gelu(y)" in shown
-    assert "▶     tmp" in shown and "Dynamo captures" in shown and "lines …" in shown
+    page = explorer.show(line=option)._repr_html_()
+    assert page.count('<pre tabindex="0" role="region"') == 9 and "<mark>" in page and "<script" not in page
+    assert "▶     y = F.gelu(y)" in repr(explorer.show(line=option))
 
 
 def test_a_kernel_that_cannot_be_told_apart_is_shown_whole(trail):
     kernel = next(kernel for kernel in trail.code.kernels if kernel.language == "triton")
-    assert follow_view.folded(kernel, ()).source == kernel.body
-    marked = follow_view.folded(kernel, [len(kernel.body.split("\n"))])
-    assert len(marked.source.split("\n")) == 3 and list(marked.mark) == [3]
+    count = len(kernel.body.split("\n"))
+    assert len(follow_view.folded(kernel, ()).lines) == count
+    marked = follow_view.folded(kernel, [count])
+    assert len(marked.lines) == 2 and marked.lit == (2,) and marked.lines[0] == f"⋮ {count - 1} more"

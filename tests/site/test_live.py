@@ -17,6 +17,8 @@ from lab_site import live, schedules
 
 from compile_lab._torch import distributed
 from compile_lab.page.live import answer
+from compile_lab.simulator import fit_view, stage_view
+from compile_lab.simulator.fit import CHIPS
 from compile_lab.simulator.pipeline import SCHEDULES
 
 AXE = harness.ROOT / "book/node_modules/axe-core/axe.min.js"
@@ -101,7 +103,7 @@ def test_only_pages_with_a_live_explorer_have_its_controls(built):
 def test_the_library_holds_what_is_imported_and_no_more(built):
     with zipfile.ZipFile(built / live.FOLDER / "python.zip") as archive:
         names = set(archive.namelist())
-    assert len(names) < 250 and all(name.endswith((".pyc", ".toml")) for name in names)
+    assert len(names) < 250 and all(name.endswith((".pyc", ".toml", ".json")) for name in names)
     assert {"compile_lab/simulator/patterns.toml", "compile_lab/page/live.pyc", "fractions.pyc"} <= names
     needless = ("compile_lab/page/explore", "compile_lab/page/widgets", "unittest", "sqlite3", "email", "http", "numpy")
     assert not [name for name in names if name.startswith(needless)]
@@ -297,23 +299,44 @@ def test_the_pages_answers_are_cpythons_digit_for_digit(reader):
     assert differing == [] and len(GRID) == 147
 
 
+FITS = {"model": "7 B", "layers": 30, "width": 4096, "heads": 32, "vocabulary": 50257, "pattern": "best that fits"}
+FITS |= {"devices": 8, "sequences": 2, "context": 2048, "checkpointing": "off", "precision": "bf16", "chip": "H100"}
+FITS |= {"of_the_peak": 40}
+STAGED = ((2, 3, "1.3 B"), (4, 9, "7 B"), (6, 13, "1.3 B"), (8, 14, "1.3 B"), (8, 99, "7 B"))
+TIMES = {"backward": 41.3, "latency": 0.07}
 OTHERS = [
     *(
-        ("sharded", {"pattern": pattern, "model": model, "devices": devices, "sequences": sequences, "card": card})
-        for pattern in ("fsdp", "ddp", "hsdp", "fsdp+tp", "pp+fsdp", "3d")
-        for model in ("124 M", "70 B")
-        for devices, sequences, card in ((12, 1, 24), (96, 3, 80.5), (0, 1, 80))
+        ("fit_view:fits", FITS | choice)
+        for choice in (
+            *({"pattern": pattern, "devices": devices} for pattern in fit_view.PATTERNS for devices in (6, 64)),
+            *({"model": model, "devices": 96, "checkpointing": "on"} for model in (*fit_view.MODELS, fit_view.OWN)),
+            *({"chip": chip, "precision": "fp32", "of_the_peak": 33.3} for chip in CHIPS),
+            *({"devices": 0}, {"model": fit_view.OWN, "width": 100}, {"of_the_peak": 0}, {"devices": 1}),
+        )
     ),
     *(
-        ("recommended", {"model": model, "devices": devices, "sequences": 2, "card": 141})
+        ("stage_view:moment", {"pattern": pattern, "devices": devices, "moment": moment, "model": model})
+        for pattern in stage_view.PATTERNS
+        for devices, moment, model in STAGED
+    ),
+    *(
+        ("explored_view:recommended", {"model": model, "devices": devices, "sequences": 2, "card": 141})
         for model in ("7 B", "70 B")
         for devices in (1, 24, 333)
     ),
     *(
-        ("buckets", {"bucket": bucket, "wire": wire, "devices": devices, "backward": 41.3, "latency": 0.07})
+        (
+            "explored_view:buckets",
+            {"bucket": bucket, "wire": wire, "devices": devices, "backward": 41.3, "latency": 0.07},
+        )
         for bucket in (0.3, 25, 77)
         for wire in (0, 3.3, 128)
         for devices in (2, 9)
+    ),
+    *(
+        ("lifetimes_view:budgeted", {"model": model, "budget": budget})
+        for model in ("MiniGPT, one layer", "MLP by hand", "MiniGPT, four layers")
+        for budget in (1, 0.83, 0.37, 0.125, 0.06, 0, 1.5)
     ),
 ]
 
@@ -321,7 +344,7 @@ OTHERS = [
 @pytest.mark.browser
 def test_the_other_explorers_answers_are_cpythons_too(reader):
     def asked(name, choice):
-        return json.dumps({"panel": f"compile_lab.simulator.explored_view:{name}", "choice": choice})
+        return json.dumps({"panel": f"compile_lab.simulator.{name}", "choice": choice})
 
     differing = [each for each in OTHERS if reader.ask(asked(*each)) != answer(asked(*each))]
     assert differing == []
@@ -337,7 +360,8 @@ def test_every_live_explorer_of_the_book_computes_a_value_that_is_not_stored(vis
         asked = page.evaluate(
             """index => {
               const { panel, axes } = window.lab.live[index][1].live;
-              const choice = axes.map(({ key, stored, all, step }) => [key, all ? stored[0] : stored[0] + step]);
+              const choice = axes.map(({ key, stored, all, rows, step }) =>
+                [key, all ? stored[0] : rows ? rows.replace("F2 F3", "F3 F2") : stored[0] + step]);
               return JSON.stringify({ panel, choice: Object.fromEntries(choice) });
             }""",
             index,

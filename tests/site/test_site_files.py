@@ -51,12 +51,15 @@ def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
 
 
 def test_a_chapter_opens_in_both_languages(chapter):
-    spanish, english = chapter.page.select_one("details.lab-spanish"), chapter.page.select_one(".lab-english")
-    assert spanish["lang"] == "es" and spanish.summary.b.get_text() and english.find_parent(lang=True)["lang"] == "en"
-    for opening, goals in ((spanish, "Lo que sabrás hacer"), (english, "What you will be able to do")):
-        assert len(opening.select("p")) >= 3 and goals in opening.get_text()
-        assert not opening.select(".cell, section")
-    assert len(spanish.select("li")) == len(english.select("li"))
+    spanish, english = chapter.page.select_one("details.lab-spanish"), chapter.page.select(".lab-english")
+    assert spanish["lang"] == "es" and spanish.summary.b.get_text()
+    assert all(part.find_parent(lang=True)["lang"] == "en" for part in english)
+    assert "?" in english[0].get_text(), "the English opening asks the chapter's question, above its picture"
+    for opening, goals in (([spanish], "Lo que sabrás hacer"), (english, "What you will be able to do")):
+        assert sum(len(part.select("p")) for part in opening) >= 3
+        assert any(goals in part.get_text() for part in opening)
+        assert not any(part.select(".cell, section") for part in opening)
+    assert len(spanish.select("li")) == sum(len(part.select("li")) for part in english)
     assert chapter.page.select_one("a.lab-language")["href"] == "#espanol" and spanish.find(id="espanol")
 
 
@@ -71,9 +74,9 @@ def test_the_sites_words_have_a_spanish_for_every_title(built):
 
 def test_the_landing_page_links_every_chapter_and_no_other(built):
     page = BeautifulSoup((built / "book/index.html").read_text("utf-8"), "html.parser")
-    linked = {link["href"] for link in page.select("article dt a.reference")}
+    linked = {link["href"] for link in page.select("article .lab-card a")}
     assert linked == {f"../{name}.html" for name in harness.chapters()}
-    assert len(page.select("article section dt")) >= 20
+    assert len(page.select("article .lab-card")) == 20
 
 
 def test_the_table_of_contents_lists_every_notebook():
@@ -137,10 +140,12 @@ def test_a_fold_names_what_it_hides(built):
         int(cell.select_one(".lab-cell-number").get_text().split()[1]): cell.summary.p.get_text()
         for cell in page.select("div.cell.tag_hide-input")
     }
-    assert said[1] == "Code: setup" and said[2] == "Code: which machine this is" and said[3] == "Code: imports"
-    assert said[8] == "Code: the table below" and said[16] == "Code: the verdict below"
-    assert said[21] == "Code: item(), item_mended(), the table below"
-    assert said[18] == "Code: pair(), GALLERY" and said[52] == "Code: panel(), the explorer below"
+    assert said[1] == "Code: setup" and said[2] == "Code: which machine this is" and said[3] == "Code: the figure below"
+    assert said[4] == "Code: imports"
+    assert {"Code: the table below", "Code: the verdict below", "Code: the prediction below"} < set(said.values())
+    assert "Code: panel(), the explorer below" in said.values()
+    assert "Code: announces(), item_then_helper(), the table below" in said.values()
+    assert "Code: pair(), group(), sin_cos() …" in said.values()
 
 
 def test_missing_packages_stop_the_build_with_the_remedy(tmp_path):

@@ -52,6 +52,11 @@ def test_prose_without_sphinx():
     assert bundle.prose('# T\n\n<details lang="es">\n<summary>x</summary>\n\ny\n\n</details>\n\nz') == "# T\n\nz"
 
 
+def test_an_aside_is_open_on_paper():
+    aside = '<details class="lab-aside">\n<summary>Why</summary>\n\nbecause\n\n</details>'
+    assert bundle.prose(f"before\n\n{aside}\n\nafter") == "before\n\n**Why.**\n\nbecause\n\n\n\nafter"
+
+
 def test_a_fence_is_longer_than_any_in_the_text():
     assert bundle.fenced("```python\n1\n```").startswith("````text\n")
 

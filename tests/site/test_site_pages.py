@@ -24,7 +24,9 @@ SCROLLING = """() => [...document.querySelectorAll(".bd-article-container *")]
 
 
 def draw_all(page):
-    """Scroll every figure into view and wait until it is drawn."""
+    """Lift every veil, scroll every figure into view and wait until it is drawn."""
+    while (veiled := page.locator(".lab-prediction button.lab-show")).count():
+        veiled.first.click()
     figures = page.locator(".lab-plot")
     for index in range(figures.count()):
         figures.nth(index).scroll_into_view_if_needed()

@@ -6,6 +6,7 @@
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
 - ``folds``: one thin line in the place of a folded cell's code, which says what is behind it
+- ``landing``: the landing page, out of what the chapters' cells have stored
 - ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
 - ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
 - ``pages``: cell numbers, inline scripts once, a start page
@@ -14,11 +15,11 @@
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, bundle, folds, formulas, icons, language, live, pages, policy, status, verdicts
+from . import assets, bundle, folds, formulas, icons, landing, language, live, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, bundle, folds, formulas, language, live, pages, status, verdicts):
+    for part in (assets, bundle, folds, formulas, landing, language, live, pages, status, verdicts):
         part.setup(app)
     for part in (icons, policy):  # on finished pages
         part.setup(app)

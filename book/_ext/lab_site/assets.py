@@ -15,12 +15,14 @@ FONTS = MODULES / "@fontsource-variable"
 FILES = {
     MODULES / "plotly.js-basic-dist-min/plotly-basic.min.js": "plotly-basic.min.js",
     MODULES / "plotly.js-basic-dist-min/LICENSE": "plotly-LICENSE.txt",
-    FONTS / "source-sans-3/files/source-sans-3-latin-wght-normal.woff2": "source-sans-3.woff2",
-    FONTS / "source-sans-3/files/source-sans-3-latin-wght-italic.woff2": "source-sans-3-italic.woff2",
     FONTS / "source-sans-3/LICENSE": "source-sans-3-LICENSE.txt",
     FONTS / "jetbrains-mono/LICENSE": "jetbrains-mono-LICENSE.txt",
 }
-CODE_FONT = {FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2"}
+SMALLER = {
+    FONTS / "source-sans-3/files/source-sans-3-latin-wght-normal.woff2": "source-sans-3.woff2",
+    FONTS / "source-sans-3/files/source-sans-3-latin-wght-italic.woff2": "source-sans-3-italic.woff2",
+    FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2",
+}
 BUILD_TOOLS = (MODULES / "mathjax/es5/node-main.js", MODULES / "pyodide/package.json")  # used while building
 
 
@@ -30,7 +32,7 @@ def node_program() -> str:
 
 
 def require(app):
-    missing = [path for path in (*FILES, *CODE_FONT, *BUILD_TOOLS) if not (Path(app.srcdir) / path).exists()]
+    missing = [path for path in (*FILES, *SMALLER, *BUILD_TOOLS) if not (Path(app.srcdir) / path).exists()]
     if missing:
         raise ExtensionError(
             f"{missing[0]} is not there: the site's scripts and fonts are not installed. "
@@ -42,7 +44,7 @@ def copy(app, error):
     if error or app.builder.format != "html":
         return
     bring(app, FILES, shutil.copyfile)
-    bring(app, CODE_FONT, shrink)  # half its weight is ligatures, which code in a book does without
+    bring(app, SMALLER, shrink)  # half a code font's weight is ligatures, which code in a book does without
 
 
 def bring(app, files, write):

@@ -12,6 +12,8 @@ SHOWN = {
     "lab-explorer": "the explorer below",
     "lab-figure": "the figure below",
     "lab-verdict": "the verdict below",
+    "lab-headline": "the number below",
+    "lab-journey": "the journey below",
     "lab-table": "the table below",
     "lab-machine": "which machine this is",
     'class="highlight"': "the listing below",

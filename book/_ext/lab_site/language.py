@@ -1,8 +1,8 @@
 """The site in two languages: each page's opening in English and in Spanish, and the site's own words in Spanish.
 
 A page that speaks Spanish too holds, below its title, ``<details lang="es">`` with a ``<summary>`` that gives the title
-in Spanish. Here it becomes the Spanish opening, and what follows it up to the first cell or section the English one.
-``language.js`` shows one of them; without scripts the English one is there, and the Spanish one opens.
+in Spanish. Here it becomes the Spanish opening, and what is written after it the English one, around the cells, up to
+the first section. ``language.js`` shows one of them; without scripts the English one is there, the Spanish one opens.
 """
 
 import json
@@ -34,9 +34,9 @@ class Openings(SphinxPostTransform):
         page = start.parent
         after = page.children[page.index(start) + 1 :]
         end = next(node for node in after if isinstance(node, nodes.raw) and node.astext().strip() == "</details>")
-        english = after[after.index(end) + 1 :]
-        ends = (isinstance(node, nodes.section) or node.get("nb_element") == "cell_code" for node in english)
-        count = next((at for at, is_end in enumerate(ends) if is_end), len(english))
+        for run in runs(after[after.index(end) + 1 :]):
+            page.insert(page.index(run[-1]) + 1, html("</div>"))
+            page.insert(page.index(run[0]), html('<div class="lab-english lab-opening">'))
         page.replace(
             start,
             html(
@@ -44,10 +44,20 @@ class Openings(SphinxPostTransform):
                 '<div class="lab-opening" id="espanol">'
             ),
         )
-        at = page.index(end)
         page.replace(end, html("</div></details>"))
-        page.insert(at + 1, html('<div class="lab-english lab-opening">'))
-        page.insert(at + 2 + count, html("</div>"))
+
+
+def runs(after: list[nodes.Node]) -> list[list[nodes.Node]]:
+    """What is written before the first section, parted where a cell or something shown stands."""
+    found: list[list[nodes.Node]] = [[]]
+    for node in after:
+        if isinstance(node, nodes.section):
+            break
+        if node.get("nb_element") == "cell_code" or "lab-shown" in node.get("classes", ()):
+            found.append([])
+        else:
+            found[-1].append(node)
+    return [run for run in found if run]
 
 
 def titles(root: Path) -> dict[str, str]:

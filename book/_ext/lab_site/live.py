@@ -25,7 +25,12 @@ SCRIPTS = ("pyodide.mjs", "pyodide.asm.mjs")
 CORE = "pyodide.asm.wasm"
 LIBRARY = "python_stdlib.zip"
 LOCK = "pyodide-lock.json"
-SOURCES = ("compile_lab/page/*.py", "compile_lab/simulator/*.py", "compile_lab/simulator/*.toml")
+SOURCES = (
+    "compile_lab/page/*.py",
+    "compile_lab/simulator/*.py",
+    "compile_lab/simulator/*.toml",
+    "compile_lab/simulator/*.json",
+)
 SOURCES += ("compile_lab/doors.py", "compile_lab/_torch/distributed.py")
 MARK = '"live":{"panel":'
 """What stands in the page of an explorer that can be live."""

@@ -65,6 +65,86 @@
     return element("div", { class: "lab-axis" }, label, line);
   }
 
+  /* ---- blocks that are moved within their rows: dragged, or with the arrow keys ------------------------------------- */
+
+  const rowsOf = (text) => text.split("|").map((row) => row.trim().split(/\s+/));
+  const placeOf = (block) => block.dataset.block.split(" ").map(Number);
+  const middle = (block) => {
+    const { left, width } = block.getBoundingClientRect();
+    return left + width / 2;
+  };
+
+  /* Makes the blocks in `panel` movable. `read` gives the rows as they are, `write` takes them as they are to be. */
+  function movable(panel, read, write, told) {
+    let moved; // the block that the reader holds, by its place; it keeps the focus when the panel is drawn anew
+    const blocks = () => [...panel.querySelectorAll("[data-block]")];
+    const at = (row, index) => blocks().find((block) => block.dataset.block === `${row} ${index}`);
+
+    function move(block, to) {
+      const [row, from] = placeOf(block);
+      const rows = rowsOf(read());
+      if (to < 0 || to >= rows[row].length || to === from) return;
+      const own = blocks().filter((each) => placeOf(each)[0] === row).sort((a, b) => placeOf(a)[1] - placeOf(b)[1]);
+      own.splice(to, 0, ...own.splice(from, 1));
+      own.forEach((each, index) => (each.dataset.block = `${row} ${index}`)); // until it is drawn anew
+      rows[row].splice(to, 0, ...rows[row].splice(from, 1));
+      moved = [row, to];
+      write(rows.map((each) => each.join(" ")).join(" | "));
+    }
+
+    panel.addEventListener("keydown", (event) => {
+      const block = event.target.closest("[data-block]");
+      const [across, down] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
+      if (!block || !(across || down) || event.ctrlKey || event.altKey || event.metaKey) return;
+      event.preventDefault();
+      const [row, index] = placeOf(block);
+      if (across) move(block, index + across);
+      else at(row + down, index)?.focus();
+    });
+
+    panel.addEventListener("pointerdown", (event) => {
+      const block = event.target.closest("[data-block]");
+      if (!block || event.button) return;
+      event.preventDefault();
+      block.focus({ preventScroll: true });
+      const begun = event.clientX;
+      const scale = panel.querySelector("svg").viewBox.baseVal.width / panel.querySelector("svg").clientWidth;
+      const follow = ({ clientX }) => block.setAttribute("transform", `translate(${(clientX - begun) * scale} 0)`);
+      const drop = ({ type }) => {
+        block.removeEventListener("pointermove", follow);
+        const row = placeOf(block)[0];
+        const before = blocks().filter((each) => each !== block && placeOf(each)[0] === row && middle(each) < middle(block));
+        block.removeAttribute("transform");
+        if (type === "pointerup") move(block, before.length);
+      };
+      block.setPointerCapture(event.pointerId);
+      block.addEventListener("pointermove", follow);
+      block.addEventListener("pointerup", drop, { once: true });
+      block.addEventListener("pointercancel", drop, { once: true });
+    });
+
+    /* The panel is new: its blocks can be reached, and the one that was moved is held again. */
+    return () => {
+      panel.setAttribute("aria-live", "off"); // what a move did is told in a sentence, and not the whole picture
+      for (const block of blocks()) {
+        block.closest("[role=img]")?.setAttribute("role", "group");
+        const name = block.querySelector("title").textContent;
+        for (const [key, value] of Object.entries({ tabindex: 0, role: "button", "aria-label": name })) block.setAttribute(key, value);
+      }
+      const held = moved && at(...moved);
+      if (!held) return;
+      held.focus({ preventScroll: true });
+      told.textContent = `${held.getAttribute("aria-label")} ${panel.querySelector("p").textContent}`;
+    };
+  }
+
+  function startOver({ rows }, choose) {
+    const button = element("button", { type: "button", class: "lab-again" }, "Start over");
+    button.addEventListener("click", () => choose(rows));
+    const how = "Drag a block, or focus it (Tab) and move it with ← and →; ↑ and ↓ go to the next rank.";
+    return element("div", { class: "lab-axis lab-rows" }, element("span", {}, how), button);
+  }
+
   /* ---- an explorer ------------------------------------------------------------------------------------------------ */
 
   function begin(explorer, choices) {
@@ -76,6 +156,13 @@
     const count = element("span", { "aria-hidden": "true" }); // the bar has it for those who listen
     const progress = element("div", { class: "lab-progress", hidden: "" }, bar, count);
     const choice = Object.fromEntries(axes.map(({ key, stored }) => [key, stored[0]]));
+    const told = element("p", { class: "lab-told", role: "status" });
+    const rows = axes.find((axis) => axis.rows);
+    const set = (key, value) => {
+      choice[key] = value;
+      update();
+    };
+    const ready = rows ? movable(panel, () => choice[rows.key], (value) => set(rows.key, value), told) : () => {};
     let busy = false;
     let again = false;
 
@@ -85,7 +172,9 @@
     }
 
     function shown(html, asked) {
+      if (rows && asked[rows.key] !== choice[rows.key]) return; // blocks have moved on: the next answer has them
       show(panel, html);
+      ready();
       explorer.dataset.shown = JSON.stringify(asked);
     }
 
@@ -158,18 +247,17 @@
     controls.replaceChildren(
       ...axes.map((axis, at) => {
         const { name } = choices.axes[at];
-        const choose = (value) => {
-          choice[axis.key] = value;
-          update();
-        };
+        const choose = (value) => set(axis.key, value);
+        if (axis.rows) return startOver(axis, choose);
         const made = axis.all
           ? control({ name, options: axis.all }, (index) => choose(axis.all[index]))
           : slider(axis, name, choose);
         made.dataset.axis = axis.key;
         return made;
       }),
-      element("div", { class: "lab-python" }, status, progress),
+      element("div", { class: "lab-python" }, status, progress, told),
     );
+    ready();
   }
 
   window.lab.ask = ask;

@@ -1,0 +1,128 @@
+"""The landing page, out of what the chapters' cells have stored: nothing on it is a second copy.
+
+A cell's tag says where its output goes: ``opening`` is a chapter's picture, ``journey`` the road of one line,
+``payoff`` a number that a chapter is read for.
+"""
+
+import json
+import re
+from pathlib import Path
+
+from docutils import nodes
+from sphinx.errors import ExtensionError
+from sphinx.util.docutils import SphinxDirective
+
+from . import status
+from .pages import html
+
+SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
+TOLD = re.compile(r"<title>.*?</title>", re.DOTALL)
+
+
+def tagged(path: Path, tag: str) -> list[tuple[int, str]]:
+    """The cells of a notebook with this tag: number, and their stored HTML."""
+    cells = json.loads(path.read_text("utf-8"))["cells"]
+    found = [cell for cell in cells if tag in cell["metadata"].get("tags", [])]
+    return [(cell["execution_count"], stored_html(cell)) for cell in found]
+
+
+def stored_html(cell: dict) -> str:
+    return "".join("".join(output.get("data", {}).get("text/html", "")) for output in cell["outputs"])
+
+
+def opening(path: Path) -> str:
+    """A chapter's picture, for a card: the words that stand for it are the card's own."""
+    pictures = [SVG.search(shown) for _, shown in tagged(path, "opening")]
+    if len(pictures) != 1 or not pictures[0]:
+        raise ExtensionError(f"{path.name}: one cell is tagged 'opening', and what it shows is a Drawing; not so here")
+    return TOLD.sub("", pictures[0][0])
+
+
+class FromChapters(SphinxDirective):
+    """What all of these have in common: the notebooks, and links into their pages."""
+
+    @property
+    def root(self) -> Path:
+        return Path(self.env.srcdir)
+
+    def read(self, path: Path) -> Path:
+        self.env.note_dependency(str(path))
+        return path
+
+    def address(self, path: Path) -> str:
+        name = path.relative_to(self.root).with_suffix("").as_posix()
+        return self.env.app.builder.get_relative_uri(self.env.docname, name)
+
+    def show(self, text: str) -> list[nodes.Node]:
+        """For both languages: the openings of the page end before it (``language``)."""
+        return [nodes.container("", html(text), classes=["lab-shown"])]
+
+
+class Output(FromChapters):
+    """``{lab-output} 04_inductor_codegen journey``: what the cell of that chapter with that tag shows, and a link."""
+
+    required_arguments = 2
+
+    def run(self):
+        name, tag = self.arguments
+        path = self.read(self.root / f"notebooks/{name}.ipynb")
+        found = tagged(path, tag)
+        if len(found) != 1:
+            raise self.error(f"{name} has {len(found)} cells tagged {tag!r}, and one is needed")
+        ((cell, shown),) = found
+        link = f'<p class="lab-note"><a href="{self.address(path)}#cell-{cell}">The cell that made this</a></p>'
+        return self.show(f"{shown}\n{link}")
+
+
+class Payoff(FromChapters):
+    """``{lab-payoff}``: the numbers that the chapters are read for, each a link to its cell."""
+
+    def run(self):
+        self.env.note_dependency(str(self.root / "_toc.yml"))
+        items = [
+            f'<li>{shown}<a href="{self.address(path)}#cell-{cell}">how</a></li>'
+            for path in map(self.read, status.notebooks(self.root))
+            for cell, shown in tagged(path, "payoff")
+        ]
+        return self.show(f'<ul class="lab-payoff">{"".join(items)}</ul>')
+
+
+class Chapter(FromChapters):
+    """``{lab-chapter} 00_eager_baseline`` and a question: a card with the chapter's number, title, picture.
+
+    What is still to come has no notebook: ``{lab-chapter} 14 Sharding strategies``.
+    """
+
+    required_arguments = 1
+    final_argument_whitespace = True
+    has_content = True
+
+    def run(self):
+        name = self.arguments[0]
+        question = " ".join(self.content)
+        path = self.root / f"notebooks/{name}.ipynb"
+        if not path.is_file():
+            number, _, title = name.partition(" ")
+            head = f"<h4><span>{number}</span> {title} <em>coming</em></h4>"
+            return [html(f'<div class="lab-card lab-coming">{head}<p>{question}</p></div>')]
+        cells = json.loads(self.read(path).read_text("utf-8"))["cells"]
+        title = "".join(cells[0]["source"]).splitlines()[0].removeprefix("# ")
+        picture = f'<div class="lab-card-picture" aria-hidden="true">{opening(path)}</div>'
+        head = f'<h4><span>{name[:2]}</span> <a href="{self.address(path)}">{title}</a></h4>'
+        return [html(f'<div class="lab-card">{picture}{head}<p>{question}</p></div>')]
+
+
+class Route(SphinxDirective):
+    """``{lab-route}``: cards side by side."""
+
+    has_content = True
+
+    def run(self):
+        route = nodes.container(classes=["lab-route"])
+        self.state.nested_parse(self.content, self.content_offset, route)
+        return [route]
+
+
+def setup(app):
+    for name, directive in {"output": Output, "payoff": Payoff, "chapter": Chapter, "route": Route}.items():
+        app.add_directive(f"lab-{name}", directive)

@@ -1,0 +1,106 @@
+"""The landing page: the journey of one line, the numbers, and the route as cards, all out of the chapters."""
+
+import json
+import re
+import sys
+
+import harness
+import pytest
+from sphinx.errors import ExtensionError
+
+sys.path.insert(0, str(harness.ROOT / "book/_ext"))
+from lab_site import landing
+
+PAGE = "book/index.html"
+STAGES = 7
+CHAPTERS = harness.chapters()
+DRAWING = "<figure class='lab-figure'><svg viewBox='0 0 1 1'><rect><title>told</title></rect></svg></figure>"
+
+
+def notebook(tmp_path, *cells):
+    path = tmp_path / "00_none.ipynb"
+    made = [
+        {"execution_count": at, "metadata": {"tags": [tag]}, "outputs": [{"data": {"text/html": [shown]}}]}
+        for at, (tag, shown) in enumerate(cells, 1)
+    ]
+    path.write_text(json.dumps({"cells": made}), "utf-8")
+    return path
+
+
+def test_a_card_takes_the_opening_as_it_is_stored_without_what_is_told_on_hovering(tmp_path):
+    path = notebook(tmp_path, ("setup", ""), ("opening", DRAWING))
+    assert landing.opening(path) == "<svg viewBox='0 0 1 1'><rect></rect></svg>"
+    assert landing.tagged(path, "opening") == [(2, DRAWING)]
+
+
+@pytest.mark.parametrize("cells", [[], [("opening", DRAWING)] * 2, [("opening", "<p>no picture</p>")]])
+def test_a_chapter_without_its_one_picture_is_named(tmp_path, cells):
+    with pytest.raises(ExtensionError, match=r"00_none\.ipynb: one cell is tagged 'opening'"):
+        landing.opening(notebook(tmp_path, *cells))
+
+
+def test_the_first_screen_shows_the_journey_and_the_numbers(visit):
+    page = visit(PAGE, width=1440, height=900).page
+    bottom = page.locator("ol.lab-journey").bounding_box()
+    numbers = page.locator("ul.lab-payoff").bounding_box()
+    assert bottom["y"] + bottom["height"] < 900 and numbers["y"] < 900
+    assert page.locator(".lab-payoff li").count() >= 4
+    for shown in page.locator(".lab-payoff li").all_inner_texts():
+        assert re.search(r"\d", shown.splitlines()[0]) and re.search(r"20\d\d-\d\d-\d\d", shown)
+
+
+def open_stage(page):
+    return page.locator("ol.lab-journey > li.lab-open")
+
+
+def test_the_journey_is_stepped_through_by_clicks_and_by_keys(visit):
+    page = visit(PAGE, width=1440, height=900).page
+    tabs = page.get_by_role("tab")
+    assert tabs.count() >= STAGES
+    top = page.locator("ul.lab-payoff").bounding_box()["y"]
+    for at in range(tabs.count()):
+        tabs.nth(at).click()
+        assert open_stage(page).get_attribute("aria-labelledby") == tabs.nth(at).get_attribute("id")
+        assert page.locator("ol.lab-journey pre, ol.lab-journey svg").nth(at).is_visible()
+    assert page.get_by_role("button", name="next stage").is_disabled()
+    page.get_by_role("button", name="back").click()
+    assert open_stage(page).get_attribute("id").endswith(f"-{tabs.count() - 2}")
+    tabs.nth(tabs.count() - 2).focus()
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    assert open_stage(page).get_attribute("id").endswith("-1")
+    assert page.evaluate("document.activeElement.getAttribute('aria-selected')") == "true"
+    assert page.locator("ul.lab-payoff").bounding_box()["y"] == top  # nothing jumps
+
+
+def test_the_journey_is_whole_without_scripts_and_on_paper(visit):
+    page = visit(PAGE, java_script_enabled=False).page
+    stages = page.locator("ol.lab-journey > li")
+    assert stages.count() >= STAGES and all(stage.is_visible() for stage in stages.all())
+    page = visit(PAGE).page
+    page.emulate_media(media="print")
+    assert all(stage.is_visible() for stage in page.locator("ol.lab-journey > li").all())
+
+
+def test_who_wants_no_motion_gets_none(visit):
+    page = visit(PAGE, reduced_motion="reduce").page
+    moves = page.locator("ol.lab-journey > li, .lab-dot").evaluate_all(
+        "all => all.map((each) => getComputedStyle(each).transitionDuration)"
+    )
+    assert set(moves) == {"0s"}
+
+
+def test_each_chapter_has_a_card_with_its_picture_and_a_question(visit):
+    page = visit(PAGE).page
+    cards = page.locator(".lab-card:not(.lab-coming)")
+    assert cards.count() == len(CHAPTERS)
+    for card, name in zip(cards.all(), CHAPTERS, strict=True):
+        assert card.locator("a").get_attribute("href").endswith(f"{name.rpartition('/')[2]}.html")
+        assert card.locator("svg").bounding_box()["height"] > 80
+        assert card.locator("p").inner_text().endswith("?")
+
+
+def test_every_number_leads_to_its_cell(visit, built):
+    for link in visit(PAGE).page.locator(".lab-payoff li > a, .lab-shown > .lab-note a").all():
+        path, _, cell = link.get_attribute("href").removeprefix("../").partition("#")
+        assert f'id="{cell}"' in (built / path).read_text("utf-8")
