@@ -23,11 +23,12 @@ from .recordings import Recording, RecordingError
 def result(name: str) -> Recording:
     """The result `name`: measured here and now if there is a GPU (once a process), else as it was recorded.
 
-    Its `provenance.kind` is "live" or "recorded", and a recording is never called live.
+    What is of the CPU alone is shown as it was recorded. Its `provenance.kind` is "live" or "recorded", and a recording
+    is never called live.
     Raises KeyError for a name that nothing measures, RecordingError where there is neither GPU nor recording.
     """
     require(name)
-    return _measured_once(name) if _has_gpu() else recordings.load(name)
+    return _measured_once(name) if _has_gpu() and not EXPERIMENTS[name].on_cpu else recordings.load(name)
 
 
 @functools.cache
@@ -36,8 +37,9 @@ def _measured_once(name: str) -> Recording:
 
 
 def _measured(name: str) -> Recording:
-    measured = measure(name, "cuda" if _has_gpu() else "cpu", progress(name))
-    return Recording(name, recordings.here(f"python -m compile_lab.record {name}"), measured)
+    device = "cuda" if _has_gpu() and not EXPERIMENTS[name].on_cpu else "cpu"
+    measured = measure(name, device, progress(name))
+    return Recording(name, recordings.here(f"python -m compile_lab.record {name}", device=device), measured)
 
 
 def _has_gpu() -> bool:
@@ -94,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(error.args[0])
     if options.allow_cpu and not options.out:
         parser.error("--allow-cpu needs --out DIR: the book's own recordings are of GPUs")
-    if not _has_gpu() and not options.allow_cpu:
+    if not _has_gpu() and not options.allow_cpu and not all(EXPERIMENTS[name].on_cpu for name in options.names):
         print(
             "A recording is of a real GPU, and torch finds none here: run this on a machine with one. Nothing was "
             "written. (--allow-cpu --out DIR tries the measurement on this CPU.)",

@@ -20,6 +20,7 @@ from compile_lab.checkpointing.strategies import Strategy, budgets, checkpointed
 from compile_lab.devices import ranks
 from compile_lab.devices.collectives import count, held, pretended
 from compile_lab.devices.pipeline import runs
+from compile_lab.devices.placements import parts, placement, whole
 from compile_lab.dynamo.recompiles import replay, watch, would_recompile
 from compile_lab.dynamo.tracing import trace
 from compile_lab.eager.dispatch import log
@@ -41,10 +42,12 @@ from compile_lab.precision.casts import dtypes
 from compile_lab.precision.formats import op_errors, quantisation, quantised, stochastically_rounded
 from compile_lab.record import result
 from compile_lab.report.line import follow
+from compile_lab.simulator.fit import fit
 from compile_lab.simulator.overlap import difference
 from compile_lab.simulator.patterns import plan
 from compile_lab.simulator.pipeline import closed_form, simulate, table, timeline_of
 from compile_lab.simulator.recommendation import Network, recommend
+from compile_lab.simulator.stage import stage
 from compile_lab.simulator.wire import Gradient, buckets, ddp_overlap, fsdp_order, measured_wire, step_of
 from compile_lab.virtual_gpu.chips import CHIPS, chip
 from compile_lab.virtual_gpu.client import interpret
@@ -86,6 +89,13 @@ def doors_of_the_lab(folder):
             plan,
             {"shape": MINI, "pattern": "fsdp", "devices": 2, "batch": 4, "length": 8, "microbatches": 2}
             | {"precision": "fp32", "optimizer": "AdamW"},
+            (),
+        ),
+        (stage, {"shape": MINI, "pattern": "fsdp", "devices": 2, "batch": 4, "precision": "bf16"}, ()),
+        (
+            fit,
+            {"shape": MINI, "pattern": "fsdp", "devices": 2, "chip": "H100", "batch": 4, "length": 8}
+            | {"precision": "bf16", "checkpointing": False, "assumed": None},
             (),
         ),
         (
@@ -162,6 +172,9 @@ def doors_of_the_lab(folder):
         (run_on_virtual, {"chip": "nope", "function": total, "timeout_s": 5.0}, (x,)),
         (interpret, {"fn": total, "chip": "nope", "timeout_s": 5.0}, (x,)),
         (traces.read, {"trace": {"traceEvents": []}}, ()),
+        (placement, {"word": "S(0)"}, ()),
+        (parts, {"x": torch.ones(4, 2), "word": "P(max)", "ranks": 2}, ()),
+        (whole, {"held": [torch.ones(2)], "word": "S(0)"}, ()),
     ]
 
 

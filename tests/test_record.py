@@ -33,8 +33,8 @@ def toy(monkeypatch):
     record._measured_once.cache_clear()
 
 
-def add(monkeypatch, name, run):
-    monkeypatch.setitem(EXPERIMENTS, name, Experiment(f"the {name} thing", 3))
+def add(monkeypatch, name, run, on_cpu=False):
+    monkeypatch.setitem(EXPERIMENTS, name, Experiment(f"the {name} thing", 3, on_cpu))
     monkeypatch.setitem(sys.modules, f"compile_lab.experiments.{name}", SimpleNamespace(record=run))
 
 
@@ -82,6 +82,21 @@ def test_a_cpu_is_never_recorded_among_the_books_gpus(toy, no_gpu, capsys):
         main(["first", "--allow-cpu"])
     assert stopped.value.code == 2 and toy == []
     assert "--allow-cpu needs --out" in capsys.readouterr().err
+
+
+def test_what_is_of_the_cpu_is_recorded_as_the_cpus_with_a_gpu_and_without(toy, tmp_path, monkeypatch):
+    asked = []
+    add(monkeypatch, "third", lambda device, progress: asked.append(device) or {"a": 1}, on_cpu=True)
+    for there in (True, False):
+        monkeypatch.setattr(record, "_has_gpu", lambda there=there: there)
+        assert main(["third", "--out", str(tmp_path)]) == 0
+    assert asked == ["cpu", "cpu"]
+    assert recordings.load("third", root=tmp_path).provenance.device.startswith("CPU, ")
+    assert main(["third", "first", "--out", str(tmp_path)]) == 1, "the first needs a GPU"
+
+
+def test_what_is_of_the_cpu_is_shown_as_recorded(gpu):
+    assert result("dtensor").provenance.kind == "recorded"
 
 
 def test_what_it_writes_can_be_loaded(toy, no_gpu, tmp_path, monkeypatch, capsys):

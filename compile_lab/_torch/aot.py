@@ -11,7 +11,8 @@ functorch_config = torch._functorch.config
 def aot_pieces() -> types.SimpleNamespace:
     """AOTAutograd as a backend, its two partitioners, and what Inductor does to a joint graph before them: its
     decompositions and its passes. ``cut_module`` holds the ``minimum_cut`` with which the one partitioner cuts its
-    network: networkx, and from torch 2.15 on the partitioner's own. Imported on first use, it takes a second or two.
+    network: networkx, and from torch 2.15 on the partitioner's own. ``knapsack`` names the function of
+    ``partitioners`` that solves a memory budget's. Imported on first use, it takes a second or two.
     """
     import networkx
     from torch._dynamo.backends import common, debugging
@@ -32,6 +33,8 @@ def aot_pieces() -> types.SimpleNamespace:
         default_partition=partitioners.default_partition,
         min_cut_partition=partitioners.min_cut_rematerialization_partition,
         cut_module=partitioners if hasattr(partitioners, "minimum_cut") else networkx,
+        partitioners=partitioners,
+        knapsack="_optimize_runtime_with_given_memory",
         op_types=partitioners.get_default_op_list,
         partitioner_log=partitioners.log,
         decompositions=decomposition.select_decomp_table,

@@ -1,18 +1,17 @@
-"""Training graphs as a reader sees them: code without its wrapping, tables of what is saved and why, a drawing."""
+"""Training graphs as a reader sees them: code without its wrapping, tables and plots of what is saved and why."""
 
 import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from dataclasses import replace
 
-from ..page.figures import PALETTE, Figure, plot_text
+from ..page.figures import Figure, Series, bars
 from ..page.tables import Code, Table
-from ..page.units import without_namespace
+from ..page.units import rounded, with_unit, without_namespace
 from ..source import Line
 from .nodes import Graph
 from .saved import SavedTensor, folded
 from .training import TrainingGraphs
-
-MOST_DRAWN = 60  # operations; more do not fit on a screen
 
 
 def code(graph: Graph) -> Code:
@@ -34,10 +33,11 @@ def listing(graph: Graph) -> Code:
     return Code("\n".join(lines), language="text", title=f"{graph.stage}")
 
 
-def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True) -> Table:
+def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True, named: bool = False) -> Table:
     """One row a saved tensor, or a fold of them: what it is, its bytes, its line, why it is saved, who reads it.
 
-    ``residents=False`` leaves out what keeps no further byte: inputs, parameters, second views of a buffer.
+    ``residents=False`` leaves out what keeps no further byte: inputs, parameters, second views of a buffer;
+    ``named=True`` puts the partitioner's rule before each reason.
     """
     tensors = folded(graphs.saved) if fold else graphs.saved
     rows = [
@@ -47,7 +47,7 @@ def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True) 
             str(list(each.shape)),
             each.extra_nbytes,
             _at(each.source),
-            each.why,
+            f"{each.rule}: {each.why}" if named and not each.resident else each.why,
             _readers(each),
         )
         for each in tensors
@@ -65,6 +65,36 @@ def rules(graphs: TrainingGraphs) -> Table:
         extra[each.rule] += each.extra_nbytes
     rows = [(rule, count, extra[rule]) for rule, count in sorted(tensors.items(), key=lambda row: -extra[row[0]])]
     return Table(["the partitioner's rule", "tensors", "extra bytes"], rows)
+
+
+def by_rule(graphs: TrainingGraphs, caption: str = "", provenance: object | None = None) -> Figure:
+    """Bars of the kB that each rule of the partitioner keeps; rules that keep no further byte stand in the table alone.
+
+    Raises ValueError where nothing is kept.
+    """
+    kept = [row for row in rules(graphs).rows if row[2]]
+    if not kept:
+        raise ValueError("nothing to draw: this function keeps no byte besides its inputs")
+    series = Series("kept", [row[0] for row in kept], [rounded(row[2] / 1e3, 3) for row in kept])
+    alt = "Bytes kept by rule: " + ", ".join(f"{rule} {with_unit(extra)}" for rule, _, extra in kept) + "."
+    figure = bars(series, value_title="kB kept", place_title="", alt=alt, caption=caption, provenance=provenance)
+    return replace(figure, table=rules(graphs))
+
+
+def largest(graphs: TrainingGraphs, most: int = 8, caption: str = "", provenance: object | None = None) -> Figure:
+    """Bars of the kB of the largest tensors kept, alike ones together; the table has all that keep a further byte.
+
+    Raises ValueError where nothing is kept.
+    """
+    kept = sorted((each for each in folded(graphs.saved) if each.extra_nbytes), key=lambda each: -each.extra_nbytes)
+    if not kept:
+        raise ValueError("nothing to draw: this function keeps no byte besides its inputs")
+    names = [_told(each, graphs) for each in kept[:most]]
+    series = Series("kept", names, [rounded(each.extra_nbytes / 1e3, 3) for each in kept[:most]])
+    told = zip(names, kept, strict=False)
+    alt = "Largest tensors kept: " + ", ".join(f"{name} {with_unit(each.extra_nbytes)}" for name, each in told) + "."
+    figure = bars(series, value_title="kB kept", place_title="", alt=alt, caption=caption, provenance=provenance)
+    return replace(figure, table=saved(graphs, residents=False))
 
 
 def recomputed(graphs: TrainingGraphs) -> Table:
@@ -114,124 +144,10 @@ def comparison(graphs: dict[str, TrainingGraphs]) -> Table:
     return Table(columns, rows)
 
 
-def drawing(graphs: TrainingGraphs) -> Figure:
-    """Both graphs in one picture: the forward going down on the left, the backward coming up on the right.
-
-    The lines that cross are what is saved. ValueError for more than 60 operations on one side.
-    """
-    import plotly.graph_objects as go
-
-    most = max(graphs.forward.ops, graphs.backward.ops)
-    if most > MOST_DRAWN:
-        raise ValueError(f"{most} operations are too many to draw (at most {MOST_DRAWN}): take a smaller function")
-    left, right = _column(graphs.forward, graphs), _column(graphs.backward, graphs)
-    places = {("f", n): (0.0, y) for n, y in _spread(left).items()}
-    places |= {("b", n): (1.0, -1 - y) for n, y in _spread(right).items()}
-    inner, crossing = _edges(graphs, places)
-    step = 1 / max(1, min(len(left), len(right)) - 1)
-    traces = [
-        _lines(go, "reads", inner, step, {"color": PALETTE["grey"], "width": 1}),
-        _lines(go, "saved", crossing, step, {"color": PALETTE["orange"], "width": 3, "dash": "dot"}),
-    ]
-    kinds: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
-    for side, name in places:
-        kinds[_kind(graphs, side, name)].append((side, name))
-    for (name, colour), symbol in _SYMBOLS.items():
-        chosen = kinds.get((name, colour))
-        if chosen:
-            marker = {"symbol": symbol, "size": 11, "color": PALETTE[colour]}
-            traces.append(_marks(go, name, chosen, places, graphs, marker))
-    axis = {"visible": False, "fixedrange": True}
-    layout = {
-        "height": 110 + 30 * max(len(left), len(right)),
-        "margin": {"l": 5, "r": 5, "t": 60, "b": 10},
-        "legend": {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
-        "xaxis": {**axis, "range": [-0.9, 1.9]},
-        "yaxis": {**axis, "range": [-1.06, 0.06]},
-    }
-    across = ", ".join(_what(each, graphs) for each in graphs.saved) or "nothing"
-    alt = (
-        f"Left, going down, {graphs.forward.ops} forward operations; right, coming up, {graphs.backward.ops} backward "
-        f"operations, {len(graphs.recomputed)} of them recomputed. Saved and crossing over: {across}."
-    )
-    rows = [(_what(each, graphs), _readers(each), each.nbytes) for each in graphs.saved]
-    table = Table(["crosses over", "read in the backward by", "bytes"], rows)
-    return Figure(go.Figure(traces, layout), alt, f"The two graphs of the {graphs.partitioner} partition", table)
-
-
-_SYMBOLS = {
-    ("input", "grey"): "square",
-    ("forward", "blue"): "circle",
-    ("backward", "vermillion"): "diamond",
-    ("recomputed", "purple"): "star",
-}
-
-
-def _kind(graphs: TrainingGraphs, side: str, name: str) -> tuple[str, str]:
-    node = (graphs.forward if side == "f" else graphs.backward)[name]
-    if node.op == "input":
-        return "input", "grey"
-    if side == "f":
-        return "forward", "blue"
-    return ("recomputed", "purple") if node.recomputed else ("backward", "vermillion")
-
-
-def _column(graph: Graph, graphs: TrainingGraphs) -> list[str]:
-    """What is drawn of a graph: its operations, and the inputs that are not handed over from the other side."""
-    over = {each.name for each in graphs.saved} if graph.stage == "backward" else set()
-    return [node.name for node in graph.nodes if node.is_op or (node.op == "input" and node.name not in over)]
-
-
-def _spread(names: list[str]) -> dict[str, float]:
-    return {name: -at / max(1, len(names) - 1) for at, name in enumerate(names)}
-
-
-Place = tuple[float, float]
-
-
-def _edges(
-    graphs: TrainingGraphs, places: dict[tuple[str, str], Place]
-) -> tuple[list[tuple[Place, Place]], list[tuple[Place, Place]]]:
-    inner, crossing = [], []
-    for side, graph in (("f", graphs.forward), ("b", graphs.backward)):
-        for node in graph.nodes:
-            for name in node.inputs:
-                if (side, node.name) not in places:
-                    continue
-                if (side, name) in places:
-                    inner.append((places[side, name], places[side, node.name]))
-                elif ("f", name) in places:
-                    crossing.append((places["f", name], places[side, node.name]))
-    return inner, crossing
-
-
-def _lines(go, name: str, edges: list[tuple[Place, Place]], step: float, line: dict[str, object]):
-    xs, ys = [], []
-    for (x0, y0), (x1, y1) in edges:
-        # Within a column, an edge that skips nodes bows out to the middle, or the nodes between would hide it.
-        bow = 0.0 if x0 != x1 or abs(y1 - y0) < 1.01 * step else (0.25 if x0 == 0 else -0.25) * abs(y1 - y0) ** 0.5
-        steps = range(9) if bow else (0, 8)
-        xs += [x0 + (x1 - x0) * t / 8 + bow * 4 * (t / 8) * (1 - t / 8) for t in steps] + [None]
-        ys += [y0 + (y1 - y0) * t / 8 for t in steps] + [None]
-    return go.Scatter(name=name, x=xs, y=ys, mode="lines", line=line, hoverinfo="skip")
-
-
-def _marks(go, name, chosen, places, graphs, marker):
-    sides = {"f": graphs.forward, "b": graphs.backward}
-    nodes = [sides[side][node] for side, node in chosen]
-    return go.Scatter(
-        name=name,
-        x=[places[at][0] for at in chosen],
-        y=[places[at][1] for at in chosen],
-        mode="markers+text",
-        marker=marker,
-        text=[
-            plot_text(node.title or (node.name if node.op == "input" else without_namespace(node.op))) for node in nodes
-        ],
-        textposition=["middle left" if side == "f" else "middle right" for side, _ in chosen],
-        hovertext=[plot_text(f"{node.name} {node.dtype}{list(node.shape or ())}") for node in nodes],
-        hoverinfo="text",
-    )
+def _told(each: SavedTensor, graphs: TrainingGraphs) -> str:
+    times = f"{each.count} × " if each.count > 1 else ""
+    what = "attention" if "attention" in each.op else _what(each, graphs)
+    return f"{times}{what} {list(each.shape)}, {_at(each.source)}"
 
 
 def _what(each: SavedTensor, graphs: TrainingGraphs) -> str:

@@ -3,12 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..page.figures import Figure, Series, lines
+from ..page.figures import PALETTE, Figure, Series, lines
 from ..page.tables import Cell, Table
 from ..page.units import DECIMAL, number, unit_of, with_unit, without_namespace
 from .cost import Cost
 from .plan import BudgetPlan, Decision
 
+MARKLESS: Mapping[str, float] = {}
 _UNITS = {unit: DECIMAL[unit] for unit in ("GB", "MB")}
 
 
@@ -67,8 +68,10 @@ def curves(costs: Iterable[Cost], caption: str = "", provenance: object | None =
     return lines(series, x_title="memory budget", y_title=unit, alt=alt, caption=caption, provenance=provenance)
 
 
-def segments(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
-    """Held bytes and the peak over the length of a checkpointed segment, in blocks."""
+def segments(
+    costs: Iterable[Cost], caption: str = "", provenance: object | None = None, marks: Mapping[str, float] = MARKLESS
+) -> Figure:
+    """Held bytes and the peak over the length of a checkpointed segment, in blocks. ``marks`` are lengths to mark."""
     several = sorted(
         (each for each in costs if each.strategy.every and not each.strategy.keep and not each.strategy.compiled),
         key=lambda each: each.strategy.every,
@@ -83,7 +86,12 @@ def segments(costs: Iterable[Cost], caption: str = "", provenance: object | None
     alt = f"The longer the segments, the less is held; the peak is least, {with_unit(lowest.peak_nbytes)}, at segments "
     alt += f"of {lowest.strategy.every}, and {with_unit(several[-1].peak_nbytes)} with all blocks in one."
     title = "blocks in a segment"
-    return lines(series, x_title=title, y_title=unit, alt=alt, caption=caption, provenance=provenance, log_x=True)
+    drawn = lines(series, x_title=title, y_title=unit, alt=alt, caption=caption, provenance=provenance, log_x=True)
+    drawn.plot.update_xaxes(tickvals=at, ticktext=[str(each) for each in at])
+    for (name, place), dash in zip(marks.items(), ("dot", "dash", "longdash"), strict=False):
+        line, top = {"color": PALETTE["grey"], "dash": dash}, 1.05 * several[-1].peak_nbytes / size
+        drawn.plot.add_scatter(name=name, x=[place, place], y=[0, top], mode="lines", line=line)
+    return drawn
 
 
 def decisions(plan: BudgetPlan, least_nbytes: int = 0) -> Table:

@@ -50,6 +50,18 @@ def counts(logs: dict[str, DispatchLog]) -> Table:
     return Table(["what is counted", *found], rows)
 
 
+def counted(logs: dict[str, DispatchLog]) -> Figure:
+    """The same as bars, a group for each meaning."""
+    found = {name: log.counts() for name, log in logs.items()}
+    series = [
+        Series(name, list(MEANINGS.values()), [counts[key] for key in MEANINGS]) for name, counts in found.items()
+    ]
+    said = "; ".join(
+        f"{name}: {', '.join(f'{counts[key]} {MEANINGS[key]}' for key in MEANINGS)}" for name, counts in found.items()
+    )
+    return bars(series, value_title="count", alt=f"How often each was called. {said}.")
+
+
 def by_kind(log: DispatchLog) -> Table:
     """Operators below autograd, by kind: how many in the forward and in the backward, and which."""
     rows = []
@@ -100,7 +112,9 @@ def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Fig
         Series("Python issues it", at, [row["issue"]["median_us"] for row in rows]),
     ]
     if all(row["kernels_us"] for row in rows):  # a CPU has none of its own
-        series.append(Series("its kernels alone", at, [row["kernels_us"] for row in rows]))
+        kernels = [row["kernels_us"] for row in rows]
+        longer = [max(pair) for pair in zip(series[1].values, kernels, strict=True)]
+        series += [Series("its kernels alone", at, kernels), Series("model: the longer of these two", at, longer)]
     name, first, last = rows[0]["pass"], rows[0], rows[-1]
     return lines(
         series,
@@ -114,6 +128,22 @@ def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Fig
         log_x=True,
         log_y=True,
     )
+
+
+def costs(rows: Iterable[dict[str, Any]], provenance: object | None = None) -> Figure:
+    """What a call costs on one element, a group of bars for each, from the rows of `experiments.dispatch.op_costs`."""
+    rows = list(rows)
+    series = []
+    for mode in dict.fromkeys(row["mode"] for row in rows):
+        here = [row for row in rows if row["mode"] == mode]
+        times = [[row[key] for row in here] for key in ("median_us", "low_us", "high_us")]
+        series.append(Series(mode, [row["op"] for row in here], *times))
+    dear, cheap = (pick(rows, key=lambda row: row["median_us"]) for pick in (max, min))
+    alt = (
+        f"What a call costs on one element: from {cheap['median_us']:.2g} µs for {cheap['op']} in {cheap['mode']} to "
+        f"{dear['median_us']:.2g} µs for {dear['op']} in {dear['mode']}."
+    )
+    return bars(series, value_title="µs a call", alt=alt, caption="one element, median", provenance=provenance)
 
 
 def _both(calls: list[Call]) -> tuple[int, int]:

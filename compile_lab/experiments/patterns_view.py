@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..page.canvas import Canvas, key
+from ..page.figures import Drawing, Figure, Series, lines
 from ..page.tables import Table
 from ..page.units import BINARY, with_unit
 from ..simulator.recommendation import Network
@@ -16,16 +18,30 @@ AS_FAST_AS_ISSUED = 0.9
 """A step is called limited by its program if issuing it took this share of it."""
 
 
-def rates(rows: Sequence[Row], caption: str) -> Table:
-    """Bandwidth of each kind of collective by size, as a link sees it, and the time of the smallest. One group."""
+def rates(rows: Sequence[Row], assumed: Network, provenance: object) -> Figure:
+    """What a rank sends a second, by size, for each kind of collective of one group; and the rate that is assumed."""
     sizes = sorted({row["nbytes"] for row in rows})
     by = {(row["kind"], row["nbytes"]): row for row in rows}
-    lines = [[with_unit(size, BINARY), *(f"{by[kind, size]['bus_gb_s']:.3g}" for kind in KINDS)] for size in sizes[::2]]
-    lines.append(
-        [f"{with_unit(sizes[0], BINARY)}, in µs", *(f"{by[kind, sizes[0]]['median_us']:.0f}" for kind in KINDS)]
+    at = [size / 1e6 for size in sizes]
+    each = [Series(kind.replace("_", "-"), at, [by[kind, size]["bus_gb_s"] for size in sizes]) for kind in KINDS]
+    straight = [assumed.inside_bytes_per_s / 1e9] * len(at)
+    errors = late(rows, assumed, 2**26)
+    worst = ", ".join(f"{kind.replace('_', '-')} {error:+.0%}" for kind, error in errors.items())
+    smallest = [by[kind, sizes[0]]["median_us"] for kind in KINDS]
+    figure = lines(
+        [*each, Series("assumed", at, straight)],
+        x_title="size of a message, MB",
+        y_title="GB/s a rank sends",
+        alt=f"Each kind of collective reaches the assumed {straight[0]:g} GB/s only with messages of tens of MB; the "
+        f"smallest, of {with_unit(sizes[0], BINARY)}, takes {min(smallest):.0f} to {max(smallest):.0f} µs.",
+        caption=f"A message of {with_unit(sizes[0], BINARY)} takes {min(smallest):.0f} to {max(smallest):.0f} µs; from "
+        f"64 MiB on the time differs from the assumed one at worst by {worst}",
+        provenance=provenance,
+        log_x=True,
+        log_y=True,
     )
-    heads = ["GB/s a rank", *(kind.replace("_", "-") for kind in KINDS)]
-    return Table(heads, lines, caption=caption, align="l" + "r" * len(KINDS))
+    figure.plot.update_layout(height=290)
+    return figure
 
 
 def late(rows: Iterable[Row], network: Network, at_least: int) -> dict[str, float]:
@@ -83,21 +99,61 @@ def by_its_program(row: Row) -> bool:
     return row["issued_us"] > AS_FAST_AS_ISSUED * row["median_us"]
 
 
-def steps(rows: Iterable[Row], caption: str) -> Table:
-    """Times of a step: planned, measured, the plan's error, and when the program had issued it all."""
-    lines = []
+def steps(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
+    """Times of a step: planned, measured with quartiles, and when the program had issued it all; numbers in a table."""
+    listed = []
     for row in rows:
-        expected, measured, issued = (f"{row[key] / 1e3:.3g}" for key in ("planned_us", "median_us", "issued_us"))
-        lines.append([pattern(row), expected, measured, f"{step_error(row):+.0%}", issued])
-    return Table(["step, ms", "planned", "measured", "error", "issued"], lines, caption=caption, align="lrrrr")
-
-
-def peaks(rows: Iterable[Row], caption: str) -> Table:
-    """Peaks of the fullest rank: planned all at once and at the turn, measured, and the error of the turn's."""
-    lines = []
-    for row in rows:
-        sizes = (
-            f"{nbytes / 1e9:.3g}" for nbytes in (row["planned_nbytes"], row["turn_nbytes"], max(row["peak_nbytes"]))
+        expected, issued = (f"{row[name] / 1e3:.3g}" for name in ("planned_us", "issued_us"))
+        quartiles = " to ".join(f"{row[name] / 1e3:.3g}" for name in ("low_us", "high_us"))
+        listed.append(
+            [pattern(row), expected, f"{row['median_us'] / 1e3:.3g}", quartiles, f"{step_error(row):+.0%}", issued]
         )
-        lines.append([pattern(row), *sizes, f"{memory_error(row):+.1%}"])
-    return Table(["peak, GB", "sum", "at the turn", "measured", "error"], lines, caption=caption, align="lrrrr")
+    table = Table(["step, ms", "planned", "measured", "quartiles", "error", "issued"], listed, align="lrrrrr")
+    bars = [(row["planned_us"] / 1e3, row["median_us"] / 1e3, row) for row in rows]
+    said = "; ".join(f"{line[0]} {line[1]} planned, {line[2]} measured" for line in listed)
+    return _pairs(
+        bars,
+        "ms",
+        f"Times of a step in ms: {said}",
+        f"{name}. Thin: the quartiles. Mark: the program has issued all of the step",
+        provenance,
+        table,
+    )
+
+
+def peaks(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
+    """Peaks of the fullest rank: planned at the turn, measured; a mark at the sum of all that is planned."""
+    listed, bars = [], []
+    for row in rows:
+        sizes = row["planned_nbytes"], row["turn_nbytes"], max(row["peak_nbytes"])
+        listed.append([pattern(row), *(f"{nbytes / 1e9:.3g}" for nbytes in sizes), f"{memory_error(row):+.1%}"])
+        bars.append((row["turn_nbytes"] / 1e9, max(row["peak_nbytes"]) / 1e9, row))
+    table = Table(["peak, GB", "sum", "at the turn", "measured", "error"], listed, align="lrrrr")
+    said = "; ".join(f"{line[0]} {line[1]} in all, {line[2]} at the turn, {line[3]} measured" for line in listed)
+    caption = f"{name}. Mark: the sum of all that is planned"
+    return _pairs(bars, "GB", f"Peaks in GB: {said}", caption, provenance, table)
+
+
+def _pairs(
+    bars: Sequence[tuple[float, float, Row]], unit: str, alt: str, caption: str, provenance: object, table: Table
+) -> Drawing:
+    """For each row what was planned over what was measured, on one axis."""
+    canvas, left, high = Canvas(), 170, 54
+    marks = [row["issued_us"] / 1e3 if unit == "ms" else row["planned_nbytes"] / 1e9 for *_, row in bars]
+    longest = max(max(planned, measured, mark) for (planned, measured, _), mark in zip(bars, marks, strict=True))
+    end = next(e * 10.0**p for p in range(-1, 7) for e in (1, 1.5, 2, 3, 4, 5, 6, 8) if e * 10.0**p >= 1.02 * longest)
+    scale = (canvas.width - left - 12) / end
+    for number, ((planned, measured, row), mark) in enumerate(zip(bars, marks, strict=True)):
+        y = high * number + 6
+        canvas.words(0, y + 27, pattern(row))
+        canvas.box(left, y, planned * scale, 16, "sky", title=f"planned {planned:.3g} {unit}")
+        canvas.box(left, y + 18, measured * scale, 20, "blue", title=f"measured {measured:.3g} {unit}")
+        if unit == "ms":
+            low, above = (left + row[name] / 1e3 * scale for name in ("low_us", "high_us"))
+            canvas.line([(low, y + 28), (above, y + 28)], thick=3)
+        canvas.line([(left + mark * scale, y - 2), (left + mark * scale, y + 40)], "vermillion", thick=3)
+    ticks = [(share, f"{share * end:.3g}" if share < 1 else f"{end:.3g} {unit}") for share in (0, 0.25, 0.5, 0.75, 1)]
+    canvas.axis(left, high * len(bars) + 4, canvas.width - left - 12, ticks)
+    mark = "all issued" if unit == "ms" else "the sum"
+    legend = key({"planned" if unit == "ms" else "planned at the turn": "sky", "measured": "blue", mark: "vermillion"})
+    return Drawing(canvas.svg(), alt, caption, table, provenance, legend)

@@ -19,10 +19,14 @@ Progress = Callable[[Iterable[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a measurement answers, and about how many seconds it takes on a large GPU."""
+    """What a measurement answers, and about how many seconds it takes on a large GPU.
+
+    ``on_cpu``: it is of the CPU, on any machine; the seconds are those of two idle cores.
+    """
 
     answers: str
     takes_s: float
+    on_cpu: bool = False
 
 
 EXPERIMENTS: dict[str, Experiment] = {
@@ -38,6 +42,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "collectives": Experiment("all-reduce, all-gather, reduce-scatter, send between 2 to 8 GPUs", 90),
     "compile_gains": Experiment("cases in which compiling helps much or little; CUDA graphs", 110),
     "dispatch": Experiment("cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
+    "dtensor": Experiment(
+        "every operator of torch's own tests under every DTensor placement, on real ranks", 700, on_cpu=True
+    ),
     "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
     "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
     "graph_breaks": Experiment("time of a pointwise chain with 0 to 7 graph breaks", 30),
@@ -51,6 +58,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "pipeline": Experiment("pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
     "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
+    "timeline": Experiment("when the host launches and when the GPU computes, kernel by kernel, in three modes", 40),
 }
 
 
@@ -69,7 +77,8 @@ def measure(name: str, device: str, progress: Progress = iter) -> dict[str, Any]
 def require(*names: str) -> None:
     """Raises KeyError, naming those there are, for names that nothing measures."""
     if unknown := [name for name in names if name not in EXPERIMENTS]:
-        raise KeyError(f"nothing measures {', '.join(map(repr, unknown))}; there is {', '.join(EXPERIMENTS)}")
+        known = ", ".join(EXPERIMENTS)
+        raise KeyError(f"nothing measures {', '.join(map(repr, unknown))}; there is {known}: give one of these names")
 
 
 @door

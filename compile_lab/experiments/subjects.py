@@ -79,6 +79,21 @@ def _step_alone(model: MiniGPT, dtype: torch.dtype) -> Callable[[Tensor, Tensor]
     return step
 
 
+class ByHand(nn.Module):
+    """An MLP whose norm and GELU are written out, as they are in many repositories."""
+
+    def __init__(self, dim: int = 64) -> None:
+        super().__init__()
+        self.up, self.down = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        """The mean squared distance from ``y``, of the same shape as ``x``."""
+        x = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + 1e-6)
+        h = self.up(x)
+        h = 0.5 * h * (1 + torch.tanh(0.79788 * (h + 0.044715 * h**3)))
+        return F.mse_loss(self.down(h), y)
+
+
 class ResidualMLP(nn.Module):
     """The half of a transformer's layer that needs no attention: norm, four times wider, GELU, back, added."""
 

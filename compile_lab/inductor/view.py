@@ -138,10 +138,16 @@ def differences(code: GeneratedCode, other: GeneratedCode) -> Table:
 
 
 def changed(kernel: Kernel, other: GeneratedCode) -> Code | None:
-    """A kernel with the lines marked that its counterpart of another chip does not have; None if that has them all."""
+    """The lines of a kernel that its counterpart of another chip does not have, marked, each with one around it.
+
+    None if the counterpart has them all.
+    """
+    lines = kernel.body.split("\n")
     theirs = {line for each in other.written if each.name == kernel.name for line in each.body.split("\n")}
-    marks = [at for at, line in enumerate(kernel.body.split("\n"), 1) if line not in theirs]
-    return Code(kernel.body, title=f"`{kernel.name}`", mark=marks) if marks else None
+    new = [at for at, line in enumerate(lines) if line not in theirs]
+    near = sorted({at + step for at in new for step in (-1, 0, 1) if 0 <= at + step < len(lines)})
+    marks = [number for number, at in enumerate(near, 1) if at in new]
+    return Code("\n".join(lines[at] for at in near), title=f"`{kernel.name}`", mark=marks) if marks else None
 
 
 def _device(source: str) -> dict[str, str]:

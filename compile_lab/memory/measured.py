@@ -47,6 +47,10 @@ class Peak:
     """How many compiled graphs the step entered; 0 for an eager one."""
     allocated_nbytes: int | None = None
     """The peak by the GPU's caching allocator's own count, with sizes rounded up; None on a CPU."""
+    curve: tuple[int, ...] = field(default=(), repr=False)
+    """Bytes given out after each thing that the allocator did."""
+    forward_events: int = field(default=0, repr=False)
+    """How many of those before the forward was done; 0 where the step was one piece."""
 
     def require_compiled(self) -> None:
         """Raise NotCompiledError (a RuntimeError) if no compiled graph ran: what was measured is eager code."""
@@ -170,20 +174,26 @@ def _peak(device: str, changes: Iterable[_Change]) -> Peak:
     marks: dict[str, int] = {}
     alive: dict[int, _Change] = {}
     at, at_peak = "nothing was allocated", {}
+    curve: list[int] = []
+    forward = 0
     for change in changes:
         live += change.nbytes
         if not change.address:
             marks[change.by[0]] = live
+            forward = len(curve) if change.by[0] == _FORWARD_DONE else forward
         elif change.nbytes > 0:
             alive[change.address] = change
         else:
             alive.pop(change.address, None)
+        if change.address:
+            curve.append(live)
         if live > most:
             most, at, at_peak = live, change.by[-1], dict(alive)
     if _STEP_DONE not in marks:
         raise RuntimeError("the profiler saw nothing of the step, not even its end: measure again, with less beside it")
     allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
-    return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations)
+    seen = {"curve": tuple(curve), "forward_events": forward}
+    return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations, **seen)
 
 
 def _on_cpu(step: Callable[[Mark], Any]) -> _Seen:

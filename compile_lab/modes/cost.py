@@ -123,6 +123,20 @@ class Comparison:
         """The cases that came to an end, eager among them."""
         return {mode: cost for mode, cost in self.costs.items() if cost.call}
 
+    @property
+    def limits(self) -> str:
+        """What limited max-autotune's search, in words; empty if nothing did."""
+        said = []
+        if most := self.search.get("test_configs.max_mm_configs"):
+            said.append(f"at most {most} configurations for a matrix product")
+        if self.search.get("coordinate_descent_tuning") is False:
+            said.append("no coordinate descent")
+        return ", ".join(said)
+
+    def named(self, mode: str) -> str:
+        """The mode, and that its search was limited where it was."""
+        return f"{mode} (limited search)" if self.limits and mode.startswith("max-autotune") else mode
+
     def speedup(self, mode: str) -> float | None:
         """Eager's time per call over this mode's; None if it was not measured."""
         return self.costs[mode].speedup(self.eager) if mode in self.costs else None

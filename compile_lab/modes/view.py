@@ -11,24 +11,41 @@ from .cost import MODES, PHASES, Comparison, CompileTime, ModeCost, Spread
 GB = 1e9
 
 
-def table(comparison: Comparison) -> Table:
-    """One row a mode: time per call against eager, compile time, break-even, CUDA graphs."""
+def table(comparison: Comparison, start: str = "") -> Table:
+    """One row a mode: time per call against eager, compile time, break-even (cold if that was measured, or `start`)."""
     columns = ["mode", "ms a call", "× eager", "compile, cold, s", "warm, s", "pays after, calls"]
-    rows = [_row(comparison, cost) for cost in comparison.costs.values()]
+    rows = [_row(comparison, cost, start) for cost in comparison.costs.values()]
     return Table(columns, rows, f"{comparison.name}: {comparison.what} · {comparison.provenance}", "lrrrrr")
 
 
-def _row(comparison: Comparison, cost: ModeCost) -> list[Cell]:
+def _row(comparison: Comparison, cost: ModeCost, start: str) -> list[Cell]:
     if cost.stopped:
         return [cost.mode, cost.stopped, None, None, None, None]
     seconds = [None if one is None else one.seconds for one in (cost.cold, cost.warm)]
-    pays = None if cost.mode == "eager" else pays_after(cost, comparison.eager)
-    return [cost.mode, _time(cost.call), times(comparison.speedup(cost.mode)), *seconds, pays]
+    pays = None if cost.mode == "eager" else pays_after(cost, comparison.eager, start)
+    return [comparison.named(cost.mode), _time(cost.call), gain(cost, comparison.eager), *seconds, pays]
 
 
-def pays_after(cost: ModeCost, eager: ModeCost) -> str | None:
-    """After how many calls compiling has paid, in words; cold if that was measured, else warm."""
-    start = "cold" if cost.cold else "warm"
+def told_apart(cost: ModeCost, eager: ModeCost) -> bool:
+    """Whether the quartiles of their times per call do not overlap."""
+    if cost.call is None or eager.call is None:
+        return False
+    return cost.call.high_ms < eager.call.low_ms or eager.call.high_ms < cost.call.low_ms
+
+
+def gain(cost: ModeCost, eager: ModeCost) -> str | None:
+    """How many times eager's speed, or that the two cannot be told apart."""
+    if cost.mode == "eager" and cost is eager:
+        return times(1.0)
+    ratio = cost.speedup(eager)
+    return times(ratio) if ratio is None or told_apart(cost, eager) else "not told apart"
+
+
+def pays_after(cost: ModeCost, eager: ModeCost, start: str = "") -> str | None:
+    """After how many calls compiling has paid, in words; `start` is cold if that was measured, else warm."""
+    start = start or ("cold" if cost.cold else "warm")
+    if cost.call and eager.call and not told_apart(cost, eager):
+        return "not told apart"
     calls = cost.break_even(eager, start)
     if calls is None:
         return "never" if cost.call and eager.call else None
@@ -43,52 +60,6 @@ def _time(call: Spread | None) -> str | None:
 def times(ratio: float | None) -> str | None:
     """A ratio as "1.37×"."""
     return None if ratio is None else f"{ratio:.2f}×"
-
-
-def panel(comparison: Comparison, mode: str) -> list[str | Table]:
-    """One mode on one workload: a sentence, and all its figures beside eager's."""
-    where = f"{comparison.what}; {comparison.provenance}."
-    cost = comparison.costs.get(mode)
-    if cost is None:
-        return [f"**{mode}** was not measured here. {where}"]
-    if cost.stopped:
-        return [f"**{mode}**: {cost.stopped}. {where}"]
-    return [
-        f"{_sentence(comparison, cost)} {where}",
-        Table(["", "eager", mode], _figures(comparison.eager, cost), align="lrr"),
-    ]
-
-
-def _sentence(comparison: Comparison, cost: ModeCost) -> str:
-    if cost.mode == "eager":
-        return "**eager**: nothing is compiled; the measure of all others."
-    ratio = comparison.speedup(cost.mode) or 0
-    paid = pays_after(cost, comparison.eager)
-    fate = "it never pays" if paid == "never" else f"compiling has paid after {paid} calls"
-    return f"**{cost.mode}** runs {times(ratio)} as fast as eager, and {fate}. CUDA graphs: {cost.cuda_graphs}."
-
-
-def _figures(eager: ModeCost, cost: ModeCost) -> list[list[Cell]]:
-    def both(label: str, value: Any) -> list[Cell]:
-        return [label, value(eager), value(cost)]
-
-    def launched(name: str) -> Any:
-        return lambda one: one.launches and getattr(one.launches, name)
-
-    rows = [
-        both("ms a call, median and quartiles", lambda one: _time(one.call)),
-        both("compile time cold, s", lambda one: one.cold and one.cold.seconds),
-        both("compile time warm, s", lambda one: one.warm and one.warm.seconds),
-        both("kernels on the GPU, a call", launched("kernels")),
-        both("launches of single kernels", launched("launches")),
-        both("launches of CUDA graphs", launched("graphs")),
-        both("CPU time in launches, ms", launched("launch_ms")),
-        both("GPU busy, ms", launched("gpu_ms")),
-        both("generated kernels, a call", lambda one: one.kernels),
-        both("memory at the peak, GB", lambda one: one.peak_nbytes and one.peak_nbytes / GB),
-        both("memory reserved, GB", lambda one: one.reserved_nbytes and one.reserved_nbytes / GB),
-    ]
-    return [row for row in rows if row[1:] != [None, None]]
 
 
 def launches(comparison: Comparison, modes: Sequence[str] = MODES) -> Table:
@@ -124,7 +95,8 @@ def choices(comparisons: Iterable[Comparison], calls: Sequence[int], start: str 
     """One row a workload: the mode with the least time for compiling and so many calls together."""
     columns = ["workload", *(f"{count:,} calls" for count in calls)]
     rows = [[one.name, *(one.best_after(count, start) for count in calls)] for one in comparisons]
-    return Table(columns, rows, f"Least time for compiling, {start}, and running together")
+    title = f"Least time for compiling, {start}, and running together"
+    return Table(columns, rows, title, folded=f"{title}, for so many calls")
 
 
 def gains(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
@@ -133,7 +105,7 @@ def gains(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
     for case in cases:
         costs = {name: ModeCost.from_json(cost) for name, cost in case["costs"].items()}
         for name, cost in costs.items():
-            ratio = times(cost.speedup(costs["eager"]))
+            ratio = gain(cost, costs["eager"])
             rows.append([f"{case['case']}, {case['what']}", name, cost.stopped or _time(cost.call), ratio])
     return Table(["case", "", "ms a call", "× eager"], rows, str(provenance), "llrr")
 
@@ -159,5 +131,5 @@ def vocabulary(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table:
     for case in sorted(cases, key=lambda case: (case["part"], case["vocabulary"])):
         eager, default = (ModeCost.from_json(case["costs"][mode]) for mode in ("eager", "default"))
         shown = [cost.stopped or _time(cost.call) for cost in (eager, default)]
-        rows.append([case["part"], case["vocabulary"], *shown, times(default.speedup(eager))])
+        rows.append([case["part"], case["vocabulary"], *shown, gain(default, eager)])
     return Table(["", "vocabulary", "eager, ms", "default, ms", "× eager"], rows, str(provenance), "lrrrr")

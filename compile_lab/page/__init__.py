@@ -3,23 +3,30 @@
 Plain Python without torch, so that it runs in a browser too.
 """
 
-from .axes import Range
+from .axes import Range, Rows
+from .canvas import Canvas
 from .claims import Verdict, judged
+from .dotplot import dots
 from .explore import Explorer
 from .figures import Series, bars, lines
+from .headline import Headline
 from .predict import Prediction
 from .tables import Code, Table
 from .units import microseconds, with_unit
 
 __all__ = [
+    "Canvas",
     "Code",
     "Explorer",
+    "Headline",
     "Prediction",
     "Range",
+    "Rows",
     "Series",
     "Table",
     "Verdict",
     "bars",
+    "dots",
     "judged",
     "lines",
     "microseconds",

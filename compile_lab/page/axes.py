@@ -1,4 +1,4 @@
-"""What the reader of an explorer can choose: one of several options, or a number."""
+"""What the reader of an explorer can choose: one of several options, a number, or an order of blocks."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,14 +26,29 @@ class Range:
             raise ValueError(f"{self}: a slider needs low ≤ start ≤ high, and a step above 0")
 
 
-Axis = tuple[str, ...] | Range
+@dataclass(frozen=True)
+class Rows:
+    """An axis of arrangements: rows of blocks, as in ``"F0 F1 B0 | F0 B0 F1"``, each of whose order the reader changes.
+
+    In the page blocks are dragged, or moved with the arrow keys; the panel marks them, by `Canvas.block`. Raises
+    ValueError for a row without blocks.
+    """
+
+    start: str
+
+    def __post_init__(self) -> None:
+        if not all(row.split() for row in self.start.split("|")):
+            raise ValueError(f"{self}: each row has blocks, divided by spaces; rows are divided by |")
 
 
-def checked(name: str, axis: Sequence[str] | Range) -> Axis:
+Axis = tuple[str, ...] | Range | Rows
+
+
+def checked(name: str, axis: Sequence[str] | Range | Rows) -> Axis:
     """The axis, its options as a tuple. ValueError or TypeError where it offers no clear choice."""
     if not name.isidentifier():
         raise ValueError(f"the axis {name!r} is handed over as a keyword argument: name it with a Python identifier")
-    if isinstance(axis, Range):
+    if isinstance(axis, Range | Rows):
         return axis
     if isinstance(axis, str):
         raise TypeError(f"axis {name!r}: options are a list of texts, not one text {axis!r}")
@@ -47,6 +62,8 @@ def checked(name: str, axis: Sequence[str] | Range) -> Axis:
 
 def first(axis: Axis) -> Value:
     """Where the axis stands before anybody chose."""
+    if isinstance(axis, Rows):
+        return axis.start
     return whole(axis.start) if isinstance(axis, Range) else axis[0]
 
 
@@ -56,9 +73,17 @@ def taken(name: str, axis: Axis, value: Value) -> Value:
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ValueError(f"axis {name!r} takes a number, not {value!r}")
         return whole(value)
+    if isinstance(axis, Rows):
+        if _blocks(value) != _blocks(axis.start):
+            raise ValueError(f"axis {name!r} has other blocks than {value!r}: each row keeps its own, in any order")
+        return value
     if value not in axis:
         raise ValueError(f"axis {name!r} has no option {value!r}; it has {listed(axis)}")
     return value
+
+
+def _blocks(rows: Value) -> list[list[str]]:
+    return [sorted(row.split()) for row in str(rows).split("|")]
 
 
 def whole(value: float) -> float:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ..doors import door
-from .axes import Range, Value, checked, first, label, listed, said, taken, text
+from .axes import Axis, Range, Rows, Value, checked, first, label, listed, said, taken, text
 from .figures import script_json
 from .live import address_of
 from .panels import Panel, answered, computed
@@ -31,9 +31,9 @@ class Explorer:
     """Axes to choose along, and the panel that each choice shows.
 
     `axes` maps an axis's name (a Python identifier; underscores show as spaces) to its options, which are texts, or to
-    a `Range` of numbers. `panel` is called with the axes as keyword arguments and returns text, a `Table`, `Code`, a
-    `Figure`, a `Drawing`, or a sequence of those; for the same choice it always returns the same. `show` gives one
-    panel to a reader who would rather write code.
+    a `Range` of numbers or `Rows` of blocks. `panel` is called with the axes as keyword arguments and returns text, a
+    `Table`, `Code`, a `Figure`, a `Drawing`, or a sequence of those; for the same choice it always returns the same.
+    `show` gives one panel to a reader who would rather write code.
 
     With `live`, `panel` is computed in the reader's browser, too, for any choice: it is a function at the top of a
     module of `compile_lab.page` or `compile_lab.simulator`, and a ValueError of it is an answer, shown by its message.
@@ -48,7 +48,7 @@ class Explorer:
     def __init__(
         self,
         title: str,
-        axes: Mapping[str, Sequence[str] | Range],
+        axes: Mapping[str, Sequence[str] | Range | Rows],
         panel: Callable[..., Any],
         *,
         live: bool = False,
@@ -73,7 +73,7 @@ class Explorer:
         self._know(given)
         stored = {}
         for name, axis in self.axes.items():
-            others = given.get(name, () if isinstance(axis, Range) else axis)
+            others = given.get(name, () if isinstance(axis, Range | Rows) else axis)
             stored[name] = tuple(dict.fromkeys(taken(name, axis, value) for value in (first(axis), *others)))
         return stored
 
@@ -141,15 +141,13 @@ class Explorer:
         choices: dict[str, Any] = {
             "axes": [
                 {"name": label(name), "options": [text(axis, value) for value in self.stored[name]]}
+                | ({"fixed": True} if isinstance(axis, Rows) else {})
                 for name, axis in self.axes.items()
             ],
             "panels": panels,
         }
         if self._address:
-            axes = [
-                {"key": name, "stored": self.stored[name]} | (vars(axis) if isinstance(axis, Range) else {"all": axis})
-                for name, axis in self.axes.items()
-            ]
+            axes = [{"key": name, "stored": self.stored[name]} | _live(axis) for name, axis in self.axes.items()]
             choices["live"] = {"panel": self._address, "axes": axes}
         return (
             f'<section class="lab-explorer" aria-label="{html.escape(self.title)}">\n'
@@ -172,6 +170,8 @@ class Explorer:
         axis = self.axes[name]
         if isinstance(axis, Range):
             return f"{axis.low:g} to {axis.high:g} {axis.unit}".rstrip()
+        if isinstance(axis, Rows):
+            return "each row's blocks in any order"
         return ", ".join(axis[skip:])
 
     def _call(self) -> str:
@@ -185,6 +185,13 @@ class Explorer:
             f'<div class="lab-panel">{self.show()._repr_html_()}</div></section>'
         )
         return {"text/html": body, "text/plain": f"{self.title}\n{note}\n\n{self.show()!r}"}
+
+
+def _live(axis: Axis) -> dict[str, Any]:
+    """How the page's script is told of an axis of which it may take any value."""
+    if isinstance(axis, Rows):
+        return {"rows": axis.start}
+    return vars(axis) if isinstance(axis, Range) else {"all": axis}
 
 
 def publishing() -> bool:

@@ -112,7 +112,8 @@ Cell = str | int | float | bool | Code | None
 class Table:
     """Rows under named columns. Columns of numbers stand to the right, unless `align` says, one of l, c, r a column.
 
-    A cell is text, a number, a truth value ("yes", "no"), `Code`, or None for "does not apply" (a dash).
+    A cell is text, a number, a truth value ("yes", "no"), `Code`, or None for "does not apply" (a dash). With `folded`,
+    its one line, the table opens when that is clicked: for what a picture has shown, and for reference.
     Raises ValueError for a row or an `align` that does not fit the columns.
     """
 
@@ -120,6 +121,7 @@ class Table:
     rows: Sequence[Sequence[Cell]]
     caption: str = ""
     align: str | None = None
+    folded: str = ""
 
     def __post_init__(self) -> None:
         for index, row in enumerate(self.rows):
@@ -167,7 +169,10 @@ class Table:
             + "</tr>\n"
             for row in self.rows
         )
-        return f'<table class="lab-table">{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'
+        table = f'<table class="lab-table">{caption}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table>'
+        if not self.folded:
+            return table
+        return f'<details class="lab-behind"><summary>{marked_up(self.folded)}</summary>{table}</details>'
 
 
 def _all_numbers(column: Sequence[Cell]) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .axes import Axis, Range, Value, first, label, said, whole
+from .axes import Axis, Range, Rows, Value, first, label, said, whole
 
 if TYPE_CHECKING:
     from .explore import Explorer
@@ -120,6 +120,8 @@ def _control(name: str, axis: Axis) -> Any:
         kind = ipywidgets.IntSlider if all(isinstance(each, int) for each in ends) else ipywidgets.FloatSlider
         settings |= dict(zip(("min", "max", "step"), ends, strict=True))
         return kind(**settings, continuous_update=False)  # a panel may take long: it is computed once the reader stops
+    if isinstance(axis, Rows):
+        return ipywidgets.Textarea(**settings, continuous_update=False, layout=ipywidgets.Layout(width="98%"))
     settings |= {"options": list(axis)}
     if len(axis) <= BUTTONS_UP_TO and sum(map(len, axis)) <= BUTTONS_LETTERS:
         settings["style"] |= {"button_width": "auto"}

@@ -8,9 +8,9 @@ from ..inductor.view import evidence
 from ..page.figures import Figure, Series, lines
 from ..page.tables import Cell, Code, Table
 from ..page.units import milliseconds
-from .casts import cast_kernels
+from .casts import cast_kernels, casts_only, short
 from .formats import FORMATS, Format
-from .training import Gradients, Training
+from .training import RECIPES, Gradients, Recipe, Training, distance, loss_in_float64
 
 Row = Mapping[str, Any]
 GB = 1e9
@@ -73,14 +73,22 @@ def cast_kinds(found: Mapping[str, Mapping[str, int]]) -> Table:
 
 
 def kernels(codes: Mapping[str, GeneratedCode]) -> Table:
-    """One row for each generated code: launches, kernels that Inductor wrote, and what became of the casts."""
-    rows = []
+    """One row for each generated code: launches, kernels that Inductor wrote, and what became of the casts.
+
+    Folded: its line says how many kernels only cast.
+    """
+    rows, told = [], []
     for name, code in codes.items():
         one = cast_kernels(code.graphs)
-        casts = one.casts, one.fused, one.only_casts, one.only_casts_nbytes
+        alone = [kernel.direction for kernel in code.kernels if casts_only(kernel)]
+        halves = f"{alone.count('forward')} + {alone.count('backward')}"
+        casts = one.casts, one.fused, one.only_casts, halves, one.only_casts_nbytes
         rows.append((name, one.launches, one.written, *casts))
-    columns = ["", "launches", "written by Inductor", "casts", "fused", "kernels that only cast", "bytes they move"]
-    return Table(columns, rows, "; ".join(dict.fromkeys(map(evidence, codes.values()))), "lrrrrrr")
+        told.append(f"{name}: {one.only_casts} of {one.launches}")
+    columns = ["", "launches", "written by Inductor", "casts", "fused", "kernels that only cast", "forward + backward"]
+    caption = "; ".join(dict.fromkeys(map(evidence, codes.values())))
+    folded = f"Kernels that only cast: {'; '.join(told)}"
+    return Table([*columns, "bytes they move"], rows, caption, "lrrrrrrr", folded)
 
 
 def errors(rows: Iterable[Row], provenance: object) -> Table:
@@ -96,7 +104,12 @@ def errors(rows: Iterable[Row], provenance: object) -> Table:
             cells += [f"{row['error']:.1e}", f"{row['error'] / row['rounding']:.1f}×"]
         table.append(cells)
     columns = ["operation", *(title for one in precisions for title in (one, "of rounding"))]
-    return Table(columns, table, str(provenance), "l" + "r" * 2 * len(precisions))
+    caption = (
+        "In fp32 there is nothing finer to compute in, so a product, a thousand sums, shows more than one rounding. · "
+        if "fp32" in precisions
+        else ""
+    )
+    return Table(columns, table, f"{caption}{provenance}", "l" + "r" * 2 * len(precisions))
 
 
 def rates(rows: Sequence[Row], provenance: object) -> Figure:
@@ -132,7 +145,11 @@ def rate_table(rows: Iterable[Row], n: int, provenance: object) -> Table:
         for name, row in mine.items()
     ]
     columns = ["precision", "TFLOP/s", "× fp32", "× TF32", "error"]
-    return Table(columns, table, f"n = {n:,} · {provenance}", "lrrrr")
+    caption = (
+        "“Error” includes rounding the inputs. “Quantised each time” finds the scales and casts both operands before "
+        "each product, in eager: three passes over memory that a layer has to pay somewhere."
+    )
+    return Table(columns, table, f"n = {n:,}. {caption} · {provenance}", "lrrrr")
 
 
 def _in_order(rows: Iterable[Row]) -> list[str]:
@@ -174,6 +191,50 @@ def step_casts(rows: Iterable[Row], provenance: object) -> Table:
 
 def _which(row: Row) -> list[Cell]:
     return [row["precision"], "compiled" if row["compiled"] else "eager"]
+
+
+def recipes(shown: Mapping[str, Recipe] = RECIPES) -> Table:
+    """One row a recipe: in which dtype it keeps parameters, multiplies, and updates. Folded, for reference."""
+    updates = {"stochastic": "fp32, rounded at random", "masters": "fp32, in the copy"}
+    rows = []
+    for name, one in shown.items():
+        kept = short(one.parameters)
+        products = short(one.autocast or one.parameters) + ", the loss times a scale" * one.scaled
+        copy = ", and a copy in fp32" * (one.updates == "masters")
+        rows.append((name, kept + copy, products, updates.get(one.updates, kept)))
+    folded = "The recipes: the precision of parameters, products and update"
+    return Table(["recipe", "parameters", "products", "update"], rows, folded=folded)
+
+
+def endings(
+    runs: Mapping[str, Training], reference: str, model: Any, unseen: Sequence[Any], provenance: object
+) -> Table:
+    """One row a run from ``model``: the loss of its last parameters, how far they are from the reference's, unmoved."""
+    rows = []
+    for name, run in runs.items():
+        loss, apart = loss_in_float64(model, run, unseen), distance(run, runs[reference], model)
+        rows.append((name, f"{loss:.4f}", f"{100 * apart:.3g} %", f"{100 * run.stuck:.1f} %"))
+    caption = (
+        "Loss at the end: of the final parameters on sentences not seen before, computed in float64 for all. "
+        "(While training, runs with bf16 parameters also tell their loss in bf16, in steps of 1/32.) "
+        f"Parameters apart: their distance from those of the {reference} run, as a share of the way that run has come. "
+        "Unmoved: how often a gradient was not zero and its parameter stayed where it was."
+    )
+    columns = ["recipe", "loss at the end", "parameters apart", "unmoved"]
+    folded = "How each run ended: loss, distance, unmoved parameters"
+    return Table(columns, rows, f"{caption} · {provenance}", "lrrr", folded)
+
+
+def trainings(rows: Iterable[Row]) -> dict[str, Training]:
+    """The trainings of a recording of ``precision``, by recipe."""
+    return {row["precision"]: Training(tuple(row["losses"]), row["stuck"]) for row in rows}
+
+
+def quantisations(found: Mapping[tuple[str, str], Sequence[object]], provenance: object) -> Table:
+    """One row a tensor and 8-bit format: what the cast does to it as it is, and with one scale. Folded."""
+    rows = [(*names, *map(str, pair)) for names, pair in found.items()]
+    folded = "Three tensors cast to two 8-bit formats: errors, and what became zero"
+    return Table(["", "format", "as it is", "with a scale"], rows, str(provenance), folded=folded)
 
 
 def loss_differences(runs: Mapping[str, Training], reference: str, provenance: object) -> Figure:

@@ -1,12 +1,16 @@
 """An assembly as a reader sees it: what each line became, the code of a stage with a line's part marked, resources."""
 
+import re
 from collections.abc import Mapping, Sequence
 
+from ..page.figures import Figure, Series, bars, lines
 from ..page.tables import Code, Table
 from .assembly import Assembly
 
 MAPPED = ("ttir", "ttgir", "ptx", "sass")
 LONGEST = 24  # lines of a listing
+NAMED = r"shfl|SHFL|ex2\.approx|MUFU|ld\.global|LDG|math\.exp2"
+"""What is worth a look in a long listing: the talk among threads, a special function, a load."""
 
 
 def source(assembly: Assembly, *lines: int) -> Code:
@@ -35,14 +39,38 @@ def became(assembly: Assembly) -> Table:
     return Table(["Triton", *map(str.upper, stages)], rows, caption=f"{assembly.kernel}, {assembly.config}")
 
 
-def listing(assembly: Assembly, stage: str, line: int | None = None) -> Code:
-    """The code of a stage; with a ``line`` of the source, only what came from it, without repetitions far down."""
+def listing(assembly: Assembly, stage: str, line: int | None = None, named: str = NAMED) -> Code:
+    """The code of a stage; with a ``line`` of the source, only what came from it.
+
+    Of a long one the lines around the first that has the pattern ``named``, and how many are left out on either side.
+    """
     texts = (assembly.code(stage) or "").splitlines()
     numbers = range(1, len(texts) + 1) if line is None else assembly.lines[stage].get(line, ())
     shown = [texts[number - 1].split("//")[0].strip() for number in numbers]
     if len(shown) > LONGEST:
-        shown = [*shown[: LONGEST - 1], f"… and {len(shown) - LONGEST + 1} more"]
+        at = next((at for at, text in enumerate(shown) if re.search(named, text)), 0)
+        first = min(max(0, at - LONGEST // 3), len(shown) - LONGEST)
+        after = len(shown) - first - LONGEST
+        above, below = ([f"… {count} more"] if count else [] for count in (first, after))
+        shown = [*above, *shown[first : first + LONGEST], *below]
     return Code("\n".join(shown) or "(nothing: it is folded into other lines)", "text", title=stage.upper())
+
+
+def registers(series: Mapping[str, Sequence[Assembly]], caption: str = "") -> Figure:
+    """Registers a thread against the warps that share a row, a line a kernel."""
+    drawn = [
+        Series(name, [one.config.num_warps for one in many], [one.registers or 0 for one in many])
+        for name, many in series.items()
+    ]
+    said = "; ".join(f"{one.name}: {', '.join(map(str, one.values))}" for one in drawn)
+    return lines(
+        drawn,
+        x_title="warps that share a row",
+        y_title="registers a thread",
+        alt=f"Registers a thread for more and more warps. {said}.",
+        caption=caption,
+        log_x=True,
+    )
 
 
 def resources(assemblies: Sequence[Assembly] | Mapping[str, Assembly], caption: str = "") -> Table:
@@ -58,13 +86,20 @@ def resources(assemblies: Sequence[Assembly] | Mapping[str, Assembly], caption: 
     return Table(columns, rows, caption, align="lrrrrl")
 
 
-def operations(assemblies: Mapping[str, Assembly], opcodes: Mapping[str, str], elements: Mapping[str, int]) -> Table:
+def operations(assemblies: Mapping[str, Assembly], opcodes: Mapping[str, str], elements: Mapping[str, int]) -> Figure:
     """How often each operation is executed for one element: its instructions by the elements that a thread holds.
 
     ``opcodes`` names what is counted: opcode to words. ``elements``: of each assembly, the elements a thread holds.
     """
-    rows = [
-        (f"{words} ({opcode})", *(one.count(opcode) / elements[name] for name, one in assemblies.items()))
-        for opcode, words in opcodes.items()
+    names = [f"{words} ({opcode})" for opcode, words in opcodes.items()]
+    series = [
+        Series(name, names, [one.count(opcode) / elements[name] for opcode in opcodes])
+        for name, one in assemblies.items()
     ]
-    return Table(["operations an element", *assemblies], rows)
+    return bars(
+        series,
+        value_title="instructions an element",
+        alt="Instructions of each kind that a thread executes for one element: "
+        + "; ".join(f"{one.name}: {', '.join(f'{value:g}' for value in one.values)}" for one in series),
+        caption="Counted in the machine code",
+    )

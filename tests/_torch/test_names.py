@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import compile_lab
-from compile_lab._torch import aot, dispatcher, distributed, dynamo, inductor, virtual_gpu
+from compile_lab._torch import aot, dispatcher, distributed, dynamo, inductor, opinfo, virtual_gpu
 
 PACKAGE = Path(compile_lab.__file__).parent
 PRIVATE_NAMES = sorted((PACKAGE / "_torch").glob("*.py"))
@@ -436,3 +436,41 @@ def test_receives_stand_where_torch_posts_them():
 
 def test_a_rank_with_neighbouring_stages_sends_to_itself_before_torch_2_12():
     assert distributed.pipeline_sends_to_itself() == (torch.__version__ < (2, 12))
+
+
+def test_operators_are_torchs_own_with_their_variants_and_samples():
+    found = opinfo.operators()
+    assert len(found) > 600 and {"sum", "nn.functional.pad.circular", "nn.functional.mse_loss"} <= set(found)
+    sample = next(iter(found["sum"].sample_inputs("cpu", torch.float64)))
+    assert isinstance(sample.input, torch.Tensor) and torch.float64 in found["sum"].dtypes
+
+
+def test_samples_with_sides_of_a_length_have_them_and_only_in_the_block():
+    def sides():
+        made = opinfo.operators()["cumsum"].sample_inputs("cpu", torch.float64)
+        return {size for sample in made for size in sample.input.shape}
+
+    with opinfo.samples_with_sides_of(4):
+        assert sides() == {4}
+    assert sides() == {5}
+
+
+def test_strategies_told_are_those_that_dtensor_chooses_from_each_time_anew():
+    from torch.distributed.tensor import Shard, init_device_mesh
+    from torch.distributed.tensor import distribute_tensor as spread
+
+    told = []
+    distributed.fake_group(4, 0)
+    try:
+        mesh = init_device_mesh("cpu", (4,))
+        x = spread(torch.ones(8, 8), mesh, [Shard(0)], src_data_rank=None)
+        for _ in range(2):
+            with distributed.strategies_told(lambda *each: told.append(each)):
+                x @ x
+                x @ x
+        distributed.forget_strategies()
+    finally:
+        torch.distributed.destroy_process_group()
+    assert [str(schema.op) for schema, _, _ in told] == ["aten.mm.default"] * 2
+    schema, strategies, chosen = told[0]
+    assert chosen in strategies and len(schema.args_spec) == len(chosen.input_specs) == len(chosen.redistribute_cost)

@@ -10,6 +10,7 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from torch.utils.flop_counter import FlopCounterMode
 
 from compile_lab._torch.aot import aot_pieces
+from compile_lab.aot import cut_view
 from compile_lab.aot import view as aot_view
 from compile_lab.aot.saved import folded
 from compile_lab.aot.training import training_graphs
@@ -270,12 +271,11 @@ def test_the_views_say_the_same(gpt_graphs):
     assert aot_view.comparison(gpt_graphs).rows[0][-1] == graphs.saved_nbytes
     assert "class " not in aot_view.code(graphs.joint).source
     with pytest.raises(ValueError, match="too many to draw"):
-        aot_view.drawing(graphs)
+        cut_view.operations(graphs)
 
 
 def test_a_drawing_says_in_words_what_crosses():
     graphs = training_graphs(lambda x, w: (x.sin() @ w).sum(), leaf(4, 4), leaf(4, 4))
-    figure = aot_view.drawing(graphs)
-    assert "saved and crossing over" in figure.alt.lower() and len(figure.table.rows) == len(graphs.saved)
-    names = [trace.name for trace in figure.plot.data]
-    assert names[:2] == ["reads", "saved"] and {"input", "forward", "backward"} <= set(names)
+    drawn = cut_view.operations(graphs, table=aot_view.saved(graphs))
+    assert "saved and crossing over" in drawn.alt.lower() and len(drawn.table.rows) == len(graphs.saved)
+    assert ">sin · 64 bytes<" in drawn.svg and "stroke-dasharray" in drawn.svg and ">kept: 64 bytes<" in drawn.svg

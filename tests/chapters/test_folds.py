@@ -71,6 +71,7 @@ def test_what_was_shown_before_folds_unless_it_is_done_to_a_function_of_the_cell
 def test_an_exercise_stays_in_sight_and_a_verdict_does_not():
     assert in_sight("def f(x):\n    return x", tags=["exercise-01.1"])
     assert not in_sight("import torch\ntorch.compile(f)", tags=["claim-C01"])
+    assert not in_sight("import torch\ntorch.compile(f)", tags=["opening"])
 
 
 def test_marking_folds_for_all_three_readers_and_can_be_undone():

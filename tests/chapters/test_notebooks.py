@@ -43,6 +43,13 @@ def test_preflight_follows_the_setup_cell(path):
     assert "preflight()" in code(path)[1].source and "nbval-ignore-output" in tags(code(path)[1])
 
 
+def test_a_chapter_opens_with_a_drawing_of_its_own_numbers(path):
+    opening = code(path)[2]
+    assert [cell for cell in code(path) if "opening" in tags(cell)] == [opening], "cell 3, and no other"
+    shown = opening.outputs[0].data["text/html"]
+    assert "lab-drawing" in shown and "<svg" in shown and "aria-label=" in shown
+
+
 def test_outputs_are_small_and_clean(path):
     for cell in code(path):
         place = f"cell {cell.execution_count}"
@@ -67,7 +74,8 @@ def test_a_chapter_has_its_parts_in_their_order(path):
     parts = [*opening, "## Exercises", "## Key takeaways", "**Further reading.**"]
     assert [text.find(part) for part in parts] == sorted(text.find(part) for part in parts)
     assert all(part in text for part in parts), [part for part in parts if part not in text]
-    assert "does not cover" in text and "**Next:**" in text and "*Prediction" in text
+    assert "does not cover" in text and "**Next:**" in text
+    assert "*Prediction" in text or any("lab-prediction" in str(cell.outputs) for cell in code(path)), "no prediction"
     assert any("lab-explorer" in str(cell.outputs) for cell in code(path)), "no explorer"
 
 

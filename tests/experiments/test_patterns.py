@@ -11,7 +11,15 @@ from compile_lab.simulator.recommendation import Network
 
 def row(**changed):
     alone = {"model": "small", "sequences": 2, "ranks": 1, "pattern": "one device", "mode": None, "stopped": ""}
-    alone |= {"mesh": {}, "median_us": 1000.0, "issued_us": 950.0, "first_peak_nbytes": [9], "peak_nbytes": [7]}
+    alone |= {
+        "mesh": {},
+        "median_us": 1000.0,
+        "low_us": 900.0,
+        "high_us": 1200.0,
+        "issued_us": 950.0,
+        "first_peak_nbytes": [9],
+        "peak_nbytes": [7],
+    }
     return alone | changed
 
 
@@ -52,8 +60,12 @@ def test_pairs_that_the_plan_tells_apart_are_compared():
 
 def test_tables_set_the_plan_beside_the_measurement():
     (alone,) = pattern_cost.planned([row()])
-    assert list(view.steps([alone], "x").rows[0]) == ["one device", "1", "1", "+0%", "0.95"]
-    assert view.peaks([alone], "x").rows[0][0] == "one device"
+    shown = view.steps([alone], "x", "recorded")
+    assert list(shown.table.rows[0]) == ["one device", "1", "1", "0.9 to 1.2", "+0%", "0.95"]
+    axis = 1000 - 170 - 12  # of 1.5 ms
+    assert f"M{170 + 0.9 / 1.5 * axis:.4g} 34L{170 + 1.2 / 1.5 * axis:.4g} 34" in shown.svg, "quartiles to scale"
+    assert f"M{170 + 0.95 / 1.5 * axis:.4g} 4L" in shown.svg and "1 planned, 1 measured" in shown.alt
+    assert view.peaks([alone], "x", "recorded").table.rows[0][0] == "one device"
     assert view.by_its_program(alone) and not view.by_its_program(row(issued_us=100.0))
     assert view.second_set(alone) == 2
 
@@ -64,6 +76,9 @@ def test_bandwidths_are_shown_by_size_and_held_against_the_assumed_rate():
         for kind in ("all_reduce", "all_gather", "reduce_scatter", "send")
         for nbytes, rate in ((2**10, 0.1), (2**18, 10.0), (2**26, 200.0))
     ]
-    table = view.rates(rows, "two")
-    assert [line[0] for line in table.rows] == ["1 KiB", "64 MiB", "1 KiB, in µs"]
+    drawn = view.rates(rows, Network(), "two")
+    traces = drawn.to_json()["data"]
+    assert [trace["name"] for trace in traces] == ["all-reduce", "all-gather", "reduce-scatter", "send", "assumed"]
+    assert traces[0]["y"] == [0.1, 10.0, 200.0] and traces[4]["y"] == [300.0] * 3 and "40 to 40 µs" in drawn.caption
+    assert "at worst by all-reduce +50%, all-gather +50%" in drawn.caption
     assert view.late(rows, Network(), 2**26)["send"] == pytest.approx(0.5)

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from compile_lab.page import axes
-from compile_lab.page.axes import Range
+from compile_lab.page.axes import Range, Rows
 
 
 @pytest.mark.parametrize("ends", [(2, 1, 1, 1), (0, 1, 2, 1), (0, 1, 0, 0), (0, float("inf"), 0, 1)])
@@ -31,3 +31,13 @@ def test_what_is_no_number_is_refused(value):
 def test_a_number_is_read_with_its_unit():
     assert axes.text(Range(0, 1, start=0, step=0.05, unit="F"), 0.25) == "0.25 F"
     assert axes.text(Range(1, 8, start=4), 4) == "4"
+
+
+def test_rows_take_any_order_of_each_rows_own_blocks():
+    axis = Rows("F0 B0 | F0 B0")
+    assert axes.first(axis) == "F0 B0 | F0 B0" and axes.taken("order", axis, "B0 F0 | F0 B0") == "B0 F0 | F0 B0"
+    for other in ("F0 B0", "F0 F0 | B0 B0", "F0 B0 | F0", 3):
+        with pytest.raises(ValueError, match="each row keeps its own, in any order"):
+            axes.taken("order", axis, other)
+    with pytest.raises(ValueError, match="each row has blocks"):
+        Rows("F0 | ")

@@ -330,7 +330,9 @@ def test_only_widgets_that_colab_has_too():
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ipywidgets"
     }
-    assert used == {"HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout", "IntSlider", "FloatSlider"}
+    assert used == {
+        *("HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout", "IntSlider", "FloatSlider", "Textarea"),
+    }
 
 
 LIVE = """

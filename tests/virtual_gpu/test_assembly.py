@@ -315,6 +315,8 @@ def test_the_tables_say_what_the_assembly_says(row):
     load = next(text for text in counts if "tl.load" in text)
     assert counts[load] == [len(row.lines[s][line_of(row, "tl.load")]) for s in ("ttir", "ttgir", "ptx", "sass")]
     assert "tt.load" in assembly_view.listing(row, "ttir", line_of(row, "tl.load")).source
-    assert len(assembly_view.listing(row, "ptx").lines) == assembly_view.LONGEST
-    (exponentials,) = assembly_view.operations({"a": row}, {"MUFU.EX2": "exponentials"}, {"a": 32}).rows
-    assert exponentials == ("exponentials (MUFU.EX2)", 1.0)
+    long = assembly_view.listing(row, "ptx", line_of(row, "tl.exp2")).lines
+    assert len(long) == assembly_view.LONGEST + 2 and long[0].startswith("… ") and long[-1].endswith(" more")
+    assert any("shfl.sync.bfly" in text for text in long), "what is named stands in sight"
+    (exponentials,) = assembly_view.operations({"a": row}, {"MUFU.EX2": "exponentials"}, {"a": 32}).table.rows
+    assert exponentials == ["exponentials (MUFU.EX2)", 1.0]

@@ -1,0 +1,114 @@
+"""Strategies side by side: what each costs in time and gives in memory, and in which blocks something is saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..doors import check_whole, door
+from ..page.canvas import DIGIT, Canvas
+from ..page.figures import Drawing, Figure, Series, bars
+from ..page.units import unit_of, with_unit
+from . import view
+from .cost import Cost
+
+LEFT, TOP, WIDE, HIGH = 70, 30, 880, 280
+
+
+@door
+def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None) -> Drawing:
+    """Each strategy as a dot: its peak to the right, its time upwards. Both axes begin at 0; down and left is better.
+
+    Raises ValueError where there is nothing to draw.
+    """
+    costs = list(costs)
+    if not costs:
+        raise ValueError("nothing to draw: give at least one Cost")
+    most, ms = (1.12 * max(getattr(each, field) for each in costs) for field in ("peak_nbytes", "time_ms"))
+    canvas, ground = Canvas(), TOP + HIGH
+    dots = {each: (LEFT + WIDE * each.peak_nbytes / most, ground - HIGH * each.time_ms / ms) for each in costs}
+    canvas.line([(LEFT, TOP), (LEFT, ground)])
+    for time in _ticks(ms):
+        canvas.words(LEFT - 10, ground - HIGH * time / ms + 6, f"{time:g}", anchor="end")
+    canvas.words(0, TOP - 8, "ms a step")
+    unit, size = unit_of(most)
+    ticks = [(tick * size / most, f"{tick:g}") for tick in _ticks(most / size)]
+    canvas.axis(LEFT, ground, WIDE, ticks, f"{unit} at the peak")
+    for cost, (x, y) in dots.items():
+        name = cost.strategy.name
+        canvas.box(
+            x - 7, y - 7, 14, 14, "orange" if cost.strategy.compiled or cost.strategy.budget is not None else "blue"
+        )
+        long = len(name) * 18 * DIGIT + 20
+        near = [other for other in dots.values() if 0 < other[0] - x < long and abs(other[1] - y) < 20]
+        before = near or x + 14 + len(name) * 18 * DIGIT > 1000
+        canvas.words(x + (-13 if before else 13), y + 6, name, anchor="end" if before else "start")
+    least, quickest = (min(costs, key=lambda each: getattr(each, field)) for field in ("peak_nbytes", "time_ms"))
+    alt = (
+        f"{len(costs)} strategies by peak and time. The lowest peak has {least.strategy.name}, "
+        f"{with_unit(least.peak_nbytes)} and {least.time_ms:.0f} ms; the quickest is {quickest.strategy.name}, "
+        f"{with_unit(quickest.peak_nbytes)} and {quickest.time_ms:.0f} ms."
+    )
+    return Drawing(canvas.svg(), alt, caption, view.costs(costs), provenance, "Blue: eager. Orange: compiled.")
+
+
+def _ticks(most: float) -> list[float]:
+    """From 0, at most seven, at round numbers."""
+    step = next(end * 10.0**power for power in range(-3, 9) for end in (1, 2, 5) if most < 7 * end * 10.0**power)
+    return [step * at for at in range(int(most / step) + 1)]
+
+
+@door
+def saved_grid(saved: Mapping[float, Sequence[int]], blocks: int, caption: str = "") -> Drawing:
+    """A row a budget, a square a block: full where something large is saved. The longest stretch without is marked.
+
+    Raises ValueError for a block that is not there.
+    """
+    check_whole("blocks", blocks)
+    canvas, left, row = Canvas(), 170, 40
+    wide, told = 690 / blocks, []
+    for at, (budget, kept) in enumerate(saved.items()):
+        top = 6 + at * row
+        canvas.words(0, top + 22, f"budget {budget:g}", bold=True)
+        for block in (*kept, *range(blocks)):
+            check_whole("a block", block, 0, blocks - 1)
+        for block in range(blocks):
+            canvas.box(
+                left + block * wide, top, wide - 3, 26, "blue" if block in kept else "grey", faint=block not in kept
+            )
+        start, length = _longest(kept, blocks)
+        if length:
+            canvas.line(
+                [(left + start * wide, top + 31), (left + (start + length) * wide - 3, top + 31)], "vermillion", thick=4
+            )
+        canvas.words(left + 700, top + 20, f"{length} without")
+        told.append(f"{budget:g}: {len(kept)} of {blocks}, at most {length} in a row without")
+    alt = f"Blocks in which something large is saved, by budget. {'; '.join(told)}."
+    legend = "Blue: something large is saved in this block. Red: the longest stretch without."
+    return Drawing(canvas.svg(), alt, caption, legend=legend)
+
+
+def _longest(kept: Sequence[int], blocks: int) -> tuple[int, int]:
+    best = start = length = 0
+    for block in range(blocks):
+        length = 0 if block in kept else length + 1
+        if length > best:
+            best, start = length, block - length + 1
+    return start, best
+
+
+@door
+def under_limit(results: Sequence[Mapping[str, Any]], provenance: object = None) -> Figure:
+    """The peaks of the strategies that were tried under a limit, by whether their step ran."""
+    tried = [(Cost.from_json(each), result["limit_nbytes"]) for result in results for each in result["costs"]]
+    tried = [(cost, limit) for cost, limit in tried if cost.fits is not None]
+    names = [f"{cost.strategy.name} (limit {with_unit(limit)})" for cost, limit in tried]
+    series = [
+        Series(name, mine, [cost.peak_nbytes / 1e9 for (cost, _) in chosen])
+        for name, fits in (("ran under the limit", True), ("ran out of memory", False))
+        if (chosen := [one for one in tried if one[0].fits is fits])
+        and (mine := [each for each, one in zip(names, tried, strict=True) if one in chosen])
+    ]
+    alt = "Peaks of strategies without a limit: those below the limit ran under it, those above ran out of memory."
+    drawn = bars(series, value_title="peak without a limit, GB", alt=alt, provenance=provenance)
+    return Figure(drawn.plot, alt, "", view.limits(results), provenance)

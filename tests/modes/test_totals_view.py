@@ -1,0 +1,76 @@
+"""Time against calls: what is marked agrees with the sums, on one scale for every workload."""
+
+import math
+import re
+from itertools import pairwise
+
+import pytest
+
+from compile_lab.modes import totals_view
+from compile_lab.modes.cost import Comparison, CompileTime, ModeCost, Spread
+
+
+def cost(mode, median_ms, cold_s=None):
+    compiled = cold_s and CompileTime(cold_s, {"Dynamo": cold_s})
+    return ModeCost(mode, Spread(median_ms, median_ms, median_ms), compiled, compiled)
+
+
+COSTS = {
+    "eager": cost("eager", 10.0),
+    "default": cost("default", 5.0, 10),  # pays after 2,000
+    "reduce-overhead": cost("reduce-overhead", 11.0, 1),  # never
+    "max-autotune": cost("max-autotune", 4.0, 60),  # pays after 10,000; passes default after 50,000
+}
+FOUND = Comparison("made up", "a workload", COSTS, "typed in", {"test_configs.max_mm_configs": 4})
+
+
+def test_a_comparison_says_what_limited_the_search_and_of_whom():
+    assert FOUND.limits == "at most 4 configurations for a matrix product"
+    assert FOUND.named("max-autotune") == "max-autotune (limited search)" and FOUND.named("default") == "default"
+    whole = Comparison("made up", "a workload", COSTS, "typed in")
+    assert whole.limits == "" and whole.named("max-autotune") == "max-autotune"
+
+
+@pytest.mark.parametrize("shown", totals_view.SCALES)
+def test_break_evens_are_marked_where_the_lines_cross(shown):
+    drawing = totals_view.totals(FOUND, shown=shown)
+    assert "default has paid after 2,000 calls" in drawing.svg
+    assert "max-autotune has paid after 10,000 calls" in drawing.svg
+    assert "reduce-overhead has paid" not in drawing.svg
+    assert "reduce-overhead never pays" in drawing.alt and "limited: at most 4" in drawing.caption
+    field = totals_view.Field(0, 0, 600, 300, totals_view.SCALES[shown])
+    for mode, calls in (("default", 2000), ("max-autotune", 10_000)):
+        values = [field.value(FOUND, name, calls, "cold") for name in (mode, "eager")]
+        assert values[0] == pytest.approx(values[1])
+
+
+def test_a_line_compared_with_eager_ends_at_what_a_call_takes():
+    field = totals_view.Field(0, 0, 600, 300, totals_view.TIMES)
+    assert field.value(FOUND, "default", 1e7, "cold") == pytest.approx(0.5, rel=1e-3)
+    points = field.line(FOUND, "default", "cold")
+    assert points[-1] == pytest.approx((600, field.down(0.5)), abs=0.1)
+    assert all(first[1] <= then[1] for first, then in pairwise(points)), "it falls, on the page"
+    assert field.down(1) == pytest.approx(150) and field.across(1e4) == pytest.approx(300)
+
+
+def test_the_band_names_the_best_mode_for_so_many_calls():
+    best = list(totals_view._best(FOUND, "cold"))
+    assert [mode for mode, _, _ in best] == ["eager", "default", "max-autotune"]
+    assert best[0][1] == totals_view.CALLS[0] and best[-1][2] == totals_view.CALLS[1]
+    # Of modes less than 2 % apart the plainest: so a little later than where the lines cross.
+    assert 2000 <= best[0][2] <= 2100 and 50_000 <= best[1][2] <= 75_000
+    assert "**eager** up to 2," in totals_view.noticed(FOUND)
+
+
+def test_all_workloads_stand_on_one_scale():
+    drawing = totals_view.beside({"left": FOUND, "right": FOUND})
+    ticks = re.findall(r">([\d.]+×)</text>", drawing.svg)
+    assert ticks == 2 * list(totals_view.TIMES.values())
+    assert math.isclose(*(len(part) for part in drawing.alt.split("made up, cold")[1:]), rel_tol=0.05)
+
+
+def test_what_is_not_shown_is_refused():
+    with pytest.raises(ValueError, match="'compared with eager', 'in seconds'"):
+        totals_view.totals(FOUND, shown="upside down")
+    with pytest.raises(ValueError, match="start is 'cold' or 'warm'"):
+        totals_view.totals(FOUND, start="tepid")

@@ -1,0 +1,69 @@
+"""A picture in the making: words that fit and are read on their colour, and a height that holds all that was drawn."""
+
+import re
+from xml.etree import ElementTree
+
+import pytest
+
+from compile_lab.page.canvas import Canvas, key, round_ticks
+from compile_lab.page.figures import PALETTE
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def drawn(canvas):
+    return ElementTree.fromstring(canvas.svg())
+
+
+def test_words_that_do_not_fit_are_told_on_hovering_alone():
+    canvas = Canvas()
+    canvas.box(0, 0, 400, 30, "blue", "a gather")
+    canvas.box(0, 40, 20, 30, "blue", "a reduce-scatter")
+    picture = drawn(canvas)
+    assert [text.text for text in picture.iter(f"{SVG}text")] == ["a gather"]
+    assert [title.text for title in picture.iter(f"{SVG}title")] == ["a gather", "a reduce-scatter"]
+
+
+def _luminance(colour):
+    red, green, blue = (int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    parts = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in (red, green, blue)]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+@pytest.mark.parametrize("name", PALETTE)
+def test_words_on_a_colour_are_read(name):
+    canvas = Canvas()
+    canvas.box(0, 0, 400, 30, name, "words")
+    words = _luminance(next(drawn(canvas).iter(f"{SVG}text")).get("fill"))
+    lighter, darker = sorted([words, _luminance(PALETTE[name])], reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= 4.2
+
+
+def test_the_picture_is_as_high_as_what_is_drawn_and_holds_no_double_quote():
+    canvas = Canvas()
+    canvas.box(0, 0, 100, 50)
+    canvas.line([(0, 60), (100, 210)], arrow=True)
+    canvas.words(0, 20, 'a "quoted" <word> & more')
+    svg = canvas.svg()
+    assert '"' not in svg.replace("&quot;", "")
+    assert float(re.search(r"viewBox='0 0 1000 ([\d.]+)'", svg)[1]) > 210
+    assert next(drawn(canvas).iter(f"{SVG}text")).text == 'a "quoted" <word> & more'
+
+
+def test_a_key_names_each_colour():
+    assert key({"waits": "grey"}) == (
+        f"<span style='white-space:nowrap'><span style='color:{PALETTE['grey']}'>■</span> waits</span>"
+    )
+
+
+def test_a_picture_without_width_is_refused():
+    with pytest.raises(ValueError, match="width=0"):
+        Canvas(width=0)
+
+
+def test_round_ticks_stand_at_round_places_and_the_end_has_the_unit():
+    assert round_ticks(33, "F") == [(0, "0"), (10 / 33, "10"), (20 / 33, "20"), (1.0, "33 F")]
+    assert [text for _, text in round_ticks(0.06, "ms")] == ["0", "0.01", "0.02", "0.03", "0.04", "0.05", "0.06 ms"]
+    assert all(len(round_ticks(until)) <= 8 for until in (0.013, 1, 7, 99, 1234.5))
+    with pytest.raises(ValueError, match="an axis ends above 0"):
+        round_ticks(0)
