@@ -143,7 +143,8 @@ class _GraphRun:
             if key is not None and key not in self.ledger
         }
         if made or _writes_in_place(node.target):
-            phase = "backward" if self.graph.stage == "backward" else known.direction
+            stage = self.graph.stage  # a partitioner may put a node of the backward into the forward: there it runs
+            phase = known.direction if stage == "joint" else stage
             self.ledger.operation(known.name, known.op, phase, known.source, made)
         self.values[node.name] = keys
         self._hold(keys)

@@ -12,7 +12,8 @@ class Range:
     """An axis of numbers: a slider from `low` to `high` in steps of `step`, at first at `start`, all in `unit`.
 
     The ends are the slider's own: where a reader can type, any number can be given. A panel gets a whole number as an
-    int, whatever the step. Raises ValueError for ends, a start or a step that make no slider.
+    int, whatever the step. With `where`, the name of another axis and one of its options, it is asked only there.
+    Raises ValueError for ends, a start or a step that make no slider.
     """
 
     low: float
@@ -20,6 +21,7 @@ class Range:
     start: float
     step: float = 1
     unit: str = ""
+    where: tuple[str, str] | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and self.low <= self.start <= self.high < math.inf and self.step > 0):
@@ -58,6 +60,12 @@ def checked(name: str, axis: Sequence[str] | Range | Rows) -> Axis:
     if twice := [option for option in dict.fromkeys(options) if options.count(option) > 1]:
         raise ValueError(f"axis {name!r} offers {twice[0]!r} more than once")
     return options
+
+
+def asked(axis: Axis, choice: Mapping[str, Value]) -> bool:
+    """Does the axis matter where the others stand so?"""
+    where = axis.where if isinstance(axis, Range) else None
+    return where is None or choice[where[0]] == where[1]
 
 
 def first(axis: Axis) -> Value:

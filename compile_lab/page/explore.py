@@ -11,7 +11,7 @@ import importlib.util
 import itertools
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..doors import door
@@ -58,6 +58,10 @@ class Explorer:
         self.axes = {name: checked(name, axis) for name, axis in axes.items()}
         if not self.axes:
             raise ValueError(f"Explorer {title!r} has no axes: give at least one, with its options")
+        for axis in self.axes.values():
+            if isinstance(axis, Range) and axis.where:
+                self._know(axis.where[:1])
+                taken(axis.where[0], self.axes[axis.where[0]], axis.where[1])
         self.stored = self._all_stored(stored or {})
         self._address = address_of(panel) if live else None
         self._panel = panel
@@ -93,7 +97,7 @@ class Explorer:
             self._known[values] = compute(self._panel, dict(zip(self.axes, values, strict=True)))
         return self._known[values]
 
-    def _know(self, names: Mapping[str, object]) -> None:
+    def _know(self, names: Iterable[str]) -> None:
         if unknown := [name for name in names if name not in self.axes]:
             raise ValueError(f"no axis {unknown[0]!r}; the axes are {listed(self.axes)}")
 
@@ -191,7 +195,9 @@ def _live(axis: Axis) -> dict[str, Any]:
     """How the page's script is told of an axis of which it may take any value."""
     if isinstance(axis, Rows):
         return {"rows": axis.start}
-    return vars(axis) if isinstance(axis, Range) else {"all": axis}
+    if isinstance(axis, Range):
+        return {name: value for name, value in vars(axis).items() if value is not None}
+    return {"all": axis}
 
 
 def publishing() -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .axes import Axis, Range, Rows, Value, first, label, said, whole
+from .axes import Axis, Range, Rows, Value, asked, first, label, said, whole
 
 if TYPE_CHECKING:
     from .explore import Explorer
@@ -52,6 +52,8 @@ class Widgets:
 
     def _draw(self, change: object = None) -> None:
         choice = {name: control.value for name, control in self._controls.items()}
+        for name, axis in self._explorer.axes.items():
+            self._controls[name].layout.display = None if asked(axis, choice) else "none"
         self._status.value = f"<i>computing {html.escape(said(choice))} …</i>"
         try:
             # All at once, and not `with self._output`: there the client tells the kernel of each piece that it drew,

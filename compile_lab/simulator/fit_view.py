@@ -53,12 +53,11 @@ AXES = {
     "checkpointing": ("off", "on"),
     "precision": ("bf16", "fp32"),
     "of_the_peak": Range(5, 80, start=40, unit="%"),
-    "layers": Range(1, 128, start=32),
-    "width": Range(256, 16384, start=4096, step=256),
-    "heads": Range(1, 128, start=32),
-    "vocabulary": Range(1024, 262144, start=50304, step=1024),
+    "layers": Range(1, 128, start=32, where=("model", OWN)),
+    "width": Range(256, 16384, start=4096, step=256, where=("model", OWN)),
+    "heads": Range(1, 128, start=32, where=("model", OWN)),
+    "vocabulary": Range(1024, 262144, start=50304, step=1024, where=("model", OWN)),
 }
-"""What a reader chooses: the last four are of a model of one's own."""
 
 LEFT, LONG = 12.0, 930.0
 TIMES = {"computes": "blue", "waits for messages": "purple", "bubble": "grey"}
@@ -103,16 +102,22 @@ def fits(
     on = checkpointing == "on"
     found = fit(shape, PATTERNS[pattern], devices, chip, checkpointing=on, **given)
     other = fit(shape, found.plan.pattern, devices, chip, checkpointing=not on, **given)
-    return [_said(found, chip), memory(found, chip), pace(found), _decides(found, other)]
+    return [
+        _said(found, chip, PATTERNS[pattern] == BEST and devices > 1),
+        memory(found, chip),
+        pace(found),
+        _decides(found, other),
+    ]
 
 
-def _said(found: Fit, chip: str) -> str:
+def _said(found: Fit, chip: str, chosen: bool) -> str:
     mesh = " × ".join(f"{axis} {size}" for axis, size in found.plan.mesh.items())
+    how = ", the fastest that fits" if found.fits else ", which holds least"
     verdict = "It fits" if found.fits else "It does not fit"
     return (
         f"**{verdict}: {with_unit(found.plan.total_nbytes)} a device, of the {found.chip.memory_gb:g} GB of the card "
         f"({chip}).** {parameter_count(found.plan.shape) / 1e9:.3g} billion parameters, {found.plan.pattern}"
-        f"{f' ({mesh})' if mesh else ''}. A step of {found.plan.batch * found.plan.length:,} tokens would take "
+        f"{f' ({mesh})' if mesh else ''}{how if chosen else ''}. A step of {found.plan.batch * found.plan.length:,} tokens would take "
         f"**{seconds(found.step_s)}**: MFU **{found.mfu:.0%}**, **{_tokens(found.tokens_per_s)} tokens a second**, "
         f"{_tokens(found.tokens_per_s / found.plan.devices)} on each device."
     )

@@ -6,6 +6,7 @@ import pytest
 
 from compile_lab.page import axes
 from compile_lab.page.axes import Range, Rows
+from compile_lab.page.explore import Explorer
 
 
 @pytest.mark.parametrize("ends", [(2, 1, 1, 1), (0, 1, 2, 1), (0, 1, 0, 0), (0, float("inf"), 0, 1)])
@@ -41,3 +42,13 @@ def test_rows_take_any_order_of_each_rows_own_blocks():
             axes.taken("order", axis, other)
     with pytest.raises(ValueError, match="each row has blocks"):
         Rows("F0 | ")
+
+
+def test_an_axis_that_matters_at_one_option_alone_is_asked_there_alone():
+    own = Range(1, 8, start=2, where=("model", "my own"))
+    assert axes.asked(own, {"model": "my own"}) and not axes.asked(own, {"model": "7 B"})
+    assert axes.asked(Range(1, 8, start=2), {}) and axes.asked(("a", "b"), {})
+    with pytest.raises(ValueError, match="axis 'model' has no option 'my own'; it has '7 B'"):
+        Explorer("T", {"model": ("7 B",), "layers": own}, str)
+    with pytest.raises(ValueError, match="no axis 'model'"):
+        Explorer("T", {"layers": own}, str)

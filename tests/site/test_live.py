@@ -42,7 +42,7 @@ class Reader:
         self.explorer = self.page.locator(".lab-explorer", has=self.page.get_by_text(title, exact=True))
 
     def status(self) -> str:
-        return self.explorer.locator("[role=status]").inner_text()
+        return self.explorer.locator(".lab-note[role=status]").inner_text()
 
     def panel(self) -> str:
         return self.explorer.locator(".lab-panel").inner_text()
@@ -181,7 +181,7 @@ def test_while_python_loads_its_progress_is_told_and_what_is_stored_is_shown(vis
     progress.wait_for()
     while "1." not in (told := reader.explorer.locator(".lab-progress").inner_text()):  # all but the core
         reader.page.wait_for_timeout(20)
-    assert told.endswith("of 5.3 MB") and reader.status() == "Python is loading …"
+    assert re.fullmatch(r"1\.\d MB of 5\.\d MB", told) and reader.status() == "Python is loading …"
     reader.type("ranks", 4)
     reader.type("micro_batches", 16)
     reader.wait(timeout_s=2, ranks=4, micro_batches=16)
@@ -273,7 +273,7 @@ def test_a_page_opened_from_a_file_says_why_it_is_not_live(browser, built):
         page = context.new_page()
         page.goto((built / CHAPTER).as_uri())
         explorer = page.locator(".lab-explorer", has=page.get_by_text(TITLE, exact=True))
-        assert "Opened from a file" in explorer.locator("[role=status]").inner_text()
+        assert "Opened from a file" in explorer.locator("[role=status]").first.inner_text()
         assert explorer.locator("input[type=range]").count() == 0
         explorer.locator("select").first.select_option(label="DualPipeV")
         assert "DualPipeV" in explorer.locator("svg").text_content()

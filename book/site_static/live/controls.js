@@ -160,11 +160,19 @@
     const rows = axes.find((axis) => axis.rows);
     const set = (key, value) => {
       choice[key] = value;
+      offer();
       update();
     };
     const ready = rows ? movable(panel, () => choice[rows.key], (value) => set(rows.key, value), told) : () => {};
     let busy = false;
     let again = false;
+
+    /* A slider that does not matter where the other controls stand is not there. */
+    function offer() {
+      for (const { key, where } of axes) {
+        if (where) controls.querySelector(`[data-axis=${key}]`).hidden = choice[where[0]] !== where[1];
+      }
+    }
 
     function storedPanel() {
       const chosen = axes.map(({ key, stored }) => stored.indexOf(choice[key]));
@@ -257,6 +265,7 @@
       }),
       element("div", { class: "lab-python" }, status, progress, told),
     );
+    offer();
     ready();
   }
 
