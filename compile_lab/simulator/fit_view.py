@@ -118,7 +118,8 @@ def _said(found: Fit, chip: str, chosen: bool) -> str:
         f"**{verdict}: {with_unit(found.plan.total_nbytes)} a device, of the {found.chip.memory_gb:g} GB of the card "
         f"({chip}).** {parameter_count(found.plan.shape) / 1e9:.3g} billion parameters, {found.plan.pattern}"
         f"{f' ({mesh})' if mesh else ''}{how if chosen else ''}. A step of "
-        f"{found.plan.batch * found.plan.length:,} tokens would take **{seconds(found.step_s)}**: MFU **{found.mfu:.0%}**, **{_tokens(found.tokens_per_s)} tokens a second**, "
+        f"{found.plan.batch * found.plan.length:,} tokens would take **{seconds(found.step_s)}**: "
+        f"MFU **{found.mfu:.0%}**, **{_tokens(found.tokens_per_s)} tokens a second**, "
         f"{_tokens(found.tokens_per_s / found.plan.devices)} on each device."
     )
 
