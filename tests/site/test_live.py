@@ -372,13 +372,17 @@ def test_every_live_explorer_of_the_book_computes_a_value_that_is_not_stored(vis
 
 @pytest.mark.browser
 @pytest.mark.slow
-def test_it_answers_at_once(reader):
-    """In the times that are wanted on a machine with nothing else to do. On a crowded one the first answer may take
-    longer by as much as CPython's wait for a core, and the others three times what CPython takes beside them."""
-    begun = time.perf_counter()
-    reader.type("ranks", 5)
-    reader.wait(ranks=5)
-    first_s, rows = time.perf_counter() - begun, []
+def test_it_answers_at_once(visit):
+    """In the times that are wanted on a machine with nothing else to do, the best of three visits. On a crowded one the
+    first answer may take longer by as much as CPython's wait for a core, and the others three times what CPython takes
+    beside them."""
+    first_s, crowded, rows = [], [1.0], []
+    for _ in range(3):
+        reader = Reader(visit(CHAPTER))
+        begun = time.perf_counter()
+        reader.type("ranks", 5)
+        reader.wait(ranks=5)
+        first_s.append(time.perf_counter() - begun)
     for limit_s, choice in ((0.1, {"ranks": 4, "micro_batches": 9}), (1, {"ranks": 64, "micro_batches": 1024})):
         found = {reader.ask: [], answer: []}
         for _ in range(3):
@@ -386,10 +390,10 @@ def test_it_answers_at_once(reader):
                 begun, cpu_s = time.perf_counter(), time.process_time()
                 ask(question(**choice))
                 times_s.append(time.perf_counter() - begun)
+            crowded.append(times_s[-1] / (time.process_time() - cpu_s))
         rows.append((limit_s, *map(min, found.values())))
-    crowded = found[answer][-1] / (time.process_time() - cpu_s)
-    print(f"first answer after {first_s:.2f} s, crowded {crowded:.1f} times; limit, page, CPython: {rows}")
-    assert first_s < 5 * max(1, crowded)
+    print(f"first answer after {min(first_s):.2f} s, crowded {max(crowded):.1f} times; limit, page, CPython: {rows}")
+    assert min(first_s) < 5 * max(crowded)
     assert all(page_s < max(limit_s, 3 * native_s) for limit_s, page_s, native_s in rows)
 
 
