@@ -147,7 +147,9 @@ def partitioned(
     return read(lowered, compiled, args, _axes(mesh), partitioner, seconds)
 
 
-def read(lowered: Any, compiled: Any, args: Any, axes: Mapping[str, int], partitioner: str, seconds: float) -> Partitioned:
+def read(
+    lowered: Any, compiled: Any, args: Any, axes: Mapping[str, int], partitioner: str, seconds: float
+) -> Partitioned:
     """What a compiled program of jax says of itself, as a `Partitioned`."""
     jax = jax_here()
     hlo = compiled.as_text()
@@ -221,7 +223,9 @@ def spec(word: str, axes: Mapping[str, int], ndim: int | None = None) -> Any:
     for one, axis in zip(words, axes, strict=True):
         place = re.fullmatch(r"S\((\d+)\)", one)
         if not place and one != "R":
-            raise ValueError(f"placement {shown(one)} is not known here; it is R, S(0), S(1), …, or {FREE} for all axes")
+            raise ValueError(
+                f"placement {shown(one)} is not known here; it is R, S(0), S(1), …, or {FREE} for all axes"
+            )
         if place:
             split.setdefault(int(place[1]), []).append(axis)
     if ndim is not None and split and max(split) >= ndim:

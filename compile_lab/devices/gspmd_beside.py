@@ -4,8 +4,10 @@ All three count a step of one block, forward and backward, with gradients where 
 on torch's fake process group: collectives are counted, and nothing is sent.
 """
 
+import contextlib
+import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -41,12 +43,18 @@ class Beside:
     formula: tuple[Collective, ...] | None
     dtensor_gradients: Mapping[str, str] = field(repr=False)
     owed: tuple[Collective, ...] = ()
+    refused: str = ""
+    """Why DTensor would not run it: the first line of its message. Then its rows are empty."""
     xla_program: Partitioned | None = field(repr=False, compare=False, default=None)
 
     def payload(self, system: str) -> int | None:
-        """Bytes of the whole tensors: of ``xla``, ``dtensor``, ``owed`` or ``formula``."""
+        """Bytes of the whole tensors: of ``xla``, ``dtensor``, ``owed`` or ``formula``; None for what there is not."""
         rows = getattr(self, system)
-        return None if rows is None else sum(each.payload_nbytes for each in rows)
+        return (
+            None
+            if rows is None or (self.refused and system in ("dtensor", "owed"))
+            else sum(each.payload_nbytes for each in rows)
+        )
 
 
 @dataclass(frozen=True)
@@ -72,8 +80,9 @@ def beside(names: Sequence[str] = tuple(LAYOUTS), devices: int = 4) -> tuple[Bes
     for name in names:
         layout = layout_named(name)
         program = block_program(name, *jax_example(), devices=devices)
-        eager, owed, where = dtensor_counts(layout, devices)
-        found.append(Beside(name, devices, program.collectives, eager, formula(name, devices), where, owed, program))
+        eager, owed, where, refused = dtensor_counts(layout, devices)
+        by_formula = formula(name, devices)
+        found.append(Beside(name, devices, program.collectives, eager, by_formula, where, owed, refused, program))
     return tuple(found)
 
 
@@ -105,7 +114,13 @@ def jax_example() -> tuple[dict[str, Any], Any]:
 
 @door
 def block_program(
-    layout: str | BlockLayout, weights: Any, x: Any, *, devices: int = 4, heads: int = HEADS, partitioner: str = "shardy"
+    layout: str | BlockLayout,
+    weights: Any,
+    x: Any,
+    *,
+    devices: int = 4,
+    heads: int = HEADS,
+    partitioner: str = "shardy",
 ) -> Partitioned:
     """A block's forward and backward in one layout, compiled: a function of (weights, x) that gives the gradients."""
     layout = layout_named(layout) if isinstance(layout, str) else layout
@@ -127,13 +142,13 @@ def constrained(stream: str, devices: int, heads: int = HEADS) -> Callable[..., 
 
 def dtensor_counts(
     layout: BlockLayout, devices: int
-) -> tuple[tuple[Collective, ...], tuple[Collective, ...], dict[str, str]]:
+) -> tuple[tuple[Collective, ...], tuple[Collective, ...], dict[str, str], str]:
     """What eager DTensor sends for a step, what bringing the gradients to their weights' places adds, where they were.
 
-    The stream's own placement is not asked of it: it follows from the input's, or does not.
+    The stream's own placement is not asked of it: it follows from the input's, or does not. Last, why it refused.
     """
     weights, x = example()
-    with pretended(devices):
+    with pretended(devices), _quiet():
         mesh = init_device_mesh("cpu", (devices,), mesh_dim_names=(AXIS,))
 
         def put(value: torch.Tensor, word: str) -> Any:
@@ -142,14 +157,28 @@ def dtensor_counts(
         held = {name: put(each, layout.weights[name]).requires_grad_() for name, each in weights.items()}
         mask = put(torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril(), "R")
         given = put(x, layout.x)
-        step = counted(Program(lambda: torch_loss(held, given, mask).backward(), (), mesh))
+        try:
+            step = counted(Program(lambda: torch_loss(held, given, mask).backward(), (), mesh))
+        except RuntimeError as refusal:  # a placement that an operator does not take
+            return (), (), {}, str(refusal).strip().partition("\n")[0]
         where = {name: _word(each.grad.placements[0]) for name, each in held.items()}
 
         def settle() -> None:
             for name, each in held.items():
                 each.grad.redistribute(placements=[placement(layout.weights[name])])
 
-        return step, counted(Program(settle, (), mesh)), where
+        return step, counted(Program(settle, (), mesh)), where, ""
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """torch says on stderr that the CPU has no all-to-all and gathers instead. The counts say it too."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
 
 
 def _word(place: Any) -> str:
@@ -162,7 +191,8 @@ def _word(place: Any) -> str:
 def formula(name: str, devices: int) -> tuple[Collective, ...] | None:
     """What the patterns' formula says of one block: a model of two layers, less a model of one. None if it has none.
 
-    q, k and v are one product in it; heads must divide among the devices of ``tp``.
+    q, k and v are one product in it; heads must divide among the devices of ``tp``. A count of 0: the block's gradients
+    join a bucket that is there without them.
     """
     pattern = _PATTERNS[layout_named(name).name]
     try:

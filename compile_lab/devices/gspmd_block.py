@@ -85,34 +85,53 @@ def mlp(x: Any, up: Any, down: Any) -> Any:
 def block(weights: Mapping[str, Any], x: Any, heads: int = 4, constrain: Any = None) -> Any:
     """x [batch, length, dim] → the same shape. ``constrain`` is laid on the stream where the halves of it meet."""
     kept = constrain or (lambda stream: stream)
-    x = kept(x + attention(weights, kept(norm(weights, "norm1", x)), heads))
-    h = jax_here().nn.gelu(linear(weights, "up", kept(norm(weights, "norm2", x))))
-    return kept(x + linear(weights, "down", h))
+    jax = jax_here()
+    mixed = attention(weights, kept(norm(weights, "norm1", x)), heads)
+    with jax.named_scope("add1"):
+        x = kept(x + mixed)
+    up = linear(weights, "up", kept(norm(weights, "norm2", x)))
+    with jax.named_scope("gelu"):
+        up = jax.nn.gelu(up)
+    down = linear(weights, "down", up)
+    with jax.named_scope("add2"):
+        return kept(x + down)
 
 
 def attention(weights: Mapping[str, Any], h: Any, heads: int) -> Any:
     """Causal attention of a normalised stream h [batch, length, dim], before it is added."""
-    jnp, nn_ = jax_here().numpy, jax_here().nn
+    jax = jax_here()
     batch, length, dim = h.shape
     width = weights["q.weight"].shape[0]  # in a device's own program, of its own heads
-    q, k, v = (linear(weights, each, h).reshape(batch, length, heads, width // heads) for each in "qkv")
-    scores = jnp.einsum("bthd,bshd->bhts", q, k) / (width // heads) ** 0.5
-    scores = jnp.where(jnp.tril(jnp.ones((length, length), bool)), scores, -1e30)
-    mixed = jnp.einsum("bhts,bshd->bthd", nn_.softmax(scores), v)
-    return linear(weights, "out", mixed.reshape(batch, length, width))
+    parts = {each: linear(weights, each, h) for each in "qkv"}
+    for each in parts:
+        with jax.named_scope(each):
+            parts[each] = parts[each].reshape(batch, length, heads, width // heads)
+    q, k, v = parts.values()
+    with jax.named_scope("scores"):
+        scores = jax.numpy.einsum("bthd,bshd->bhts", q, k) / (width // heads) ** 0.5
+        # jnp.where and jax.nn.softmax are functions of their own in the program, into which nobody can look.
+        later = jax.lax.broadcasted_iota("int32", scores.shape, 3) > jax.lax.broadcasted_iota("int32", scores.shape, 2)
+        scores = jax.lax.select(later, jax.numpy.full_like(scores, -1e30), scores)
+        powers = jax.numpy.exp(scores - jax.lax.stop_gradient(scores.max(-1, keepdims=True)))
+        shares = powers / powers.sum(-1, keepdims=True)
+    with jax.named_scope("mixed"):
+        mixed = jax.numpy.einsum("bhts,bshd->bthd", shares, v).reshape(batch, length, width)
+    return linear(weights, "out", mixed)
 
 
 def linear(weights: Mapping[str, Any], name: str, x: Any) -> Any:
     """x @ weight.T + bias, as torch's Linear."""
-    return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+    with jax_here().named_scope(name):  # the compiled program's instructions bear it
+        return x @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
 
 
 def norm(weights: Mapping[str, Any], name: str, x: Any) -> Any:
     """torch's LayerNorm over the last dimension."""
-    jnp = jax_here().numpy
-    centred = x - x.mean(-1, keepdims=True)
-    scale = jnp.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
-    return centred / scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+    jax = jax_here()
+    with jax.named_scope(name):
+        centred = x - x.mean(-1, keepdims=True)
+        scale = jax.numpy.sqrt((centred**2).mean(-1, keepdims=True) + EPSILON)
+        return centred / scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
 def loss(weights: Mapping[str, Any], x: Any, heads: int = 4, constrain: Any = None) -> Any:
