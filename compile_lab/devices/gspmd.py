@@ -23,6 +23,7 @@ from .gspmd_hlo import Sent, sent, totals
 TESTED_JAX = "0.10.2"
 DEVICES = 8
 PARTITIONERS = ("shardy", "gspmd")
+AXIS = "x"
 FREE = "free"
 """The word for a tensor that the partitioner decides on."""
 
@@ -275,7 +276,7 @@ def _partitioned_by(jax: Any, partitioner: str) -> Iterator[None]:
 
 
 def _axes(mesh: int | Mapping[str, int]) -> dict[str, int]:
-    axes = {"x": mesh} if isinstance(mesh, int) else dict(mesh)
+    axes = {AXIS: mesh} if isinstance(mesh, int) else dict(mesh)
     if not axes:
         raise ValueError("mesh has no axes; give a number of devices, or sizes by name such as {'tp': 4}")
     for name, size in axes.items():

@@ -18,12 +18,11 @@ from ..doors import check_whole, door
 from ..simulator.collectives import Collective
 from ..simulator.patterns import plan
 from .collectives import Program, counted, pretended
-from .gspmd import FREE, Partitioned, jax_here, mesh_of, partitioned, spec
+from .gspmd import AXIS, FREE, Partitioned, jax_here, mesh_of, partitioned, spec
 from .gspmd_block import LAYOUTS, LINEARS, NAMES, NORMS, BlockLayout, gradients, loss, torch_loss
 from .placements import placement
 
 BATCH, LENGTH, DIM, HEADS = 8, 64, 64, 4
-AXIS = "x"
 _PATTERNS = {"ddp": "ddp", "fsdp": "fsdp", "tp": "tp", "tp+sp": "tp+sp"}
 """The formula's name for each layout."""
 
@@ -96,7 +95,7 @@ def layout_named(name: str) -> BlockLayout:
 def example(seed: int = 0) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
     """A block's weights and an input, in torch."""
     chance = torch.Generator().manual_seed(seed)
-    sizes = {n: (DIM, DIM) for n in LINEARS} | {"up": (4 * DIM, DIM), "down": (DIM, 4 * DIM)}
+    sizes = dict.fromkeys(LINEARS, (DIM, DIM)) | {"up": (4 * DIM, DIM), "down": (DIM, 4 * DIM)}
     weights = {f"{n}.{kind}": torch.ones(DIM) if kind == "weight" else torch.zeros(DIM)
                for n in NORMS for kind in ("weight", "bias")}  # fmt: skip
     for n, size in sizes.items():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ..doors import door
-from .gspmd import FREE, compiled_for, read, word_of
+from .gspmd import FREE, compiled_for, read
 
 _PASS = "shardy-xla|sharding-propagation"
 _REPLAY = "builtin.module(sdy-user-priority-propagate{debug-propagation-edge-sharding=true})"
@@ -78,7 +78,7 @@ class Decision:
         """Scopes that have a placement once so many steps are done, annotated arguments included."""
         known = dict(self.given)
         for step in self.steps[:number]:
-            known |= {target: step.word for target in step.targets}
+            known |= dict.fromkeys(step.targets, step.word)
         return known
 
 
@@ -105,8 +105,8 @@ def decided(
         (dump,) = Path(folder).glob("*.before_spmd-partitioning.txt")
         values = _values(dump.read_text())
     program = read(lowered, compiled, args, axes, partitioner, 0.0)
-    given = {each.scope: each.word for each in _annotated(lowered, axes) if each.word != FREE}
-    steps, final = _replayed(lowered, axes) if partitioner == "shardy" else ((), {})
+    given = {each.scope: each.word for each in _annotated(lowered) if each.word != FREE}
+    steps, final = _replayed(lowered) if partitioner == "shardy" else ((), {})
     wanted = {each.scope: each.word for each in values if each.scope}
     differs = tuple(scope for scope, word in final.items() if wanted.get(scope, word) != word)
     return Decision(
@@ -157,12 +157,12 @@ def _sdy_word(sharding: str) -> str:
     return f"S({split[0]})" if split else "R"
 
 
-def _annotated(lowered: Any, axes: Mapping[str, int]) -> list[Value]:
+def _annotated(lowered: Any) -> list[Value]:
     """The function's arguments as they were annotated."""
     main = _main(lowered.compiler_ir("stablehlo"))
     names = _argument_names(main)
     found = []
-    for index, attributes in enumerate(main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else ()):
+    for index, attributes in enumerate(_attributes(main)):
         told = str(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ""
         if not told and "mhlo.sharding" in attributes:  # how GSPMD is told
             word = _hlo_word(str(attributes["mhlo.sharding"]).strip('"{}'))
@@ -170,6 +170,11 @@ def _annotated(lowered: Any, axes: Mapping[str, int]) -> list[Value]:
             word = _sdy_word(told) if told else FREE
         found.append(Value(str(index), names[index], "parameter", (), word))
     return found
+
+
+def _attributes(main: Any) -> Any:
+    """Of each argument of a function; none if nothing is annotated. An MLIR attribute map is no dict."""
+    return main.attributes["arg_attrs"] if "arg_attrs" in main.attributes else ()  # noqa: SIM401
 
 
 def _main(module: Any) -> Any:
@@ -181,7 +186,7 @@ def _argument_names(main: Any) -> list[str]:
     return [_scope(re.search(r'loc\("([^"]*)"', str(each.location))[1], True) for each in arguments]
 
 
-def _replayed(lowered: Any, axes: Mapping[str, int]) -> tuple[tuple[Step, ...], dict[str, str]]:
+def _replayed(lowered: Any) -> tuple[tuple[Step, ...], dict[str, str]]:
     """Shardy's propagation run once more with a record of its steps, and what it leaves for each scope."""
     from jaxlib.mlir import ir, passmanager
 

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..doors import check_whole, door
-from .gspmd import Partitioned, jax_here, mesh_of, partitioned, read
-from .gspmd_beside import AXIS, HEADS, jax_example
+from .gspmd import AXIS, Partitioned, jax_here, mesh_of, partitioned, read
+from .gspmd import spec as spec_of
+from .gspmd_beside import HEADS, jax_example
 from .gspmd_block import LAYOUTS, attention, linear, norm
 
 ANNOTATED, EXPLICIT, SHARD_MAP = "annotated", "explicit", "shard_map"
@@ -69,7 +70,7 @@ def three_ways(devices: int = 4) -> tuple[Way, ...]:
         return jax.lax.psum(h @ down, AXIS)
 
     sources = {
-        ANNOTATED: "jax.jit(lambda x, up, down: gelu(x @ up) @ down,\n        in_shardings=(P(), P(None, 'x'), P('x')))",
+        ANNOTATED: "jax.jit(lambda x, up, down: gelu(x @ up) @ down,\n    in_shardings=(P(), P(None, 'x'), P('x')))",
         EXPLICIT: "h = gelu(x @ up)              # type: f32[64,512@x]\neinsum('rw,wd->rd', h, down, out_sharding=P())",
         SHARD_MAP: "h = gelu(x @ up)              # this device's columns\npsum(h @ down, 'x')",
     }
@@ -109,7 +110,9 @@ def by_hand(devices: int = 4, weights: Mapping[str, Any] | None = None, x: Any =
     if weights is None or x is None:
         weights, x = jax_example()
     layout = LAYOUTS["tp"]
-    split = {name: _spec(word) for name, word in layout.weights.items()}
+    split = {name: spec_of(word, {AXIS: devices}) for name, word in layout.weights.items()}
+
+    whole = spec_of("R", {AXIS: devices})
 
     def forked(value: Any) -> Any:
         return jax.lax.pcast(value, AXIS, to="varying")  # its transpose is the backward's sum
@@ -125,16 +128,10 @@ def by_hand(devices: int = 4, weights: Mapping[str, Any] | None = None, x: Any =
         stream = stream + half(own, "down", linear({**own, **zero}, "down", h))
         return (stream**2).mean()
 
-    sharded = jax.shard_map(own_loss, mesh=mesh, in_specs=(split, _spec("R")), out_specs=_spec("R"))
+    sharded = jax.shard_map(own_loss, mesh=mesh, in_specs=(split, whole), out_specs=whole)
     return partitioned(
         jax.grad(sharded), (weights, x), (layout.weights, "R"), mesh={AXIS: devices}, out=layout.weights
     )  # fmt: skip
-
-
-def _spec(word: str) -> Any:
-    from .gspmd import spec
-
-    return spec(word, {AXIS: 1})
 
 
 @door
