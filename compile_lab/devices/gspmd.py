@@ -169,7 +169,7 @@ def read(
         compile_s=seconds,
         hlo=hlo,
         stablehlo=lowered.as_text(),
-        run=lambda *given: compiled(*jax.tree.map(jax.device_put, tuple(given), compiled.input_shardings[0])),
+        run=lambda *given: compiled(*_placed(jax, given, compiled.input_shardings[0])),
     )
 
 
@@ -257,12 +257,19 @@ def _shardings(jax: Any, mesh: Any, entry: Any, arg: Any) -> Any:
     return None if placed is None else jax.sharding.NamedSharding(mesh, placed)
 
 
+def _placed(jax: Any, given: Any, shardings: Any) -> Any:
+    leaves, tree = jax.tree.flatten(tuple(given))
+    places = jax.tree.leaves(shardings, is_leaf=lambda each: each is None)  # None for an argument that is not used
+    return jax.tree.unflatten(tree, [jax.device_put(each, place) for each, place in zip(leaves, places, strict=True)])
+
+
 def _decided(jax: Any, shardings: Any, values: Any, axes: Mapping[str, int]) -> dict[str, str]:
     """Placements by the place in the tree, such as ``0.up.weight``."""
     names = [jax.tree_util.keystr(path, simple=True, separator=".") for path, _ in
              jax.tree_util.tree_flatten_with_path(values)[0]]  # fmt: skip
-    found = jax.tree.leaves(shardings)
-    return {name or "0": word_of(each.spec, axes) for name, each in zip(names, found, strict=True)}
+    found = jax.tree.leaves(shardings, is_leaf=lambda each: each is None)
+    words = ["unused" if each is None else word_of(each.spec, axes) for each in found]
+    return {name or "0": word for name, word in zip(names, words, strict=True)}
 
 
 @contextlib.contextmanager

@@ -100,7 +100,7 @@ def block(weights: Mapping[str, Any], x: Any, heads: int = 4, constrain: Any = N
 def attention(weights: Mapping[str, Any], h: Any, heads: int) -> Any:
     """Causal attention of a normalised stream h [batch, length, dim], before it is added."""
     jax = jax_here()
-    batch, length, dim = h.shape
+    batch, length, _ = h.shape
     width = weights["q.weight"].shape[0]  # in a device's own program, of its own heads
     parts = {each: linear(weights, each, h) for each in "qkv"}
     for each in parts:

@@ -125,9 +125,10 @@ def _split(text: str) -> tuple[str, str]:
     at = 0
     if text.startswith("("):
         depth = 0
-        for at, letter in enumerate(text):
+        for place, letter in enumerate(text):
             depth += (letter == "(") - (letter == ")")
             if not depth:
+                at = place
                 break
     call = _CALL.search(text, at + 1 if at else 0)
     return (text[: call.start()], call[1]) if call else (text, "")

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..doors import check_whole, door
 from . import ranks as gangs
-from .dtensor import PAID, WRONG, Judge, PlacedCall, Ruling
+from .dtensor import FREE, PAID, Judge, PlacedCall, Ruling
 from .gspmd import AXIS, Partitioned, jax_here, partitioned
 from .gspmd_hlo import totals
 
@@ -44,9 +44,19 @@ class Operation:
         return sum(each.payload_nbytes for each in totals(self.xla.sent, smallest=1))
 
     @property
-    def dtensor_nbytes(self) -> int | None:
+    def xla_sent_nbytes(self) -> int:
+        """Bytes that a device sends, on a ring."""
+        return sum(each.sent_nbytes for each in totals(self.xla.sent, smallest=1))
+
+    @property
+    def dtensor_sent_nbytes(self) -> int | None:
         """The same of DTensor; None where it gives no result or a wrong one."""
-        if self.dtensor.kind == WRONG or (self.dtensor.kind != PAID and not self.dtensor.out):
+        return None if self.dtensor_nbytes is None else self.dtensor.sent_nbytes
+
+    @property
+    def dtensor_nbytes(self) -> int | None:
+        """As ``xla_nbytes``, of DTensor; None where it gives no result or a wrong one."""
+        if self.dtensor.kind not in (FREE, PAID):
             return None
         return sum(each.payload_nbytes for each in self.dtensor.sent)
 
