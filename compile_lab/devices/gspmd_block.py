@@ -66,7 +66,8 @@ def weights_of(block: nn.Module) -> dict[str, numpy.ndarray]:
     try:
         found = {f"{part}.{kind}": held[f"{part}.{kind}"] for part in NORMS for kind in ("weight", "bias")}
         for kind in ("weight", "bias"):
-            found |= {f"{n}.{kind}": each for n, each in zip("qkv", numpy.split(held[f"attention.qkv.{kind}"], 3))}
+            thirds = numpy.split(held[f"attention.qkv.{kind}"], 3)
+            found |= {f"{n}.{kind}": each for n, each in zip("qkv", thirds, strict=True)}
             found[f"out.{kind}"] = held[f"attention.out.{kind}"]
             found |= {f"{part}.{kind}": held[f"mlp.{part}.{kind}"] for part in ("up", "down")}
     except KeyError as missing:

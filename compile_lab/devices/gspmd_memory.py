@@ -38,8 +38,9 @@ class MemoryRow:
 
     @property
     def xla_above(self) -> int:
-        """Bytes besides the arguments: XLA's heap and its outputs."""
-        return self.xla.temporary + self.xla.outputs - self.xla.aliased
+        """Bytes besides the step's arguments: XLA's heap and outputs, and what a backward is handed."""
+        handed = self.xla.arguments if self.program == "backward" else 0
+        return handed + self.xla.temporary + self.xla.outputs - self.xla.aliased
 
 
 @door
