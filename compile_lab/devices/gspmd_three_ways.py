@@ -84,7 +84,7 @@ def three_ways(devices: int = 4) -> tuple[Way, ...]:
         args, placed, mesh={AXIS: devices},
     )  # fmt: skip
     return tuple(
-        Way(name, sources[name], each, tuple(dict.fromkeys(seen[name])), each.run(*args))
+        Way(name, sources[name], each, tuple(dict.fromkeys(seen[name])), jax.device_get(each.run(*args)))
         for name, each in programs.items()
     )
 
