@@ -57,7 +57,7 @@ class Beside:
 
 
 @dataclass(frozen=True)
-class _Shape:
+class _BlockShape:
     """What the formula asks of a GPT, of as many layers as one likes."""
 
     layers: int
@@ -195,7 +195,7 @@ def formula(name: str, devices: int) -> tuple[Collective, ...] | None:
     """
     pattern = _PATTERNS[layout_named(name).name]
     try:
-        two, one = (plan(_Shape(layers), pattern, devices, batch=BATCH, length=LENGTH) for layers in (2, 1))
+        two, one = (plan(_BlockShape(layers), pattern, devices, batch=BATCH, length=LENGTH) for layers in (2, 1))
     except ValueError:
         return None
     sums: Counter[tuple[str, str, int, str]] = Counter()

@@ -2,7 +2,7 @@
 
 Shardy is asked twice. The decision is read from XLA's own dump, taken between propagation and partitioning; GSPMD's is
 too. The steps come from running Shardy's pass once more on jax's program, with its own record of them turned on; where
-that run decides otherwise than XLA did, `Decision.differs` says so.
+that run decides otherwise than XLA did, `Propagated.differs` says so.
 """
 
 import re
@@ -37,7 +37,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Step:
+class SplitStep:
     """One step of Shardy's: at an operation, a split went from one of its values to others.
 
     ``source`` and ``targets`` are scopes, ``word`` is what the first target now is. ``backwards``: from a result, or
@@ -51,10 +51,12 @@ class Step:
     targets: tuple[str, ...]
     word: str
     backwards: bool
+    reached: Mapping[str, str] = field(repr=False, default_factory=dict)
+    """Arguments, and scopes whose last value this step has split, with how."""
 
 
 @dataclass(frozen=True)
-class Decision:
+class Propagated:
     """What a partitioner decided for every value, and Shardy's steps (GSPMD keeps no record: none).
 
     ``given`` are the arguments that were annotated. ``differs`` names the scopes that the steps leave otherwise than
@@ -62,7 +64,7 @@ class Decision:
     """
 
     values: tuple[Value, ...] = field(repr=False)
-    steps: tuple[Step, ...] = field(repr=False)
+    steps: tuple[SplitStep, ...] = field(repr=False)
     given: Mapping[str, str]
     inputs: Mapping[str, str]
     outputs: Mapping[str, str]
@@ -78,7 +80,7 @@ class Decision:
         """Scopes that have a placement once so many steps are done, annotated arguments included."""
         known = dict(self.given)
         for step in self.steps[:number]:
-            known |= dict.fromkeys(step.targets, step.word)
+            known |= step.reached
         return known
 
 
@@ -91,7 +93,7 @@ def decided(
     mesh: int | Mapping[str, int] = 4,
     partitioner: str = "shardy",
     out: Any = FREE,
-) -> Decision:
+) -> Propagated:
     """What the partitioner decides for each value of ``fn(*args)`` from the annotations of ``layout``.
 
     The mesh has one axis. Raises as `partitioned`, and ValueError for a mesh of several axes.
@@ -109,7 +111,7 @@ def decided(
     steps, final = _replayed(lowered) if partitioner == "shardy" else ((), {})
     wanted = {each.scope: each.word for each in values if each.scope}
     differs = tuple(scope for scope, word in final.items() if wanted.get(scope, word) != word)
-    return Decision(
+    return Propagated(
         values, steps, given, program.inputs, program.outputs, program.payload_nbytes, partitioner, differs
     )  # fmt: skip
 
@@ -186,7 +188,7 @@ def _argument_names(main: Any) -> list[str]:
     return [_scope(re.search(r'loc\("([^"]*)"', str(each.location))[1], True) for each in arguments]
 
 
-def _replayed(lowered: Any) -> tuple[tuple[Step, ...], dict[str, str]]:
+def _replayed(lowered: Any) -> tuple[tuple[SplitStep, ...], dict[str, str]]:
     """Shardy's propagation run once more with a record of its steps, and what it leaves for each scope."""
     from jaxlib.mlir import ir, passmanager
 
@@ -197,7 +199,7 @@ def _replayed(lowered: Any) -> tuple[tuple[Step, ...], dict[str, str]]:
         main = _main(module)
         block = main.regions[0].blocks[0]
         known = {str(each.get_name()): name for each, name in zip(block.arguments, _argument_names(main), strict=True)}
-        steps, final = [], {}
+        steps, final, places = [], {}, []
         for operation in block.operations:
             source = re.search(r'loc\("([^"]*)"', str(operation.location))
             scope = _scope(source[1] if source else "", False)
@@ -205,8 +207,12 @@ def _replayed(lowered: Any) -> tuple[tuple[Step, ...], dict[str, str]]:
             sharding = _told(operation, "sdy.sharding")
             if operation.results and scope:
                 final[scope] = _sdy_word(sharding)
+            places.append((operation, scope))
+        last = {scope: str(each.results[0].get_name()) for each, scope in places if scope and len(each.results)}
+        ends = {str(each.get_name()) for each in block.arguments} | set(last.values())
+        for operation, scope in places:
             for number, away, to in _EDGE.findall(_told(operation, "sdy.propagation_edges")):
-                steps.append(_step(operation, scope, int(number), away, to.split(", "), known))
+                steps.append(_step(operation, scope, int(number), away, to.split(", "), known, ends))
     return tuple(sorted(steps, key=lambda step: step.number)), final
 
 
@@ -214,15 +220,26 @@ def _told(operation: Any, name: str) -> str:
     return str(operation.attributes[name]) if name in operation.attributes else ""
 
 
-def _step(operation: Any, scope: str, number: int, away: str, to: Sequence[str], known: Mapping[str, str]) -> Step:
+def _step(
+    operation: Any,
+    scope: str,
+    number: int,
+    away: str,
+    to: Sequence[str],
+    known: Mapping[str, str],
+    ends: set[str],
+) -> SplitStep:
     def value(place: str) -> Any:
         side, _, index = place.partition("-")
         return (operation.operands if side == "operand" else operation.results)[int(index)]
 
     names = tuple(known[str(value(each).get_name())] for each in to)
     word = _sdy_word(_sharding_of(value(to[0])))
+    found = [value(each) for each in to]
+    named = {str(each.get_name()): _sdy_word(_sharding_of(each)) for each in found}
+    reached = {known[name]: each for name, each in named.items() if name in ends and known[name]}
     backwards = away.startswith("result") or all(each.startswith("operand") for each in to)
-    return Step(number, operation.name, scope, known[str(value(away).get_name())], names, word, backwards)
+    return SplitStep(number, operation.name, scope, known[str(value(away).get_name())], names, word, backwards, reached)
 
 
 def _sharding_of(value: Any) -> str:

@@ -32,7 +32,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class JaxRefusal:
     """A program that one of the ways would not take: what it is, the error's name, its first line; and what helps."""
 
     name: str
@@ -135,7 +135,7 @@ def by_hand(devices: int = 4, weights: Mapping[str, Any] | None = None, x: Any =
 
 
 @door
-def refusals(devices: int = 4) -> tuple[Refusal, ...]:
+def refusals(devices: int = 4) -> tuple[JaxRefusal, ...]:
     """Programs that each way refuses, as it says it. Raises RuntimeError if one of them is taken after all."""
     check_whole("devices", devices, 2, 4)
     jax = jax_here(devices)
@@ -148,7 +148,7 @@ def refusals(devices: int = 4) -> tuple[Refusal, ...]:
             program()
         except Exception as error:  # whatever it is, its name is what is asked for
             message = str(error).strip().partition("\n")[0]
-            found.append(Refusal(name, mode, type(error).__name__, message, helps))
+            found.append(JaxRefusal(name, mode, type(error).__name__, message, helps))
         else:
             raise RuntimeError(f"{name} is not refused in {mode} mode by this jax: the table would say otherwise")
 

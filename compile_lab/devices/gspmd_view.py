@@ -15,8 +15,8 @@ from .gspmd import Partitioned
 from .gspmd_beside import Beside
 from .gspmd_memory import MemoryRow
 from .gspmd_operations import Operation
-from .gspmd_propagation import Decision
-from .gspmd_three_ways import Refusal, Way
+from .gspmd_propagation import Propagated
+from .gspmd_three_ways import JaxRefusal, Way
 
 SYSTEMS = {"xla": "XLA", "dtensor": "DTensor, eager", "owed": "DTensor, gradients finished", "formula": "by formula"}
 _KINDS = {
@@ -115,7 +115,7 @@ def collectives_table(program: Partitioned, caption: str = "") -> Table:
 
 @door
 def spread(
-    decision: Decision, until: int | None = None, caption: str = "", provenance: object | None = None
+    decision: Propagated, until: int | None = None, caption: str = "", provenance: object | None = None
 ) -> Drawing:
     """The block as a graph: each part coloured by where its result is split, each weight above the part that uses it.
 
@@ -129,7 +129,7 @@ def spread(
         check_whole("until", until, 0, len(decision.steps))
     known = final if until is None else decision.after(until)
     canvas = Canvas(size=16)
-    middle = {name: (_WIDE / 2 + 2 + column * 83.5, 150 + row * 90) for name, (column, row) in _PLACES.items()}
+    middle = {name: (_WIDE / 2 + 2 + column * 83.5, 72 + row * 130) for name, (column, row) in _PLACES.items()}
     for start, end in _EDGES:
         (x0, y0), (x1, y1) = middle[start], middle[end]
         colour = _SPLITS.get(known.get(start, ""), "grey")
@@ -140,7 +140,7 @@ def spread(
         told = f"{name}: {word or 'not decided yet'}"
         canvas.box(*box, _SPLITS.get(word, "grey"), f"{name}\n{word}", title=told, dashed=not word, size=15)
         if (weight := f"{name}.weight") in final:
-            _weight(canvas, x, y - 62 if name != "v" else y + 62, weight, known, decision)
+            _weight(canvas, x, y - 46, weight, known, decision)
     used = dict.fromkeys(word for word in known.values() if word in _SPLITS)
     legend = key({f"split along {word}" if word != "R" else "whole": _SPLITS[word] for word in used})
     when = "as decided" if until is None else f"after {until} of {len(decision.steps)} steps"
@@ -148,7 +148,7 @@ def spread(
     return Drawing(canvas.svg(), alt, caption, None, provenance, legend)
 
 
-def _weight(canvas: Canvas, x: float, y: float, name: str, known: dict[str, str], decision: Decision) -> None:
+def _weight(canvas: Canvas, x: float, y: float, name: str, known: dict[str, str], decision: Propagated) -> None:
     """A small box for a weight; a star if it was annotated."""
     word = known.get(name, "")
     star = " ★" if name in decision.given else ""
@@ -157,7 +157,7 @@ def _weight(canvas: Canvas, x: float, y: float, name: str, known: dict[str, str]
 
 
 @door
-def steps_table(decision: Decision, caption: str = "") -> Table:
+def steps_table(decision: Propagated, caption: str = "") -> Table:
     """Shardy's steps, those that leave a part of the function: at which operation, from what to what, which way."""
     rows = [
         (each.number, each.operator.removeprefix("stablehlo."), each.source, ", ".join(sorted(set(each.targets))),
@@ -208,7 +208,7 @@ def ways_table(ways: Sequence[Way], caption: str = "") -> Table:
 
 
 @door
-def refusals_table(rows: Sequence[Refusal], caption: str = "") -> Table:
+def refusals_table(rows: Sequence[JaxRefusal], caption: str = "") -> Table:
     """What each way refuses, and what helps."""
     told = [(each.name, each.mode, each.error, each.helps) for each in rows]
     return Table(["program", "way", "error", "what helps"], told, caption)
