@@ -12,6 +12,7 @@ import tempfile
 import warnings
 from dataclasses import dataclass
 from html import escape
+from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
@@ -31,6 +32,7 @@ class Machine:
     `device` is the GPU's name or "CPU"; `bf16` says whether it computes in bf16 (a GPU: in hardware); `compiler` is
     the C++ compiler that torch.compile calls, name and version; `memory_nbytes` is the GPU's memory or else the
     machine's, None where it cannot be told; `cores` are those this process may use; `missing` holds full sentences.
+    `jax` is its version, None where it is not installed; one chapter alone uses it, so the line leaves it out.
     """
 
     device: str
@@ -45,6 +47,7 @@ class Machine:
     memory_nbytes: int | None
     cores: int
     missing: tuple[str, ...] = ()
+    jax: str | None = None
 
     def __repr__(self) -> str:
         memory = f", {self.memory_nbytes / 1e9:.0f} GB" if self.memory_nbytes else ""
@@ -90,6 +93,7 @@ def preflight() -> Machine:
         memory_nbytes=torch.cuda.get_device_properties(0).total_memory if gpu else _memory_nbytes(),
         cores=_cores(),
         missing=_missing(compiler),
+        jax=metadata.version("jax") if importlib.util.find_spec("jax") else None,
     )
 
 
