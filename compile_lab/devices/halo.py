@@ -18,7 +18,7 @@ ROWS = 2
 
 @door
 def max_pool_with_halo(images: DTensor) -> DTensor:
-    """``max_pool2d(images, 3, stride=1, padding=1)`` of images that are cut along their rows, S(2), on a mesh of one axis.
+    """``max_pool2d(images, 3, stride=1, padding=1)`` of images that are cut along their rows, on a mesh of one axis.
 
     Each rank sends its first row up and its last one down, pools, and keeps its own rows. There is no backward: the
     exchange is not one that autograd knows. Raises ValueError for images that are placed otherwise.
