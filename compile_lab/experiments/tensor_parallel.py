@@ -1,5 +1,6 @@
 """MiniGPT as plain DTensor code: weights are placed, and every collective is DTensor's own decision."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,7 +25,8 @@ def minigpt_gathers(
     """
     step, loss, alone = minigpt_step(plan, layers)
     found = redistributions(step)
-    with CommDebugMode() as counting:
+    with warnings.catch_warnings(), CommDebugMode() as counting:
+        warnings.simplefilter("ignore")  # it hooks the model's backward, and tokens have no gradient
         step()
     counts = {str(kind).rpartition(".")[2]: count for kind, count in counting.get_comm_counts().items()}
     return found, loss[-1], alone, counts
