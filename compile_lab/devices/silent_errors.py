@@ -166,7 +166,7 @@ def conv2d_of_fewer_images_than_ranks(mesh: Any) -> Answers:
 
 @_silent("F.conv_transpose2d on S(2)", _CONV, 186129)
 def conv_transpose2d_over_height(mesh: Any) -> Answers:
-    """As `conv2d_over_height`."""
+    """By the same handler as `conv2d_over_height`, and with the same label."""
     return value(mesh, F.conv_transpose2d, (random(2, 4, 8, 8), "S(2)"), (random(4, 4, 3, 3), "R"))
 
 
@@ -182,7 +182,7 @@ def logsumexp_keepdim(mesh: Any) -> Answers:
 
 @_silent("logsumexp(0, keepdim=True) on S(1), backward", _LOGSUMEXP)
 def logsumexp_keepdim_gradient(mesh: Any) -> Answers:
-    """As `logsumexp_keepdim`. For two ranks: of four, three are taken to be without a row, raise, and the first waits."""
+    """As `logsumexp_keepdim`. For two ranks: of four, three count as empty and raise, and the first waits."""
     return gradient(mesh, lambda x: x.logsumexp(0, keepdim=True).sum(), (random(4, 2 * mesh.size()), "S(1)"))
 
 
@@ -279,7 +279,7 @@ def vector_times_matrix(mesh: Any) -> Answers:
     """The result says that it is a matrix of one row; what the ranks hold is the vector.
 
     A vector is multiplied as a row, which ``squeeze_`` takes away in place. Where placements do not change, dispatch
-    gives an in-place operator's input back as it was labelled, with its old shape. ``nanquantile`` and ``linear`` of a
+    gives an in-place operator's input back as it was labelled, with its old shape. ``quantile`` and ``linear`` of a
     vector come to it, too.
     """
     v, matrix = _shared(mesh), _shared(mesh, 3)
