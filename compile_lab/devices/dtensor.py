@@ -162,7 +162,8 @@ def told_of(failed: gangs.RankFailed, folder: Path) -> str:
     if refused:
         return first_line(f"{OTHERS_WAIT}: {refused[0]}")
     if late:
-        return TOO_LATE
+        deciding = any("_decompositions.py" in file.read_text() for file in late)
+        return TOO_LATE + (": still trying placements on the operator's decomposition" if deciding else "")
     return first_line(str(failed).splitlines()[-1] if failed.rank is not None else "no end")
 
 

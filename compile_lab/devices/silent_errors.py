@@ -146,7 +146,7 @@ def conv2d_over_height(mesh: Any) -> Answers:
 
 @_silent("F.conv2d on S(3)", _CONV, 186129)
 def conv2d_over_width(mesh: Any) -> Answers:
-    """As `conv2d_over_height`."""
+    """Each rank keeps its own columns, as in `conv2d_over_height` its rows."""
     return value(mesh, lambda x, w: F.conv2d(x, w, padding=1), (random(2, 4, 8, 8), "S(3)"), (random(4, 4, 3, 3), "R"))
 
 

@@ -1,4 +1,4 @@
-"""Each silent error of torch 2.13 is still one: a torch that mends it fails here, by name. What is told of it is there."""
+"""Each silent error of torch 2.13 is still one: a torch that mends it fails here, by name. What is told of it holds."""
 
 import inspect
 import re
