@@ -225,7 +225,8 @@ def largest_norm_of_partial_maxima(mesh: Any) -> Answers:
 def irfft_of_partial_maxima(mesh: Any) -> Answers:
     """A maximum of transforms, which is not the transform of the maximum.
 
-    The rule passes any partial value through, as it may with sums and averages alone.
+    The rule passes any partial value through, as it may with sums and averages alone; so does the cast to complex
+    numbers before it, of which there is no maximum.
     """
     return value(mesh, torch.fft.irfft, (_shared(mesh, 4), "P(max)"))
 
