@@ -268,8 +268,8 @@ def write_through_a_column(mesh: Any) -> Answers:
 def item_of_a_sum(mesh: Any) -> Answers:
     """Each rank's own sum, as a Python number: another one on each rank.
 
-    ``item`` is ``_local_scalar_dense``, which is let through before any rule is asked, whatever the placement. So
-    ``float(loss)``, ``bool(loss > 0)`` and what is logged are a rank's own.
+    ``item`` is ``_local_scalar_dense``, which is let through before any rule is asked, whatever the placement. So is
+    ``float(loss)``. A comparison is not: ``loss > 0`` adds up first.
     """
     x = _shared(mesh, 3)
     return torch.tensor(on(mesh, x, "S(0)").sum().item()).double(), x.sum()
