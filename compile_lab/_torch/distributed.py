@@ -111,3 +111,89 @@ def forget_strategies() -> None:
     from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
     _clear_sharding_prop_cache()
+
+
+@contextlib.contextmanager
+def redistributions_told(tell: Callable[[Any, int, Any, Any, Callable[[], Any]], Any]) -> Iterator[None]:
+    """While the block runs, ``tell(operator, argument, source, target, move)`` stands for each redistribution that
+    DTensor makes of an operator's argument by itself.
+
+    ``source`` and ``target`` are specs (``placements``, ``mesh``, ``shape``); ``move()`` does it, and what it returns
+    is to be returned. What a program redistributes itself is not told.
+    """
+    from torch.distributed.tensor import _dispatch
+
+    dispatcher = _dispatch.OpDispatcher
+    plain, plain_move = dispatcher.redistribute_local_args, _dispatch.redistribute_local_tensor
+    now: list[tuple[Any, list[int]]] = []
+
+    def for_operator(op_info: Any, suggested: Any, use_values: bool) -> None:
+        wanted = torch.utils._pytree.tree_leaves(suggested.args_schema)
+        pairs = zip(op_info.flat_args_schema, wanted, strict=False)
+        moved = [at for at, (have, want) in enumerate(pairs) if hasattr(have, "placements") and have != want]
+        now.append((suggested.op, moved))
+        try:
+            plain(op_info, suggested, use_values)
+        finally:
+            now.pop()
+
+    def for_argument(local: Any, source: Any, target: Any) -> Any:
+        operator, moved = now[-1]
+        return tell(operator, moved.pop(0), source, target, lambda: plain_move(local, source, target))
+
+    dispatcher.redistribute_local_args = staticmethod(for_operator)
+    _dispatch.redistribute_local_tensor = for_argument
+    try:
+        yield
+    finally:
+        dispatcher.redistribute_local_args = staticmethod(plain)
+        _dispatch.redistribute_local_tensor = plain_move
+
+
+def explicit_redistribution(mode: str = "raise") -> contextlib.AbstractContextManager[Any]:
+    """torch's own switch, which has no public name yet: no redistribution that sends, unless it is written down."""
+    from torch.distributed.tensor._utils import ExplicitRedistributionContext
+
+    return ExplicitRedistributionContext(mode=mode)
+
+
+def strided_shard(dim: int, split_factor: int) -> Any:
+    """The placement that FSDP over tensor parallel leaves: rows in ``split_factor`` groups, a part of each group."""
+    from torch.distributed.tensor.placement_types import _StridedShard
+
+    return _StridedShard(dim, split_factor=split_factor)
+
+
+def forward_stack() -> str | None:
+    """Inside a backward under anomaly mode: the Python stack of the forward operation whose gradient is computed."""
+    node = torch._C._current_autograd_node()
+    stack = node.metadata.get("traceback_") if node is not None else None
+    return "".join(stack) if stack else None
+
+
+def is_in_backward() -> bool:
+    """Is autograd's engine at work on this thread?"""
+    return torch._C._current_autograd_node() is not None
+
+
+@contextlib.contextmanager
+def rules_restored(operator: Any) -> Iterator[None]:
+    """Whatever rule the block registers for the operator is gone after it, and no decision made by it is kept."""
+    from torch.distributed.tensor import DTensor
+
+    propagator = DTensor._op_dispatcher.sharding_propagator
+    tables = [
+        getattr(propagator, name)
+        for name in ("op_strategy_funcs", "op_single_dim_strategy_funcs", "op_to_rules", "op_to_schema_info")
+        if isinstance(getattr(propagator, name, None), dict)
+    ]
+    before = [table.get(operator) for table in tables]
+    forget_strategies()
+    try:
+        yield
+    finally:
+        for table, rule in zip(tables, before, strict=True):
+            table.pop(operator, None)
+            if rule is not None:
+                table[operator] = rule
+        forget_strategies()
