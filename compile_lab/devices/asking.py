@@ -94,3 +94,34 @@ def _until(folder: Path, calls: Sequence[PlacedCall], ranks: int, failed: gangs.
         return found
     call = calls[len(found)]
     return [*found, Ruling(HANGS, detail=told_of(failed, folder), shards=shards_of(call, ranks))]
+
+
+@door
+def with_rule(operator: str, rule: Callable[..., object]) -> Callable[[], None]:
+    """What registers ``rule`` for an operator, such as ``aten._cdist_forward.default``: for ``before`` of `ask_each`.
+
+    ``rule`` is what ``torch.distributed.tensor.experimental.register_sharding`` takes. Raises ValueError for an
+    operator that torch has not.
+    """
+    _overload(operator)
+
+    def register() -> None:
+        from torch.distributed.tensor.experimental import register_sharding
+
+        register_sharding(_overload(operator))(rule)
+
+    return register
+
+
+def _overload(name: str) -> object:
+    """``torch.ops`` itself cannot be sent to another process, and a name can."""
+    found = getattr(torch, "ops")  # noqa: B009
+    parts = name.split(".")
+    try:
+        for part in parts:
+            found = getattr(found, part)
+    except AttributeError:
+        found = None
+    if len(parts) != 3 or found is None:
+        raise ValueError(f"torch has no operator {name!r}: give library, name and overload, as aten.cumsum.default")
+    return found
