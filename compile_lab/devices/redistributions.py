@@ -45,7 +45,7 @@ class ImplicitRedistribution(RuntimeError):
 @door
 @dataclass(frozen=True)
 class Redistribution:
-    """Moves of one kind: ``operator``'s tensor ``argument`` (from 0) goes from ``before`` to ``after``, ``count`` times.
+    """Equal moves: ``operator``'s tensor ``argument`` (from 0) goes from ``before`` to ``after``, ``count`` times.
 
     ``line`` is the reader's line that called the operator; in the ``backward``, that of the forward operation whose
     gradient it is. ``sent_nbytes`` is what a rank sends on a ring in all of them, by collectives of the ``kinds``;

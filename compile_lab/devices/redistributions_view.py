@@ -16,7 +16,7 @@ _ROW, _LEFT, _CODE = 58, 600, 58
 
 @door
 def gathers(found: Sequence[Redistribution], caption: str = "", free: bool = False) -> Table:
-    """One row for each kind of move that sends, or for all with ``free``: line, operator, from where to where, bytes."""
+    """One row a kind of move that sends, or for all with ``free``: line, operator, from where to where, bytes."""
     rows = [
         (
             each.place,

@@ -17,7 +17,7 @@ SEED = 0
 def minigpt_gathers(
     plan: Mapping[str, str] = MEGATRON, layers: int = 2
 ) -> tuple[tuple[Redistribution, ...], float, float, dict[str, int]]:
-    """What DTensor sends in a step of MiniGPT without being told; the loss, one process's loss, `CommDebugMode`'s count.
+    """What DTensor sends in a step of MiniGPT untold; the loss, one process's loss, and `CommDebugMode`'s count.
 
     To be called on each rank of `ranks.run`. The heads' rows of q, k and v lie together, or half of them would be no
     attention; attention runs as products and softmax, because the CPU's fused kernel has no rule.

@@ -90,7 +90,7 @@ def test_a_loss_whose_gradient_is_added_up_twice_is_refused():
 def test_what_bends_takes_no_partial_sum_and_collectives_take_what_they_are_for():
     with pytest.raises(WrongType, match=r"gelu\(P\): it bends.*Way out: all_reduce"):
         check(bent, **TYPES)
-    with pytest.raises(WrongType, match="all_reduce of V to R: it goes from P to R or P to I; .*partial"):
+    with pytest.raises(WrongType, match=r"all_reduce of V to R: it goes from P to R or P to I; .*partial"):
         check(lambda c, x: c.all_reduce(x), x=V)
     with pytest.raises(ValueError, match="x is replicated, and its gradient would be a part on each rank: give I"):
         check(lambda c, x: x, x=R)

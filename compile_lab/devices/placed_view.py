@@ -1,0 +1,112 @@
+"""A tensor on a mesh as a reader sees it: the whole, and at each rank's place the part that this rank holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..doors import door
+from ..page.canvas import Canvas, key
+from ..page.figures import Drawing
+from .placed import Part, Placed
+
+_COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion", "yellow", "grey")
+_CELL, _GAP, _HEAD = 34, 26, 64
+MOST_CELLS = 12
+
+
+@door
+def on_mesh(found: Placed, caption: str = "", provenance: object | None = None) -> Drawing:
+    """One tensor: the whole at the left, each rank of the mesh with its part in the place that it has in the whole."""
+    return on_meshes([found], [""], caption, provenance)
+
+
+@door
+def on_meshes(
+    several: Sequence[Placed], names: Sequence[str] = (), caption: str = "", provenance: object | None = None
+) -> Drawing:
+    """Several placements of tensors, one under the other, each with a name.
+
+    A filled cell is an element that a rank holds, with its number as it holds it; faint ones are a part of each number,
+    which is not the number yet. Raises ValueError for a tensor of more than two dimensions or too large to draw.
+    """
+    names = list(names) or [" ".join(each.words) for each in several]
+    if len(names) != len(several) or not several:
+        raise ValueError(f"{len(names)} names for {len(several)} placements: give each its own")
+    canvas = Canvas()
+    top = 0.0
+    for each, name in zip(several, names, strict=True):
+        top = _one(canvas, top, each, name) + 30
+    alt = " ".join(_said(each) for each in several)
+    legend = {"the whole tensor": "grey"} | {f"rank {rank}": _COLOURS[rank] for rank in range(_most_ranks(several))}
+    return Drawing(canvas.svg(), alt, caption, None, provenance, key(legend))
+
+
+def _one(canvas: Canvas, top: float, found: Placed, name: str) -> float:
+    rows, columns = _matrix(found.shape)
+    down, across = found.mesh if len(found.mesh) == 2 else (1, found.mesh[0])
+    wide = (across + 1) * columns * _CELL + across * _GAP
+    cell = min(_CELL, _CELL * (canvas.width - 90) / wide)
+    canvas.words(0, top + 20, name, bold=True)
+    places = [f"{axis}: {word}" for axis, word in zip(found.axes, found.words, strict=True)]
+    canvas.words(canvas.width, top + 20, ",  ".join(places), anchor="end", code=True, size=16)
+    body = top + _HEAD
+    canvas.words(0, body - 10, "whole", size=15)
+    _grid(canvas, 0, body, cell, found, torch.ones(rows, columns, dtype=torch.bool), "grey", found.whole, False)
+    left = columns * cell + 2 * _GAP
+    for rank, part in enumerate(found.parts):
+        row, column = part.at if len(part.at) == 2 else (0, part.at[0])
+        x = left + column * (columns * cell + _GAP)
+        y = body + row * (rows * cell + 34)
+        where = ", ".join(f"{axis} {at}" for axis, at in zip(found.axes, part.at, strict=True))
+        canvas.words(x, y - 10, f"rank {rank}" if len(part.at) == 1 else f"rank {rank} ({where})", size=15)
+        _grid(canvas, x, y, cell, found, found.cells(part).reshape(rows, columns), _COLOURS[rank], *_shown(found, part))
+    return body + down * (rows * cell + 34) - 20
+
+
+def _shown(found: Placed, part: Part) -> tuple[torch.Tensor, bool]:
+    partial = any(word.startswith("P(") for word in found.words)
+    return (part.local if partial else found.whole), partial
+
+
+def _grid(
+    canvas: Canvas,
+    x: float,
+    y: float,
+    cell: float,
+    found: Placed,
+    held: torch.Tensor,
+    colour: str,
+    numbers: torch.Tensor,
+    faint: bool,
+) -> None:
+    rows, columns = _matrix(found.shape)
+    numbers = numbers.reshape(rows, columns)
+    for row in range(rows):
+        for column in range(columns):
+            at = x + column * cell + 1, y + row * cell + 1, cell - 2, cell - 2
+            number = f"{float(numbers[row, column]):g}"
+            if held[row, column]:
+                canvas.box(*at, colour, number, title=f"[{row}, {column}] is {number}", faint=faint, size=13)
+            else:
+                canvas.box(*at, "grey", dashed=True, title=f"[{row}, {column}] is elsewhere")
+
+
+def _matrix(shape: tuple[int, ...]) -> tuple[int, int]:
+    if not 1 <= len(shape) <= 2 or max(shape) > MOST_CELLS or 0 in shape:
+        raise ValueError(
+            f"a tensor of shape {shape}: one or two dimensions of at most {MOST_CELLS} can be drawn; take a smaller one"
+        )
+    return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
+
+
+def _most_ranks(several: Sequence[Placed]) -> int:
+    return max(len(each.parts) for each in several)
+
+
+def _said(found: Placed) -> str:
+    places = ", ".join(f"{word} along {axis}" for word, axis in zip(found.words, found.axes, strict=True))
+    shapes = dict.fromkeys(str(tuple(part.local.shape)) for part in found.parts)
+    mesh = " × ".join(map(str, found.mesh))
+    return f"A tensor of shape {found.shape} on a mesh of {mesh} ranks, {places}: a rank holds {' or '.join(shapes)}."
