@@ -27,9 +27,24 @@ import torch.distributed as dist
 from ..doors import check_whole, door
 from . import ranks as gangs
 from .audit_cases import GRADIENT, SEED, VALUE, cases_of, matching
-from .dtensor import FREE, HANGS, KINDS, PAID, UNASKED, WRONG, Judge, Ruling, first_line, told_of
+from .dtensor import (
+    FREE,
+    HANGS,
+    KINDS,
+    OTHERS_WAIT,
+    PAID,
+    TOO_LATE,
+    UNASKED,
+    WRONG,
+    Judge,
+    Ruling,
+    first_line,
+    told_of,
+)
 
 SAMPLES = 6
+LONGER = 3
+"""A case that found no end within its time is asked again, alone, with so many times as much."""
 _START_OVER = "the ranks start over"
 
 
@@ -196,8 +211,20 @@ class _Sweep:
         return Ruling(UNASKED, detail=why)
 
     def _lost_case(self, name: str, number: int, why: str) -> dict[str, Any]:
+        """The case by which the ranks were lost. If time was what failed, it is asked again, alone and for longer."""
         case = next(itertools.islice(cases_of(name, self._ranks, self._samples), number, None))
-        return _line(name, case.layout_name, case.asked, Ruling(HANGS, detail=why, shards=case.shards), case.example)
+        ruling = Ruling(HANGS, detail=why, shards=case.shards)
+        if TOO_LATE in why or OTHERS_WAIT in why:
+            ruling = self._asked_again(name, number, ruling)
+        return _line(name, case.layout_name, case.asked, ruling, case.example)
+
+    def _asked_again(self, name: str, number: int, ruling: Ruling) -> Ruling:
+        asked = name, number, self._ranks, self._samples, LONGER * self._limit_s
+        with tempfile.TemporaryDirectory(prefix="again-") as folder:
+            try:
+                return gangs.run(_once, self._ranks, *asked, folder, timeout=3600.0, echo=False)[0]
+            except gangs.RankFailed as failed:
+                return replace(ruling, detail=told_of(failed, Path(folder)))
 
     def _why(self) -> str:
         failed = self._running.exception()
@@ -257,6 +284,14 @@ def _on_rank(todo: Sequence[str], skip: int, n: int, samples: int, limit_s: floa
                 raise RuntimeError(_START_OVER)
         skip = 0
         write(operator=name, ends=True, cpu_s=time.process_time())
+
+
+def _once(name: str, number: int, n: int, samples: int, limit_s: float, folder: str) -> Ruling:
+    """One rank's share of asking about one case."""
+    judge = Judge(limit_s, folder)
+    case = next(itertools.islice(cases_of(name, n, samples), number, None))
+    torch.manual_seed(SEED)
+    return judge.ruling(case.call)
 
 
 def _line(name: str, layout: str, asked: str, ruling: Ruling, example: str) -> dict[str, Any]:

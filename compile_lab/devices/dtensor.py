@@ -7,6 +7,7 @@ so nothing is called wrong before the rules of `alarms` have been asked.
 
 import contextlib
 import faulthandler
+import pickle
 import re
 import tempfile
 import warnings
@@ -39,6 +40,7 @@ KINDS = {
     UNCLEAR: "another result, by a rule that says it means nothing",
     UNASKED: "one process refuses it, or the input cannot be split so",
 }
+TOO_LATE, OTHERS_WAIT = "no end within the time limit", "some ranks raise and the others wait"
 _MOST_WORDS = 220
 
 
@@ -158,9 +160,10 @@ def told_of(failed: gangs.RankFailed, folder: Path) -> str:
     refused.sort(key=_is_of_the_wire)  # who raised first is the cause; the others lost it
     late = [file for file in sorted(folder.glob("late.*")) if file.stat().st_size]
     if refused:
-        return first_line(f"some ranks raise and the others wait: {refused[0]}")
+        return first_line(f"{OTHERS_WAIT}: {refused[0]}")
     if late:
-        return "no end within the time limit"
+        deciding = any("_decompositions.py" in file.read_text() for file in late)
+        return TOO_LATE + (": still trying placements on the operator's decomposition" if deciding else "")
     return first_line(str(failed).splitlines()[-1] if failed.rank is not None else "no end")
 
 
@@ -183,6 +186,12 @@ class Judge:
         self._talk = dist.new_group(backend="gloo")  # in case that a call leaves a message behind in the other one
         self._limit_s, self._folder = limit_s, Path(folder)
         self._late = (self._folder / f"late.{self.rank}").open("w")
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """The first call of all loads torch's decompositions, which takes seconds and counts for no case."""
+        x = distribute_tensor(torch.ones(self.ranks), self.mesh, [Shard(0)], src_data_rank=None)
+        torch.nn.functional.mse_loss(x, x)
 
     def ruling(self, call: PlacedCall) -> Ruling:
         """What came of it: the same on each rank."""
@@ -206,6 +215,8 @@ class Judge:
             want = alone([x.clone() for x in inputs])
         except Exception as error:
             return Ruling(UNASKED, detail=first_line(error))
+        if unsent := _cannot_be_told(want):
+            return Ruling(UNASKED, detail=unsent)
         shards = shards_of(call, self.ranks)
         faulthandler.dump_traceback_later(self._limit_s, exit=True, file=self._late)
         try:
@@ -315,7 +326,7 @@ def wrong_in(columns: Sequence[Sequence[Any]], want: Sequence[Any]) -> tuple[str
 
 def _wrong_part(place: str, held: Sequence[Tensor], value: Tensor) -> tuple[str, str]:
     """Does each rank hold what the label says, of the value that one process has?"""
-    if place.startswith("P("):
+    if place.startswith("P(") and place[2:-1] in REDUCTIONS:
         if any(each.shape != value.shape for each in held):
             return "label", f"{place} of {tuple(value.shape)}, and ranks hold {_shapes(held)}"
         return "value", difference(reduced(held, place[2:-1]), value)
@@ -369,6 +380,15 @@ def _alone(call: PlacedCall, limit_s: float, folder: str) -> Ruling:
 def _name(function: Any) -> str:
     name = getattr(function, "__name__", "")
     return "" if name == "<lambda>" else name
+
+
+def _cannot_be_told(value: Any) -> str:
+    """Why one rank cannot tell another of such a result; "" if it can. 16-bit complex numbers cannot be pickled."""
+    try:
+        pickle.loads(pickle.dumps(tree_leaves(value)))
+    except Exception as error:
+        return f"the results cannot be compared: {first_line(error)}"
+    return ""
 
 
 def _is_of_the_wire(message: str) -> bool:

@@ -116,6 +116,16 @@ def test_a_partial_input_stands_for_what_its_parts_make():
     assert ask(lambda x: x * 2, [X], ["P(avg)"]).kind == "free"
 
 
+def test_a_product_is_made_by_torch_and_is_no_sum():
+    ruling = ask(torch.all, [torch.ones(8, dtype=torch.bool)], ["S(0)"])
+    assert (ruling.kind, ruling.out) == ("free", ("P(product)",))
+
+
+def test_results_that_no_rank_can_tell_another_are_not_asked_about():
+    ruling = ask(lambda x: x.to(torch.complex32), [X], ["S(0)"])
+    assert ruling.kind == "unasked" and ruling.detail.startswith("the results cannot be compared")
+
+
 def test_layouts_that_do_not_fit_are_refused_before_anything_runs():
     with pytest.raises(ValueError, match=r"2 placements for 1 tensors among the arguments"):
         ask(torch.relu, [X], ["S(0)", "R"])

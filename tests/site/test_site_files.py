@@ -103,7 +103,22 @@ def test_the_page_of_claims_gathers_every_verdict_and_links_its_cell(built):
         path, _, cell = link["href"].partition("#")
         target = BeautifulSoup((built / "book" / path).read_text("utf-8"), "html.parser").find(id=cell)
         claim = link.get_text().rsplit(" ", 1)[1]
-        assert f"tag_claim-{claim}" in target.parent["class"], (link["href"], target.parent["class"])
+        tag = "tag_silent-errors" if claim == "them" else f"tag_claim-{claim}"
+        assert tag in target.parent["class"], (link["href"], target.parent["class"])
+    errors = [each for name in harness.chapters() for each in verdicts.silent_errors(harness.ROOT / f"{name}.ipynb")]
+    assert bool(page.select(".lab-silent")) == bool(errors)
+
+
+def test_silent_errors_are_gathered_from_cells_of_their_tag_that_ran(tmp_path):
+    def cell(tag, outputs):
+        return {"cell_type": "code", "execution_count": 7, "metadata": {"tags": [tag]}, "outputs": outputs}
+
+    data = {"text/html": ["<p>one</p>"]}
+    ran = [cell("silent-errors", [{"data": data}]), cell("silent-errors", []), cell("claim-C01", [{"data": data}])]
+    path = tmp_path / "14.ipynb"
+    path.write_text(json.dumps({"cells": ran}))
+    assert verdicts.silent_errors(path) == [(7, data)]
+    assert [name for name, *_ in verdicts.claims(path)] == ["C01"]
 
 
 def test_a_notebook_that_never_ran_says_so(tmp_path):

@@ -1,6 +1,7 @@
-"""The page of verdicts: every claim that a chapter put to the test, as its cell printed it.
+"""The page of verdicts: every claim that a chapter put to the test, and every silent error, as its cell printed it.
 
-A cell tagged ``claim-C07`` prints a verdict (``compile_lab.page.claims``); this part only gathers what is stored.
+A cell tagged ``claim-C07`` prints a verdict (``compile_lab.page.claims``), a cell tagged ``silent-errors`` the cards of
+``compile_lab.devices.silent_errors_view``; this part only gathers what is stored.
 """
 
 import json
@@ -15,14 +16,22 @@ from . import status
 
 def claims(path: Path) -> list[tuple[str, int, dict]]:
     """The claims of one notebook, in the order of their cells: id, number of the cell, its first output's data."""
-    cells = json.loads(path.read_text("utf-8"))["cells"]
-    tagged = [
-        (tag.removeprefix("claim-"), cell)
-        for cell in cells
+    return [(tag.removeprefix("claim-"), *shown) for tag, *shown in _tagged(path, r"claim-C\d\d")]
+
+
+def silent_errors(path: Path) -> list[tuple[int, dict]]:
+    """Number and data of each cell of a notebook that printed silent errors."""
+    return [(cell, data) for _, cell, data in _tagged(path, "silent-errors")]
+
+
+def _tagged(path: Path, pattern: str) -> list[tuple[str, int, dict]]:
+    """Tag, number and first output's data of the cells with such a tag that printed something."""
+    return [
+        (tag, cell["execution_count"], cell["outputs"][0]["data"])
+        for cell in json.loads(path.read_text("utf-8"))["cells"]
         for tag in cell["metadata"].get("tags", [])
-        if re.fullmatch(r"claim-C\d\d", tag)
+        if re.fullmatch(pattern, tag) and cell.get("outputs")
     ]
-    return [(name, cell["execution_count"], cell["outputs"][0]["data"]) for name, cell in tagged if cell["outputs"]]
 
 
 def verdict(data: dict) -> str:
@@ -51,5 +60,22 @@ class Verdicts(SphinxDirective):
         return self.parse_text_to_nodes("\n".join([f"{sum(words.values())} claims so far: {total}.", "", *lines]))
 
 
+class SilentErrors(SphinxDirective):
+    """``{lab-silent-errors}``: the cards of the silent errors, with a link to the cell that ran them."""
+
+    def run(self):
+        root = Path(self.env.srcdir)
+        lines = []
+        for path in status.notebooks(root):
+            self.env.note_dependency(str(path))
+            name = path.relative_to(root).as_posix()
+            page = self.env.app.builder.get_relative_uri(self.env.docname, name.removesuffix(".ipynb"))
+            for cell, data in silent_errors(path):
+                link = f'<p><a href="{page}#cell-{cell}">The cell that runs them</a></p>'
+                lines += ["```{raw} html", "".join(data["text/html"]), link, "```", ""]
+        return self.parse_text_to_nodes("\n".join(lines or ["No chapter has run them yet."]))
+
+
 def setup(app):
     app.add_directive("lab-verdicts", Verdicts)
+    app.add_directive("lab-silent-errors", SilentErrors)
