@@ -93,7 +93,7 @@ def candidates(
         found.append(_considered(schema, strategies, chosen, tuple(dict.fromkeys(traced))))
         traced.clear()
 
-    with pretended(devices), _without_a_word():
+    with pretended(devices), quietly():
         mesh = init_device_mesh("cpu", (devices,))
         leaves, tree = tree_flatten((call.args, dict(call.kwargs)))
         places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -116,8 +116,8 @@ def candidates(
 
 
 @contextlib.contextmanager
-def _without_a_word() -> Iterator[None]:
-    """torch warns that it has no all-to-all between CPUs; `candidates` says it."""
+def quietly() -> Iterator[None]:
+    """torch warns that it has no all-to-all between CPUs; `candidates` says it, once."""
     logger = logging.getLogger("torch.distributed")
     logger.addFilter(quiet := lambda record: record.levelno > logging.WARNING)
     children = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(logger.name)]

@@ -5,6 +5,7 @@ calls before and with it. A rule is believed by DTensor whatever it says, so a w
 """
 
 import contextlib
+import json
 import re
 import tempfile
 from collections import Counter
@@ -94,7 +95,7 @@ def judge_rule(
         for call in cases:
             check_layout(call, ranks)
     asked = cases if isinstance(cases, str) else tuple(cases)
-    before, after = (_told(overload, each, asked, ranks, samples, limit_s) for each in (None, rule))
+    before, after = _told(overload, rule, asked, ranks, samples, limit_s)
     return Judged(overload, before, after)
 
 
@@ -113,35 +114,44 @@ def resolved(overload: str) -> Any:
     return getattr(packet, variant)
 
 
-def _told(overload: str, rule: Rule | None, asked: Any, ranks: int, samples: int, limit_s: float) -> tuple[Row, ...]:
+def _told(
+    overload: str, rule: Rule, asked: Any, ranks: int, samples: int, limit_s: float
+) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     with tempfile.TemporaryDirectory(prefix="rule-") as folder:
         given = overload, rule, asked, samples, limit_s, folder
         try:
-            lines = gangs.run(_on_rank, ranks, *given, timeout=300 + limit_s, echo=False)[0]
+            before, after = gangs.run(_on_rank, ranks, *given, timeout=300 + limit_s, echo=False)[0]
         except gangs.RankFailed as failed:
-            if failed.rank is not None and not list(Path(folder).glob("asking.*")):
+            note = Path(folder) / "asking.0"
+            if not note.exists():
                 raise
-            example = next(iter(Path(folder).glob("asking.0"))).read_text()
+            with_rule, example = json.loads(note.read_text())
             lines = [_line(overload, "", VALUE, Ruling(HANGS, detail=told_of(failed, Path(folder))), example)]
-    return rows_of(lines)
+            before, after = ([], lines) if with_rule else (lines, [])
+    return rows_of(before), rows_of(after)
 
 
 def _on_rank(
-    overload: str, rule: Rule | None, asked: Any, samples: int, limit_s: float, folder: str
-) -> list[dict[str, Any]]:
+    overload: str, rule: Rule, asked: Any, samples: int, limit_s: float, folder: str
+) -> list[list[dict[str, Any]]]:
     judge = Judge(limit_s, folder)
-    lines: list[dict[str, Any]] = []
-    value = Ruling(UNASKED)
-    with registered(overload, rule) if rule else contextlib.nullcontext():
-        for name, layout, kind, call, example in _calls(asked, judge.ranks, samples):
-            if kind == GRADIENT and value.kind not in (FREE, PAID):
-                continue
-            (Path(folder) / f"asking.{judge.rank}").write_text(f"{layout} {example}")
-            torch.manual_seed(0)
-            ruling = judge.ruling(call)
-            value = ruling if kind == VALUE else value
-            lines.append(_line(name, layout, kind, ruling, example))
-    return lines
+    calls = list(_calls(asked, judge.ranks, samples))
+    told: list[list[dict[str, Any]]] = []
+    for with_rule in (False, True):
+        lines: list[dict[str, Any]] = []
+        value = Ruling(UNASKED)
+        with registered(overload, rule) if with_rule else contextlib.nullcontext():
+            for name, layout, kind, call, example in calls:
+                if kind == GRADIENT and isinstance(asked, str) and value.kind not in (FREE, PAID):
+                    continue
+                note = Path(folder) / f"asking.{judge.rank}"
+                note.write_text(json.dumps([with_rule, f"{layout} {example}".strip()]))
+                torch.manual_seed(0)
+                ruling = judge.ruling(call)
+                value = ruling if kind == VALUE else value
+                lines.append(_line(name, layout, kind, ruling, example))
+        told.append(lines)
+    return told
 
 
 def _calls(asked: Any, ranks: int, samples: int) -> Iterator[tuple[str, str, str, PlacedCall, str]]:

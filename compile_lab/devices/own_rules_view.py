@@ -13,7 +13,7 @@ _WORST = (WRONG, HANGS, UNCLEAR, REFUSED, PAID, FREE, UNASKED)
 
 @door
 def judged(found: Judged, caption: str = "") -> Table:
-    """One row for each placement and question: the worst verdict without the rule and with it, and bytes a rank sends."""
+    """One row a placement and question: the worst verdict without the rule and with it, and bytes a rank sends."""
     keys = dict.fromkeys((row.layout, row.asked) for row in (*found.before, *found.after))
     rows = []
     for layout, asked in keys:
