@@ -474,3 +474,82 @@ def test_strategies_told_are_those_that_dtensor_chooses_from_each_time_anew():
     assert [str(schema.op) for schema, _, _ in told] == ["aten.mm.default"] * 2
     schema, strategies, chosen = told[0]
     assert chosen in strategies and len(schema.args_spec) == len(chosen.input_specs) == len(chosen.redistribute_cost)
+
+
+@contextlib.contextmanager
+def _rows_on_imaginary_ranks():
+    from torch.distributed.tensor import Shard, init_device_mesh
+    from torch.distributed.tensor import distribute_tensor as spread
+
+    distributed.fake_group(2, 0)
+    try:
+        mesh = init_device_mesh("cpu", (2,))
+        yield spread(torch.ones(4, 8, requires_grad=True), mesh, [Shard(0)], src_data_rank=None)
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_implicit_redistributions_are_told_with_their_specs_and_written_ones_are_not():
+    from torch.distributed.tensor import Replicate
+
+    told = []
+
+    def tell(operator, argument, source, target, move):
+        told.append((str(operator), argument, tuple(map(str, source.placements + target.placements))))
+        return move()
+
+    with _rows_on_imaginary_ranks() as x:
+        with distributed.redistributions_told(tell):
+            gathered = x.softmax(0)
+            x.redistribute(placements=[Replicate()])
+        x.softmax(0)
+    assert told == [("aten._softmax.default", 0, ("S(0)", "R"))] and gathered.placements == (Replicate(),)
+
+
+def test_torch_s_own_switch_refuses_what_sends_and_allows_what_is_written():
+    from torch.distributed.tensor import Replicate
+
+    with _rows_on_imaginary_ranks() as x, distributed.explicit_redistribution():
+        x.softmax(1)
+        x.redistribute(placements=[Replicate()]).softmax(0)
+        with pytest.raises(RuntimeError, match=r"Implicit redistribution occurred for .*_softmax"):
+            x.softmax(0)
+
+
+def test_in_a_backward_the_forward_s_lines_are_known_under_anomaly_mode():
+    seen = []
+
+    class Told(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, gradient):
+            seen.append((distributed.is_in_backward(), distributed.forward_stack()))
+            return gradient * 2
+
+    x = torch.ones(2, requires_grad=True)
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        Told.apply(x).sum().backward()
+    assert not distributed.is_in_backward() and seen[0][0] and "Told.apply(x)" in seen[0][1]
+    Told.apply(x).sum().backward()
+    assert seen[1] == (True, None)
+
+
+def test_a_strided_shard_has_its_groups_and_torch_s_name():
+    kind = distributed.strided_shard(0, 2)
+    assert (str(kind), kind.dim, kind.split_factor) == ("_S(0, 2)", 0, 2)
+
+
+def test_rules_are_restored_and_what_was_decided_is_forgotten():
+    from torch.distributed.tensor import Replicate, Shard
+    from torch.distributed.tensor.experimental import register_sharding
+
+    operator = torch.ops.aten.cumsum.default
+    with _rows_on_imaginary_ranks() as x:
+        assert x.cumsum(0).placements == (Replicate(),)
+        with distributed.rules_restored(operator):
+            register_sharding(operator)(lambda x, dim, *, dtype=None: [([Shard(0)], [Shard(0), None])])
+            assert x.cumsum(0).placements == (Shard(0),)
+        assert x.cumsum(0).placements == (Replicate(),)

@@ -52,10 +52,8 @@ def test_the_figures_are_those_of_the_whole_chain_run_at_once(rows):
 def test_a_choice_is_drawn_with_its_prices_and_the_chosen_one_marked():
     found = candidates(torch.matmul, [torch.ones(512, 512)] * 2, ["S(1)", "S(1)"])
     drawing = choice(found, [(512, 512)] * 2, ["x", "w"])
-    assert (
-        drawing.svg.count("<title>chosen</title>") == 1
+    assert drawing.svg.count("<title>chosen</title>") == 1
     assert "P(sum)" in drawing.alt and "all_gather" in drawing.legend
-    )
     with pytest.raises(ValueError, match="at=1: the call has 1 operators"):
         choice(found, [(512, 512)] * 2, at=1)
     with pytest.raises(ValueError, match="1 shapes and 1 names for 2 inputs"):

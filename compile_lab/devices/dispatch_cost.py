@@ -1,0 +1,77 @@
+"""What DTensor's deciding costs in eager mode: the same call on a plain tensor and on a DTensor of one rank's size.
+
+The tensors are so small that nearly all of the time is Python and C++ around the kernel. No placement changes hands, so
+nothing is sent: what is left is unwrapping, looking the decision up, and wrapping.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
+
+from .._torch.distributed import forget_strategies
+from ..doors import check_whole, door
+from ..measure.timing import samples_us, spread_us
+from .candidates import quietly
+from .collectives import pretended
+
+SIDE = 8
+CALLS: dict[str, Callable[[Any, Any], Any]] = {
+    "x + x": lambda x, w: x + x,
+    "x @ w": lambda x, w: x @ w,
+    "softmax": lambda x, w: x.softmax(1),
+    "layer_norm": lambda x, w: torch.nn.functional.layer_norm(x, (SIDE,)),
+}
+
+
+@door
+@dataclass(frozen=True)
+class DispatchCost:
+    """One call: microseconds on plain tensors and on DTensors, each as low quartile, median, high quartile.
+
+    ``first_us`` is the call on which DTensor has to decide: rules, candidates, prices.
+    """
+
+    name: str
+    plain_us: tuple[float, float, float]
+    dtensor_us: tuple[float, float, float]
+    first_us: float
+
+    @property
+    def added_us(self) -> float:
+        """The difference of the medians."""
+        return self.dtensor_us[1] - self.plain_us[1]
+
+
+@door
+def dispatch_cost(devices: int = 2, samples: int = 15) -> tuple[DispatchCost, ...]:
+    """The `CALLS`, each on an 8 × 8 tensor and on a DTensor whose local part is one. Times are of this machine."""
+    check_whole("devices", devices, 2, 64)
+    check_whole("samples", samples, 4, 200)
+    with pretended(devices), quietly(), torch.no_grad():
+        mesh = init_device_mesh("cpu", (devices,))
+        plain = torch.rand(SIDE, SIDE), torch.rand(SIDE, SIDE)
+        placed = tuple(_as_dtensor(x, mesh, kind) for x, kind in zip(plain, (Shard(0), Replicate()), strict=True))
+        return tuple(_cost(name, call, plain, placed, samples) for name, call in CALLS.items())
+
+
+def _cost(name: str, call: Callable[[Any, Any], Any], plain: Any, placed: Any, samples: int) -> DispatchCost:
+    forget_strategies()
+    start = time.perf_counter()
+    call(*placed)
+    first = (time.perf_counter() - start) * 1e6
+    one, other = (_quartiles(lambda given=given: call(*given), samples) for given in (plain, placed))
+    return DispatchCost(name, one, other, first)
+
+
+def _quartiles(call: Callable[[], Any], samples: int) -> tuple[float, float, float]:
+    spread = spread_us(samples_us(call, "cpu", samples))
+    return spread["low_us"], spread["median_us"], spread["high_us"]
+
+
+def _as_dtensor(local: Tensor, mesh: Any, kind: Any) -> DTensor:
+    return DTensor.from_local(local, mesh, [kind], run_check=False)
