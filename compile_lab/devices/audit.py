@@ -4,8 +4,8 @@ An operator is tried on up to `SAMPLES` of torch's sample inputs, which differ i
 ranks share evenly where there are such, and on one whose sides they do not. The first tensor is replicated, sharded
 along each dimension, and partial in four ways, the others replicated; and all tensors of the first one's shape are
 sharded alike. Of further samples the first tensor is sharded along one of three dimensions, and partial in two ways.
-Where a value is right, the gradients are asked for. Ranks that hang or crash are ended, the case is a ruling, and the
-rest goes on with new ones.
+Where a value is right, the gradients are asked for. Ranks that hang or crash are ended, and the rest goes on with new
+ones. A case that was late is asked again, alone and with more time; if that does not help, it is a ruling, too.
 """
 
 import hashlib

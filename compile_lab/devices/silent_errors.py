@@ -18,6 +18,26 @@ from .silent import Answers, Finding, SilentError, gradient, on, random, run_all
 ERRORS: dict[str, SilentError] = {}
 """By name, the programs and what is known of them."""
 
+EXPLAINS = {
+    "amax_gradient": ("amax", "amin"),
+    "binary_cross_entropy_gradient": ("nn.functional.binary_cross_entropy",),
+    "conv2d_over_height": tuple(
+        f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3)
+    ),
+    "cosine_embedding_loss_over_columns": ("nn.functional.cosine_embedding_loss",),
+    "histogram_after_another": ("histc",),
+    "huber_loss_gradient": ("nn.functional.huber_loss",),
+    "irfft_of_partial_maxima": ("fft.irfft", "fft.irfft2", "fft.irfftn"),
+    "item_of_a_sum": ("item",),
+    "largest_norm_of_partial_maxima": ("linalg.norm", "masked.normalize", "norm.inf"),
+    "mse_loss_gradient": ("nn.functional.mse_loss",),
+    "one_hot_without_a_number_of_classes": ("nn.functional.one_hot",),
+    "smooth_l1_loss_gradient": ("nn.functional.smooth_l1_loss",),
+    "soft_margin_loss_gradient": ("nn.functional.soft_margin_loss",),
+    "vector_times_matrix": ("__rmatmul__", "nanquantile", "nn.functional.linear", "quantile"),
+}
+"""By name of an error, the operators of torch's table that the audit finds wrong for that reason."""
+
 _DECOMPOSED = "_decompositions.py: DecompShardingStrategy"
 _NLL = "_ops/_math_ops.py: nll_loss_forward_strategy"
 _CONV = "_tp_conv.py: convolution_handler"
@@ -268,8 +288,8 @@ def write_through_a_column(mesh: Any) -> Answers:
 def item_of_a_sum(mesh: Any) -> Answers:
     """Each rank's own sum, as a Python number: another one on each rank.
 
-    ``item`` is ``_local_scalar_dense``, which is let through before any rule is asked, whatever the placement. So
-    ``float(loss)``, ``bool(loss > 0)`` and what is logged are a rank's own.
+    ``item`` is ``_local_scalar_dense``, which is let through before any rule is asked, whatever the placement. So is
+    ``float(loss)``. A comparison is not: ``loss > 0`` adds up first.
     """
     x = _shared(mesh, 3)
     return torch.tensor(on(mesh, x, "S(0)").sum().item()).double(), x.sum()

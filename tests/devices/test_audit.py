@@ -18,6 +18,7 @@ from compile_lab.devices import audit_cases
 from compile_lab.devices.audit import Audit, Row, audit, plainer, rows_of
 from compile_lab.devices.audit_cases import cases_of, matching
 from compile_lab.devices.audit_table import from_json, to_json
+from compile_lab.devices.silent_errors import ERRORS, EXPLAINS
 from compile_lab.experiments import dtensor
 
 SMALL = {"samples": 1, "limit_s": 20.0}
@@ -175,6 +176,12 @@ def test_the_recording_is_an_audit_and_small():
     assert recorded.provenance.device.startswith("CPU") and read.only == "*" and len(read.operators()) >= 600
     assert to_json(read) == recorded.result
     assert {"nn.functional.mse_loss", "nn.functional.conv2d", "fft.irfft"} <= set(read.operators("wrong"))
+
+
+def test_each_operator_that_the_recording_has_wrong_is_explained_by_a_program():
+    explained = [operator for operators in EXPLAINS.values() for operator in operators]
+    assert set(EXPLAINS) <= set(ERRORS) and len(set(explained)) == len(explained)
+    assert set(explained) == set(from_json(recordings.load("dtensor").result).operators("wrong"))
 
 
 SAMPLE = "nn.functional.mse_loss,nn.functional.one_hot,fft.irfft,cumsum,topk"
