@@ -157,6 +157,16 @@ def explicit_redistribution(mode: str = "raise") -> contextlib.AbstractContextMa
     return ExplicitRedistributionContext(mode=mode)
 
 
+def debug_mode(**options: Any) -> Any:
+    """torch's DebugMode, which has no public name: every call that runs in it, in ``debug_string()``, indented.
+
+    An operator that DTensor moves a tensor for shows a line ``redistribute_input [implicit]``.
+    """
+    from torch.utils._debug_mode import DebugMode
+
+    return DebugMode(**options)
+
+
 def strided_shard(dim: int, split_factor: int) -> Any:
     """The placement that FSDP over tensor parallel leaves: rows in ``split_factor`` groups, a part of each group."""
     from torch.distributed.tensor.placement_types import _StridedShard

@@ -1,7 +1,8 @@
 """What DTensor's deciding costs in eager mode: the same call on a plain tensor and on a DTensor of one rank's size.
 
 The tensors are so small that nearly all of the time is Python and C++ around the kernel. No placement changes hands, so
-nothing is sent: what is left is unwrapping, looking the decision up, and wrapping.
+nothing is sent: what is left is unwrapping,
+looking the decision up, and wrapping. The clock is the thread's own CPU time, without what other programs take.
 """
 
 import time
@@ -15,7 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
 
 from .._torch.distributed import forget_strategies
 from ..doors import check_whole, door
-from ..measure.timing import samples_us, spread_us
+from ..measure.timing import MOST_REPEATS, SAMPLE_S, spread_us
 from .candidates import quietly
 from .collectives import pretended
 
@@ -31,7 +32,7 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 @door
 @dataclass(frozen=True)
 class DispatchCost:
-    """One call: microseconds on plain tensors and on DTensors, each as low quartile, median, high quartile.
+    """One call: CPU microseconds on plain tensors and on DTensors, each as low quartile, median, high quartile.
 
     ``first_us`` is the call on which DTensor has to decide: rules, candidates, prices.
     """
@@ -61,16 +62,26 @@ def dispatch_cost(devices: int = 2, samples: int = 15) -> tuple[DispatchCost, ..
 
 def _cost(name: str, call: Callable[[Any, Any], Any], plain: Any, placed: Any, samples: int) -> DispatchCost:
     forget_strategies()
-    start = time.perf_counter()
+    start = time.thread_time()
     call(*placed)
-    first = (time.perf_counter() - start) * 1e6
+    first = (time.thread_time() - start) * 1e6
     one, other = (_quartiles(lambda given=given: call(*given), samples) for given in (plain, placed))
     return DispatchCost(name, one, other, first)
 
 
 def _quartiles(call: Callable[[], Any], samples: int) -> tuple[float, float, float]:
-    spread = spread_us(samples_us(call, "cpu", samples))
+    call()
+    repeats = max(1, min(MOST_REPEATS, int(SAMPLE_S * 1e6 / max(_in_a_row(call, 3), 1))))
+    spread = spread_us([_in_a_row(call, repeats) for _ in range(samples)])
     return spread["low_us"], spread["median_us"], spread["high_us"]
+
+
+def _in_a_row(call: Callable[[], Any], repeats: int) -> float:
+    """CPU microseconds of this thread, a call."""
+    start = time.thread_time()
+    for _ in range(repeats):
+        call()
+    return (time.thread_time() - start) / repeats * 1e6
 
 
 def _as_dtensor(local: Tensor, mesh: Any, kind: Any) -> DTensor:

@@ -16,7 +16,7 @@ def costs(rows: Sequence[DispatchCost], caption: str = "") -> Table:
         (each.name, _said(each.plain_us), _said(each.dtensor_us), f"{each.added_us:.1f}", f"{each.first_us:,.0f}")
         for each in rows
     ]
-    columns = ["call", "plain, µs", "DTensor, µs", "added, µs", "first call, µs"]
+    columns = ["call", "plain, CPU µs", "DTensor, CPU µs", "added", "first call"]
     return Table(columns, told, caption, align="lrrrr")
 
 

@@ -26,7 +26,7 @@ def against_best(
         raise ValueError("in none of the layouts does it send more, so there is nothing to draw; say so in words")
     longest = max(row.greedy_nbytes for row in worse)
     canvas = Canvas()
-    wide = canvas.width - _LEFT - 260
+    wide = canvas.width - _LEFT - 400
     canvas.words(0, 18, "x, a, b are", bold=True)
     canvas.words(_LEFT, 18, "a rank sends", bold=True)
     canvas.words(canvas.width, 18, "best plan: x, a, b go first to", anchor="end", bold=True)

@@ -12,7 +12,7 @@ from ..page.figures import Drawing
 from .placed import Part, Placed
 
 _COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion", "yellow", "grey")
-_CELL, _GAP, _HEAD = 34, 26, 64
+_CELL, _GAP, _HEAD = 34, 26, 80
 MOST_CELLS = 12
 
 
@@ -35,32 +35,40 @@ def on_meshes(
     if len(names) != len(several) or not several:
         raise ValueError(f"{len(names)} names for {len(several)} placements: give each its own")
     canvas = Canvas()
-    top = 0.0
+    left = top = bottom = 0.0
     for each, name in zip(several, names, strict=True):
-        top = _one(canvas, top, each, name) + 30
+        wide = _wide(each)
+        if left and left + wide > canvas.width:  # what fits stands side by side
+            left, top = 0.0, bottom + 30
+        bottom = max(bottom, _one(canvas, left, top, each, name))
+        left += max(wide + 10, canvas.width / 2)
     alt = " ".join(_said(each) for each in several)
     legend = {"the whole tensor": "grey"} | {f"rank {rank}": _COLOURS[rank] for rank in range(_most_ranks(several))}
     return Drawing(canvas.svg(), alt, caption, None, provenance, key(legend))
 
 
-def _one(canvas: Canvas, top: float, found: Placed, name: str) -> float:
+def _wide(found: Placed) -> float:
+    """How wide the picture of one placement is, with full cells."""
+    return (found.mesh[-1] + 1) * _matrix(found.shape)[1] * _CELL + (found.mesh[-1] + 1) * _GAP
+
+
+def _one(canvas: Canvas, begin: float, top: float, found: Placed, name: str) -> float:
     rows, columns = _matrix(found.shape)
-    down, across = found.mesh if len(found.mesh) == 2 else (1, found.mesh[0])
-    wide = (across + 1) * columns * _CELL + across * _GAP
-    cell = min(_CELL, _CELL * (canvas.width - 90) / wide)
-    canvas.words(0, top + 20, name, bold=True)
+    down = found.mesh[0] if len(found.mesh) == 2 else 1
+    cell = min(_CELL, _CELL * (canvas.width - 90) / _wide(found))
+    canvas.words(begin, top + 20, name, bold=True)
     places = [f"{axis}: {word}" for axis, word in zip(found.axes, found.words, strict=True)]
-    canvas.words(canvas.width, top + 20, ",  ".join(places), anchor="end", code=True, size=16)
+    canvas.words(begin, top + 44, ",  ".join(places), code=True, size=16)
     body = top + _HEAD
-    canvas.words(0, body - 10, "whole", size=15)
-    _grid(canvas, 0, body, cell, found, torch.ones(rows, columns, dtype=torch.bool), "grey", found.whole, False)
-    left = columns * cell + 2 * _GAP
+    canvas.words(begin, body - 8, "whole", size=15)
+    _grid(canvas, begin, body, cell, found, torch.ones(rows, columns, dtype=torch.bool), "grey", found.whole, False)
+    left = begin + columns * cell + 2 * _GAP
     for rank, part in enumerate(found.parts):
         row, column = part.at if len(part.at) == 2 else (0, part.at[0])
         x = left + column * (columns * cell + _GAP)
         y = body + row * (rows * cell + 34)
         where = ", ".join(f"{axis} {at}" for axis, at in zip(found.axes, part.at, strict=True))
-        canvas.words(x, y - 10, f"rank {rank}" if len(part.at) == 1 else f"rank {rank} ({where})", size=15)
+        canvas.words(x, y - 8, f"rank {rank}" if len(part.at) == 1 else f"{rank} ({where})", size=15)
         _grid(canvas, x, y, cell, found, found.cells(part).reshape(rows, columns), _COLOURS[rank], *_shown(found, part))
     return body + down * (rows * cell + 34) - 20
 

@@ -1,10 +1,12 @@
 """MiniGPT as plain DTensor code: weights are placed, and every collective is DTensor's own decision."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
-from torch.distributed.tensor import Replicate, distribute_tensor, init_device_mesh
+from torch import Tensor
+from torch.distributed.tensor import DeviceMesh, Replicate, distribute_tensor, init_device_mesh
 from torch.distributed.tensor.debug import CommDebugMode
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -15,22 +17,25 @@ SEED = 0
 
 
 def minigpt_gathers(
-    plan: Mapping[str, str] = MEGATRON, layers: int = 2
+    plan: Mapping[str, str] | None = MEGATRON, layers: int = 2
 ) -> tuple[tuple[Redistribution, ...], float, float, dict[str, int]]:
     """What DTensor sends in a step of MiniGPT untold; the loss, one process's loss, and `CommDebugMode`'s count.
 
-    To be called on each rank of `ranks.run`. The heads' rows of q, k and v lie together, or half of them would be no
-    attention; attention runs as products and softmax, because the CPU's fused kernel has no rule.
+    To be called on each rank of `ranks.run`. Without a ``plan`` torch's tensor-parallel styles spread the model, which
+    redistribute at the edges of modules, each as it is told. With one, the heads' rows of q, k and v lie together, or
+    half of them would be no attention, and attention runs as products and softmax, because the CPU's fused kernel has
+    no rule.
     """
     step, loss, alone = minigpt_step(plan, layers)
     found = redistributions(step)
-    with CommDebugMode() as counting:
+    with warnings.catch_warnings(), CommDebugMode() as counting:
+        warnings.simplefilter("ignore")  # it hooks the model's backward, and tokens have no gradient
         step()
     counts = {str(kind).rpartition(".")[2]: count for kind, count in counting.get_comm_counts().items()}
     return found, loss[-1], alone, counts
 
 
-def minigpt_step(plan: Mapping[str, str] = MEGATRON, layers: int = 2) -> tuple[Any, list[float], float]:
+def minigpt_step(plan: Mapping[str, str] | None = MEGATRON, layers: int = 2) -> tuple[Any, list[float], float]:
     """A step of forward and backward, the list that it adds its loss to, and one process's loss of the same weights."""
     from mini_model.model import GPTConfig, MiniGPT
     from mini_model.parallel.parts import HeadwiseAttention
@@ -40,11 +45,13 @@ def minigpt_step(plan: Mapping[str, str] = MEGATRON, layers: int = 2) -> tuple[A
     model = MiniGPT(GPTConfig(vocabulary=64, context=16, dim=32, layers=layers, heads=4))
     tokens = torch.randint(0, 64, (4, 16))
     alone = model(tokens, tokens).item()
+    losses: list[float] = []
+    if plan is None:
+        return _styled(model, tokens, mesh, losses), losses, alone
     for block in model.blocks:
         block.attention = HeadwiseAttention(block.attention)
     spread(model, mesh, plan)
     placed = distribute_tensor(tokens, mesh, [Replicate()], src_data_rank=None)
-    losses: list[float] = []
 
     def step() -> None:
         with sdpa_kernel(SDPBackend.MATH), implicit_replication():
@@ -53,3 +60,16 @@ def minigpt_step(plan: Mapping[str, str] = MEGATRON, layers: int = 2) -> tuple[A
             loss.backward()
 
     return step, losses, alone
+
+
+def _styled(model: Any, tokens: Tensor, mesh: DeviceMesh, losses: list[float]) -> Callable[[], None]:
+    from mini_model.parallel import tensor_parallel
+
+    tensor_parallel(model, mesh)
+
+    def step() -> None:
+        loss = model(tokens, tokens)
+        losses.append(loss.item())
+        loss.backward()
+
+    return step

@@ -516,6 +516,13 @@ def test_torch_s_own_switch_refuses_what_sends_and_allows_what_is_written():
             x.softmax(0)
 
 
+def test_debug_mode_shows_an_implicit_redistribution_and_its_collective():
+    with _rows_on_imaginary_ranks() as x, distributed.debug_mode() as seen:
+        x.softmax(0)
+    told = seen.debug_string()
+    assert "redistribute_input [implicit] (0, S(0) -> R)" in told and "all_gather_into_tensor" in told
+
+
 def test_in_a_backward_the_forward_s_lines_are_known_under_anomaly_mode():
     seen = []
 

@@ -28,7 +28,7 @@ def test_on_two_axes_the_order_of_the_cuts_is_seen():
     plain, strided = placed(X, ["S(0)", "S(0)"], (2, 2)), placed(X, ["_S(0, 2)", "S(0)"], (2, 2))
     assert rows_of(plain) == [[0], [4], [8], [12]]
     assert rows_of(strided) == [[0], [8], [4], [12]]  # tp cut first, as FSDP over tensor parallel does
-    assert strided.words == ("_S(0, 2)", "S(0)") and "rank 2 (dp 1, tp 0)" in on_mesh(strided).svg
+    assert strided.words == ("_S(0, 2)", "S(0)") and "2 (dp 1, tp 0)" in on_mesh(strided).svg
 
 
 def test_what_fsdp_over_tensor_parallel_leaves_is_a_strided_shard():

@@ -64,6 +64,12 @@ def test_minigpt_gathers_where_no_line_says_so_and_torch_counts_the_same():
         assert "model.py" in drawing.svg and len(table.rows) == sum(each.sent_nbytes > 0 for each in found)
 
 
+def test_torch_s_styles_are_told_what_to_send_and_nothing_else_is_sent():
+    for found, loss, alone, counted in ranks.run(minigpt_gathers, 2, None, 1, echo=False):
+        assert loss == pytest.approx(alone, rel=1e-6) and counted["all_reduce"] > 4
+        assert found and not any(each.sent_nbytes for each in found)  # a bias is cut out of a replica, and no more
+
+
 def test_a_plan_that_matches_nothing_is_refused():
     from torch.distributed.tensor import init_device_mesh
 
