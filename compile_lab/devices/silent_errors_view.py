@@ -22,7 +22,7 @@ class SilentErrors:
     """What a run of the programs found, as `silent_errors.findings` gives it: one card for each, in order.
 
     A program whose answer is right by now, or that is refused, says so on its card. Raises ValueError for a name that
-    is none of `silent_errors.ERRORS`, and without any. With ``folded`` the cards stand behind the line that counts them.
+    is none of `silent_errors.ERRORS`, and without any. With ``folded`` the cards stand behind their count.
     """
 
     found: Mapping[str, Finding]
