@@ -26,7 +26,7 @@ LEAVE = ""
 
 @door
 @dataclass(frozen=True)
-class Layout:
+class ChainLayout:
     """One layout of x, a, b, with y as x is: bytes that a rank sends, by DTensor's choices and by the best plan.
 
     ``plan`` has where x, a and b are moved first, and where the middle is moved, "" for left as it is.
@@ -46,7 +46,7 @@ class Layout:
 
 
 @door
-def greedy(devices: int = 4) -> tuple[Layout, ...]:
+def greedy(devices: int = 4) -> tuple[ChainLayout, ...]:
     """All 27 layouts, each with the cheapest of 108 plans. A few seconds; nothing is started."""
     check_whole("devices", devices, 2, 64)
     with pretended(devices), quietly(), torch.no_grad():
@@ -56,7 +56,7 @@ def greedy(devices: int = 4) -> tuple[Layout, ...]:
             plain = chain.sent(layout, (*layout, LEAVE))
             plans = itertools.product(WORDS, WORDS, WORDS, (LEAVE, *WORDS))
             best = min(plans, key=lambda plan, layout=layout: (chain.sent(layout, plan), plan != (*layout, LEAVE)))
-            rows.append(Layout(layout, plain, chain.sent(layout, best), best))
+            rows.append(ChainLayout(layout, plain, chain.sent(layout, best), best))
     return tuple(rows)
 
 

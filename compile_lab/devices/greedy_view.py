@@ -8,14 +8,14 @@ from ..doors import door
 from ..page.canvas import Canvas, key
 from ..page.figures import Drawing
 from ..page.units import with_unit
-from .greedy import LEAVE, Layout
+from .greedy import LEAVE, ChainLayout
 
 _ROW, _LEFT = 54, 250
 
 
 @door
 def against_best(
-    rows: Sequence[Layout], caption: str = "", provenance: object | None = None, most: int = 12
+    rows: Sequence[ChainLayout], caption: str = "", provenance: object | None = None, most: int = 12
 ) -> Drawing:
     """The layouts in which choosing operator by operator sends more than the best plan, worst first, with that plan.
 
@@ -48,6 +48,6 @@ def against_best(
     return Drawing(canvas.svg(), alt, caption, None, provenance, legend)
 
 
-def _plan(row: Layout) -> str:
+def _plan(row: ChainLayout) -> str:
     middle = "" if row.plan[3] == LEAVE else f"; middle {row.plan[3]}"
     return ", ".join(row.plan[:3]) + middle

@@ -21,7 +21,7 @@ AXES = {1: ("rank",), 2: ("dp", "tp")}
 
 
 @dataclass(frozen=True)
-class Part:
+class RankPart:
     """What a rank holds: where it stands on the mesh, and its own ``local`` tensor, from ``to_local()``."""
 
     at: tuple[int, ...]
@@ -40,10 +40,10 @@ class Placed:
     words: tuple[str, ...]
     mesh: tuple[int, ...]
     axes: tuple[str, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[RankPart, ...]
     whole: Tensor
 
-    def cells(self, part: Part) -> Tensor:
+    def cells(self, part: RankPart) -> Tensor:
         """Which elements of the whole a rank holds, bool [*shape]: all of them where it is partial or replicated.
 
         Raises ValueError for equal numbers in the whole: a rank's place is known by its numbers.
@@ -92,7 +92,7 @@ def placed_by(make: Callable[[DeviceMesh], DTensor], mesh: Sequence[int] = (2, 2
         raise ValueError(f"{len(names)} names for a mesh of {len(sizes)} axes: give one for each axis")
     told = gangs.run(_on_rank, math.prod(sizes), make, sizes, names, echo=False)
     words, shape, _, _, whole = told[0]
-    return Placed(shape, words, sizes, names, tuple(Part(at, local) for _, _, at, local, _ in told), whole)
+    return Placed(shape, words, sizes, names, tuple(RankPart(at, local) for _, _, at, local, _ in told), whole)
 
 
 def _on_rank(make: Callable[[DeviceMesh], Any], sizes: tuple[int, ...], names: tuple[str, ...]) -> tuple[Any, ...]:

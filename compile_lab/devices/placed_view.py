@@ -9,7 +9,7 @@ import torch
 from ..doors import door
 from ..page.canvas import Canvas, key
 from ..page.figures import Drawing
-from .placed import Part, Placed
+from .placed import Placed, RankPart
 
 _COLOURS = ("blue", "orange", "green", "purple", "sky", "vermillion", "yellow", "grey")
 _CELL, _GAP, _HEAD = 34, 26, 80
@@ -73,7 +73,7 @@ def _one(canvas: Canvas, begin: float, top: float, found: Placed, name: str) -> 
     return body + down * (rows * cell + 34) - 20
 
 
-def _shown(found: Placed, part: Part) -> tuple[torch.Tensor, bool]:
+def _shown(found: Placed, part: RankPart) -> tuple[torch.Tensor, bool]:
     partial = any(word.startswith("P(") for word in found.words)
     return (part.local if partial else found.whole), partial
 

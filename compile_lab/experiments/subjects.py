@@ -16,6 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from mini_model.model import GPTConfig, MiniGPT
 
 
@@ -66,6 +68,22 @@ def spread(
         return _step_alone(model, options["dtype"]), [{"params": list(model.parameters())}]
     made = parallel.parallelize(model, pattern, parallel.make_mesh(pattern, **mesh), **options)
     return functools.partial(made.step, average=False), made.parameter_groups()
+
+
+def headwise(model: MiniGPT) -> MiniGPT:
+    """The same model with the rows of q, k and v in the order of the heads, so that a slice of them is whole heads."""
+    from mini_model.parallel.parts import HeadwiseAttention
+
+    for block in model.blocks:
+        block.attention = HeadwiseAttention(block.attention)
+    return model
+
+
+def styled(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
+    """The model spread over a mesh's one axis by torch's tensor-parallel styles, as mini_model.parallel has them."""
+    from mini_model import parallel
+
+    return parallel.tensor_parallel(model, mesh)
 
 
 def _step_alone(model: MiniGPT, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:

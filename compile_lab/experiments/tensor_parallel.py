@@ -12,6 +12,7 @@ from torch.distributed.tensor.experimental import implicit_replication
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ..devices.redistributions import MEGATRON, Redistribution, redistributions, spread
+from .subjects import deep_gpt, headwise, styled
 
 SEED = 0
 
@@ -37,20 +38,14 @@ def minigpt_gathers(
 
 def minigpt_step(plan: Mapping[str, str] | None = MEGATRON, layers: int = 2) -> tuple[Any, list[float], float]:
     """A step of forward and backward, the list that it adds its loss to, and one process's loss of the same weights."""
-    from mini_model.model import GPTConfig, MiniGPT
-    from mini_model.parallel.parts import HeadwiseAttention
-
-    torch.manual_seed(SEED)
     mesh = init_device_mesh("cpu", (torch.distributed.get_world_size(),))
-    model = MiniGPT(GPTConfig(vocabulary=64, context=16, dim=32, layers=layers, heads=4))
-    tokens = torch.randint(0, 64, (4, 16))
+    model = deep_gpt(layers, dim=32, heads=4, context=16, vocabulary=64)
+    tokens = torch.randint(0, 64, (4, 16), generator=torch.Generator().manual_seed(SEED))
     alone = model(tokens, tokens).item()
     losses: list[float] = []
     if plan is None:
         return _styled(model, tokens, mesh, losses), losses, alone
-    for block in model.blocks:
-        block.attention = HeadwiseAttention(block.attention)
-    spread(model, mesh, plan)
+    spread(headwise(model), mesh, plan)
     placed = distribute_tensor(tokens, mesh, [Replicate()], src_data_rank=None)
 
     def step() -> None:
@@ -63,9 +58,7 @@ def minigpt_step(plan: Mapping[str, str] | None = MEGATRON, layers: int = 2) -> 
 
 
 def _styled(model: Any, tokens: Tensor, mesh: DeviceMesh, losses: list[float]) -> Callable[[], None]:
-    from mini_model.parallel import tensor_parallel
-
-    tensor_parallel(model, mesh)
+    styled(model, mesh)
 
     def step() -> None:
         loss = model(tokens, tokens)
