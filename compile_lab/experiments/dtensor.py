@@ -27,7 +27,8 @@ def record(
     """The audit of the operators that ``only`` matches, as `audit_table.to_json` writes it.
 
     It runs on two gloo ranks of the CPU, whatever the ``device``. A case that has not ended after ``limit_s`` seconds
-    counts as hanging. Raises ValueError for a pattern that nothing matches.
+    is asked again with three times as much, and then counts as hanging.
+    Raises ValueError for a pattern that nothing matches.
     """
     kept = Path(tempfile.gettempdir()) / KEPT
     found = audit(only, samples=samples, limit_s=limit_s, kept=kept, progress=progress)
