@@ -11,6 +11,8 @@ from ..page.tables import marked_up
 from .silent import Finding, SilentError
 from .silent_errors import ERRORS
 
+FOLDED = '<details class="lab-behind lab-cards">'
+"""What opens the cards of a chapter; the page of claims shows them open."""
 _THREADS = "https://github.com/pytorch/pytorch/issues/"
 
 
@@ -20,10 +22,11 @@ class SilentErrors:
     """What a run of the programs found, as `silent_errors.findings` gives it: one card for each, in order.
 
     A program whose answer is right by now, or that is refused, says so on its card. Raises ValueError for a name that
-    is none of `silent_errors.ERRORS`, and without any.
+    is none of `silent_errors.ERRORS`, and without any. With ``folded`` the cards stand behind their count.
     """
 
     found: Mapping[str, Finding]
+    folded: bool = False
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.found) - set(ERRORS)):
@@ -44,6 +47,8 @@ class SilentErrors:
 
     def _repr_html_(self) -> str:
         cards = "\n".join(_card(ERRORS[name], each) for name, each in self.found.items())
+        if self.folded:
+            return f"{FOLDED}<summary>{self._count()}</summary>\n{cards}</details>"
         return f"<p>{self._count()}</p>\n{cards}"
 
     def _count(self) -> str:

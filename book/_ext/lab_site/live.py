@@ -31,7 +31,7 @@ SOURCES = (
     "compile_lab/simulator/*.toml",
     "compile_lab/simulator/*.json",
 )
-SOURCES += ("compile_lab/doors.py", "compile_lab/_torch/distributed.py")
+SOURCES += ("compile_lab/doors.py", "compile_lab/source.py", "compile_lab/_torch/distributed.py")
 MARK = '"live":{"panel":'
 """What stands in the page of an explorer that can be live."""
 

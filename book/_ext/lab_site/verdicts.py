@@ -55,7 +55,8 @@ class Verdicts(SphinxDirective):
             lines += [f"## [](/{name})", ""] if found else []
             for claim, cell, data in found:
                 link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p>'
-                lines += ["```{raw} html", "".join(data["text/html"]), link, "```", ""]
+                cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)
+                lines += ["```{raw} html", cards, link, "```", ""]
         total = ", ".join(f"{words[word]} {word}" for word in ("confirmed", "refined", "refuted"))
         return self.parse_text_to_nodes("\n".join([f"{sum(words.values())} claims so far: {total}.", "", *lines]))
 
@@ -72,7 +73,8 @@ class SilentErrors(SphinxDirective):
             page = self.env.app.builder.get_relative_uri(self.env.docname, name.removesuffix(".ipynb"))
             for cell, data in silent_errors(path):
                 link = f'<p><a href="{page}#cell-{cell}">The cell that runs them</a></p>'
-                lines += ["```{raw} html", "".join(data["text/html"]), link, "```", ""]
+                cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)
+                lines += ["```{raw} html", cards, link, "```", ""]
         return self.parse_text_to_nodes("\n".join(lines or ["No chapter has run them yet."]))
 
 
