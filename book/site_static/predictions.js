@@ -1,5 +1,6 @@
-/* Predictions: a result stays veiled until the reader has said what it will be, or wants to see it. What was said is kept
-   in this browser alone, for the page that sums it up. Without this script every result is in sight. */
+/* Predictions: a result stays veiled until the reader has said what it will be, or wants to see it, and so does a verdict
+   below it in the same section. What was said is kept in this browser alone, for the page that sums it up. Without this
+   script every result is in sight. */
 (() => {
   "use strict";
 
@@ -143,6 +144,7 @@
       answer.querySelector(".lab-measured").replaceWith(told, ...(asked.choices ? [] : [drawn(asked, said)]));
       answer.hidden = false;
       answer.dispatchEvent(new Event("toggle")); // it has its width now: a wide table becomes cards on a phone
+      liftVerdicts();
       if (move) told.focus();
     }
 
@@ -165,6 +167,39 @@
     shown.onclick = () => reveal(undefined, true);
     answer.before(element("div", { class: "lab-ask" }, ...controls, element("p", { class: "lab-buttons" }, commit, " ", shown)));
   }
+
+  /* ---- verdicts: below a prediction in its section, one would tell the answer -------------------------------------- */
+
+  const sectionOf = (output) => output.parentElement.closest("article section[id]");
+  const isBelow = (one, other) => other.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING;
+
+  const tellsAnAnswer = (verdict) =>
+    [...document.querySelectorAll(".lab-prediction:has(.lab-ask)")].some(
+      (asked) => sectionOf(asked) === sectionOf(verdict) && isBelow(verdict, asked),
+    );
+
+  function lift(verdict, move) {
+    verdict.previousElementSibling.remove();
+    verdict.hidden = false;
+    if (move) {
+      verdict.tabIndex = -1;
+      verdict.focus();
+    }
+  }
+
+  function veilVerdicts() {
+    const sought = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    for (const verdict of document.querySelectorAll(".lab-verdict")) {
+      if (!tellsAnAnswer(verdict) || verdict.parentElement.closest(".cell") === sought?.closest(".cell")) continue;
+      const show = element("button", { type: "button", class: "lab-show" }, "Show the verdict");
+      show.onclick = () => lift(verdict, true);
+      const why = element("span", {}, "A verdict stands here, and tells the answer to the prediction above.");
+      verdict.before(element("p", { class: "lab-veil" }, why, " ", show));
+      verdict.hidden = true;
+    }
+  }
+
+  const liftVerdicts = () => document.querySelectorAll(".lab-verdict[hidden]").forEach((each) => tellsAnAnswer(each) || lift(each));
 
   /* ---- the page that sums up -------------------------------------------------------------------------------------- */
 
@@ -208,5 +243,6 @@
   }
 
   document.querySelectorAll(".lab-prediction").forEach(prepare);
+  veilVerdicts();
   document.querySelectorAll(".lab-calibration").forEach(sumUp);
 })();

@@ -75,7 +75,8 @@ def test_a_chapter_has_its_parts_in_their_order(path):
     assert [text.find(part) for part in parts] == sorted(text.find(part) for part in parts)
     assert all(part in text for part in parts), [part for part in parts if part not in text]
     assert "does not cover" in text and "**Next:**" in text
-    assert "*Prediction" in text or any("lab-prediction" in str(cell.outputs) for cell in code(path)), "no prediction"
+    assert any("lab-prediction" in str(cell.outputs) for cell in code(path)), "no prediction"
+    assert not (told := re.search(r"^\W*Prediction:.*", text, re.MULTILINE)), f"the reader predicts, not we: {told[0]}"
     assert any("lab-explorer" in str(cell.outputs) for cell in code(path)), "no explorer"
 
 

@@ -2,11 +2,13 @@
 
 import re
 
+import harness
 import pytest
 
 pytestmark = pytest.mark.browser
 
 NUMBER, CHOICE = "notebooks/02_guards_and_recompiles.html", "notebooks/12_pipeline_bubbles.html"
+VERDICTS = "notebooks/06_compile_modes.html"
 SUM = "book/predictions.html"
 
 
@@ -94,6 +96,63 @@ def test_without_a_script_and_on_paper_every_result_is_in_sight(visit):
     printed.emulate_media(media="print")
     assert prediction(printed).locator(".lab-answer").is_visible()
     assert not prediction(printed).locator(".lab-ask").is_visible()
+
+
+TOLD = """() => {
+  const seen = [...document.querySelectorAll(".lab-verdict")].filter((each) => each.checkVisibility());
+  const section = (each) => each.parentElement.closest("article section[id]");
+  const told = [];
+  for (const prediction of document.querySelectorAll(".lab-prediction:has(.lab-ask)")) {
+    const asked = JSON.parse(prediction.querySelector(".lab-asked").textContent);
+    for (const verdict of seen) {
+      const below = prediction.compareDocumentPosition(verdict) & Node.DOCUMENT_POSITION_FOLLOWING;
+      const names = !asked.choices && asked.text.length > 3 && verdict.textContent.includes(asked.text);
+      const beside = below && section(prediction) === section(verdict);
+      if (names || beside) told.push([asked.question, verdict.textContent]);
+    }
+  }
+  return told;
+}"""
+
+
+@pytest.mark.parametrize("path", harness.chapters())
+def test_no_verdict_tells_the_answer_of_a_prediction_that_is_still_open(visit, path):
+    """Neither one below it in its section, nor one anywhere that names the measured number."""
+    visited = visit(f"{path}.html")
+    assert visited.page.locator(".lab-ask").count() >= 2 and visited.page.evaluate(TOLD) == []
+    assert visited.troubles == []
+
+
+def test_a_verdict_comes_into_sight_with_the_answer_above_it(visit):
+    visited = visit(VERDICTS)
+    page, c16 = visited.page, visited.page.locator(".lab-verdict", has_text="C16,")
+    section = page.locator("section:not(.lab-prediction)", has=c16).last
+    assert not c16.is_visible() and section.locator(".lab-veil").count() == 2
+    section.get_by_role("button", name="Show me").click()
+    assert c16.is_visible() and section.locator(".lab-veil").count() == 0
+    assert page.locator(".lab-veil").count() > 0 and visited.troubles == [], "other sections keep theirs"
+
+
+def test_a_reader_who_seeks_a_verdict_gets_it_by_its_button_or_its_address(visit):
+    page = visit(VERDICTS).page
+    c02 = page.locator(".lab-verdict", has_text="C02,")
+    veil = c02.locator("xpath=preceding-sibling::p")
+    veil.get_by_role("button", name="Show the verdict").click()
+    assert c02.is_visible() and veil.count() == 0
+    assert c02.evaluate("verdict => document.activeElement === verdict")
+    cell = c02.evaluate("verdict => verdict.closest('.cell').querySelector('.lab-cell-number').id")
+    sought = visit(f"{VERDICTS}#{cell}").page
+    assert sought.locator(".lab-verdict", has_text="C02,").is_visible()
+    assert not sought.locator(".lab-verdict", has_text="C16,").is_visible()
+
+
+def test_verdicts_are_in_sight_without_a_script_and_on_paper(visit):
+    plain = visit(VERDICTS, java_script_enabled=False).page
+    printed = visit(VERDICTS).page
+    printed.emulate_media(media="print")
+    for page in (plain, printed):
+        assert all(verdict.is_visible() for verdict in page.locator(".lab-verdict").all())
+    assert printed.locator(".lab-veil:visible").count() == 0
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
