@@ -13,6 +13,7 @@ class Range:
 
     The ends are the slider's own: where a reader can type, any number can be given. A panel gets a whole number as an
     int, whatever the step. With `where`, the name of another axis and one of its options, it is asked only there.
+    With `log` the slider's way from 1 to 10 is as long as that from 10 to 100; its values are multiples of `step`.
     Raises ValueError for ends, a start or a step that make no slider.
     """
 
@@ -22,10 +23,21 @@ class Range:
     step: float = 1
     unit: str = ""
     where: tuple[str, str] | None = None
+    log: bool = False
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and self.low <= self.start <= self.high < math.inf and self.step > 0):
             raise ValueError(f"{self}: a slider needs low ≤ start ≤ high, and a step above 0")
+        if self.log and self.low <= 0:
+            raise ValueError(f"{self}: a logarithm needs numbers above 0, and low is none")
+
+    @property
+    def grid(self) -> list[float]:
+        """Two dozen values for each factor of ten, multiples of the step, the ends and the start among them."""
+        places = range(math.ceil(24 * math.log10(self.high / self.low)) + 1)
+        near = (self.low * 10 ** (place / 24) for place in places)
+        stepped = {round(round(value / self.step) * self.step, 10) for value in near}
+        return sorted({each for each in stepped if self.low <= each <= self.high} | {self.low, self.start, self.high})
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..doors import door
-from .axes import Axis, Range, Rows, Value, checked, first, label, listed, said, taken, text
+from .axes import Axis, Range, Rows, Value, checked, first, label, listed, said, taken, text, whole
 from .figures import script_json
 from .live import address_of
 from .panels import Panel, answered, computed
@@ -196,7 +196,8 @@ def _live(axis: Axis) -> dict[str, Any]:
     if isinstance(axis, Rows):
         return {"rows": axis.start}
     if isinstance(axis, Range):
-        return {name: value for name, value in vars(axis).items() if value is not None}
+        told = {name: value for name, value in vars(axis).items() if name != "log" and value is not None}
+        return told | ({"grid": [whole(value) for value in axis.grid]} if axis.log else {})
     return {"all": axis}
 
 

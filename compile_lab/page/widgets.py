@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .axes import Axis, Range, Rows, Value, asked, first, label, said, whole
+from .axes import Axis, Range, Rows, Value, asked, first, label, said, text, whole
 
 if TYPE_CHECKING:
     from .explore import Explorer
@@ -119,6 +119,9 @@ def _control(name: str, axis: Axis) -> Any:
     settings = {"value": first(axis), "description": f"{label(name)}:", "style": {"description_width": "initial"}}
     if isinstance(axis, Range):
         ends = [whole(each) for each in (axis.low, axis.high, axis.step)]
+        if axis.log:
+            settings |= {"options": [(text(axis, each), whole(each)) for each in axis.grid]}
+            return ipywidgets.SelectionSlider(**settings, continuous_update=False)
         kind = ipywidgets.IntSlider if all(isinstance(each, int) for each in ends) else ipywidgets.FloatSlider
         settings |= dict(zip(("min", "max", "step"), ends, strict=True))
         return kind(**settings, continuous_update=False)  # a panel may take long: it is computed once the reader stops

@@ -47,16 +47,16 @@ AXES = {
     "model": (*MODELS, OWN),
     "pattern": tuple(PATTERNS),
     "chip": ("H100", *(name for name in CHIPS if name != "H100")),
-    "devices": Range(1, 1024, start=8),
+    "devices": Range(1, 1024, start=8, log=True),
     "sequences": Range(1, 64, start=1),
-    "context": Range(512, 32768, start=2048, step=512),
+    "context": Range(512, 32768, start=2048, step=512, log=True),
     "checkpointing": ("off", "on"),
     "precision": ("bf16", "fp32"),
     "of_the_peak": Range(5, 80, start=40, unit="%"),
-    "layers": Range(1, 128, start=32, where=("model", OWN)),
-    "width": Range(256, 16384, start=4096, step=256, where=("model", OWN)),
-    "heads": Range(1, 128, start=32, where=("model", OWN)),
-    "vocabulary": Range(1024, 262144, start=50304, step=1024, where=("model", OWN)),
+    "layers": Range(1, 128, start=32, where=("model", OWN), log=True),
+    "width": Range(256, 16384, start=4096, step=256, where=("model", OWN), log=True),
+    "heads": Range(1, 128, start=32, where=("model", OWN), log=True),
+    "vocabulary": Range(1024, 262144, start=50304, step=256, where=("model", OWN), log=True),
 }
 
 LEFT, LONG = 12.0, 930.0

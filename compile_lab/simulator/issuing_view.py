@@ -29,12 +29,12 @@ def axes(
     """The controls of `panel`, which start at what was measured: times in µs, ``work_left`` as a share."""
     return {
         "way": WAYS,
-        "kernels": Range(1, 400, kernels),
-        "kernel_time": Range(0.5, 60, round(kernel_us, 1), 0.1, "µs"),
+        "kernels": Range(1, 400, kernels, log=True),
+        "kernel_time": Range(0.5, 60, round(kernel_us, 1), 0.1, "µs", log=True),
         "cost_of_an_issue": Range(0.5, 40, round(2 * issue_us) / 2, 0.5, "µs"),
         "fused_into_one": Range(1, 10, round(fused, 1), 0.1),
         "work_left": Range(5, 100, round(100 * work_left), 1, "%"),
-        "launch_of_a_graph": Range(1, 300, round(graph_launch_us), 1, "µs"),
+        "launch_of_a_graph": Range(1, 300, round(graph_launch_us), 1, "µs", log=True),
     }
 
 

@@ -1,5 +1,6 @@
 """The axes of an explorer: options, and ranges of numbers."""
 
+import itertools
 import re
 
 import pytest
@@ -52,3 +53,13 @@ def test_an_axis_that_matters_at_one_option_alone_is_asked_there_alone():
         Explorer("T", {"model": ("7 B",), "layers": own}, str)
     with pytest.raises(ValueError, match="no axis 'model'"):
         Explorer("T", {"layers": own}, str)
+
+
+def test_a_logarithmic_slider_stands_at_multiples_of_its_step():
+    grid = Range(512, 32768, start=2048, step=512, log=True).grid
+    assert grid[0] == 512 and grid[-1] == 32768 and 2048 in grid and grid == sorted(set(grid))
+    assert all(value % 512 == 0 for value in grid)
+    assert all(later <= 1.2 * each for each, later in itertools.pairwise(grid) if each > 4096)
+    assert Range(0.5, 60, 3.3, 0.1, log=True).grid[:3] == [0.5, 0.6, 0.7]
+    with pytest.raises(ValueError, match="above 0"):
+        Range(0, 8, 1, log=True)

@@ -331,7 +331,18 @@ def test_only_widgets_that_colab_has_too():
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ipywidgets"
     }
     assert used == {
-        *("HTML", "VBox", "Output", "ToggleButtons", "Dropdown", "Layout", "IntSlider", "FloatSlider", "Textarea"),
+        *(
+            "HTML",
+            "VBox",
+            "Output",
+            "ToggleButtons",
+            "Dropdown",
+            "Layout",
+            "IntSlider",
+            "FloatSlider",
+            "SelectionSlider",
+            "Textarea",
+        ),
     }
 
 

@@ -45,19 +45,21 @@
 
   let sliders = 0;
 
-  /* A slider, and beside it a field for any number. */
-  function slider({ low, high, start, step, unit }, name, choose) {
+  /* A slider, and beside it a field for any number. With a grid, the slider stands at a place of that. */
+  function slider({ low, high, start, step, unit, grid }, name, choose) {
     const id = `lab-slider-${(sliders += 1)}`;
-    const range = element("input", { type: "range", id, min: low, max: high, step, value: start, autocomplete: "off" });
+    const ends = grid ? { min: 0, max: grid.length - 1, step: 1 } : { min: low, max: high, step };
+    const at = (value) => (grid ? grid.findLastIndex((each) => each <= Math.max(value, low)) : value);
+    const range = element("input", { type: "range", id, ...ends, value: at(start), autocomplete: "off" });
     const field = element("input", { type: "number", step: "any", value: start, autocomplete: "off", "aria-label": `${name}: any number` });
     const set = (value) => {
-      range.value = value;
+      range.value = at(value);
       range.setAttribute("aria-valuetext", `${value} ${unit}`.trim());
       choose(value);
     };
     range.addEventListener("input", () => {
-      field.value = range.value;
-      set(range.valueAsNumber);
+      field.value = grid ? grid[range.valueAsNumber] : range.value;
+      set(field.valueAsNumber);
     });
     field.addEventListener("input", () => Number.isFinite(field.valueAsNumber) && set(field.valueAsNumber));
     const label = element("label", { class: "lab-axis-name", for: id }, name);
