@@ -1,6 +1,6 @@
 """torch's own operators under every placement, on real ranks of this CPU: right, paid for, refused, or wrong.
 
-python -m compile_lab.record dtensor                   all of them, about ten minutes on two idle cores
+python -m compile_lab.record dtensor                   all of them, about a quarter of an hour on two cores
 python -m compile_lab.experiments.dtensor "sum,sort"   those that match, shown and not kept; --out DIR keeps them
 
 What is finished is kept in a file as it goes, so that a run that was interrupted goes on where it was.
