@@ -43,7 +43,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "compile_gains": Experiment("cases in which compiling helps much or little; CUDA graphs", 110),
     "dispatch": Experiment("cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
     "dtensor": Experiment(
-        "every operator of torch's own tests under every DTensor placement, on real ranks", 700, on_cpu=True
+        "every operator of torch's own tests under every DTensor placement, on real ranks", 880, on_cpu=True
     ),
     "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
     "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
