@@ -18,8 +18,8 @@ from typing import Any, Literal
 
 from .doors import door
 
-# The device that the book's text speaks of; another one is shown when it is asked for.
-REFERENCE = "nvidia-h200"
+# The devices that the book's text speaks of, a GPU and a CPU; another one is shown when it is asked for.
+REFERENCES = ("nvidia-h200", "cpu-2-cores")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NAME_RULE = "a letter, then letters, digits and underscores, all lower-case"
 
@@ -117,7 +117,7 @@ def names(root: Path | None = None) -> dict[str, list[str]]:
 def load(name: str, device: str | None = None, root: Path | None = None) -> Recording:
     """The recording `name`, from `device` (as torch or its folder names it), checked.
 
-    Without a device: from the book's reference device, or from the only one that has it.
+    Without a device: from the book's reference devices, or from the only one that has it.
     Raises RecordingError for a recording that is not there, or not as it must be.
     """
     root = root or folder()
@@ -126,8 +126,8 @@ def load(name: str, device: str | None = None, root: Path | None = None) -> Reco
     having = [place for place, recorded in names(root).items() if name in recorded]
     if device:
         place = device_folder(device)
-    elif REFERENCE in having or not having:
-        place = REFERENCE
+    elif known := [place for place in REFERENCES if place in having or not having]:
+        place = known[0]
     elif len(having) == 1:
         (place,) = having
     else:

@@ -142,8 +142,9 @@ def test_with_several_devices_the_reference_is_shown_or_the_reader_chooses(tmp_p
     with pytest.raises(RecordingError, match="choose one of nvidia-a100, tesla-t4"):
         load("machine", root=tmp_path)
     assert load("machine", device="Tesla T4", root=tmp_path).result == {"a": "Tesla T4"}
-    save("machine", H200, {"a": "H200"}, tmp_path)
-    assert load("machine", root=tmp_path).result == {"a": "H200"}
+    for reference in ("CPU, 2 cores", "NVIDIA H200"):
+        save("machine", replace(H200, device=reference), {"a": reference}, tmp_path)
+        assert load("machine", root=tmp_path).result == {"a": reference}
 
 
 def test_a_recording_of_one_other_device_needs_no_choice(tmp_path):

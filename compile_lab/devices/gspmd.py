@@ -87,6 +87,7 @@ def jax_is_there() -> bool:
 def jax_here(devices: int = DEVICES) -> Any:
     """The module jax, with as many CPU devices at least. Call it first: jax counts its devices when it is first used.
 
+    A GPU is left alone, so that every machine shows the same: jax is told to use the CPU only.
     Raises ModuleNotFoundError where jax is not installed, and RuntimeError if it has been started with fewer devices,
     each with the way out.
     """
@@ -100,6 +101,7 @@ def jax_here(devices: int = DEVICES) -> Any:
             "(about 500 MB). The page's stored outputs show what it said"
         ) from None
     with contextlib.suppress(RuntimeError):  # it has been started: what counts is how many devices it has
+        jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_num_cpu_devices", max(devices, DEVICES))
     if (found := len(jax.devices("cpu"))) < devices:
         raise RuntimeError(
