@@ -179,7 +179,9 @@ def test_while_python_loads_its_progress_is_told_and_what_is_stored_is_shown(vis
     assert progress.count() == 0
     reader.type("ranks", 5)
     progress.wait_for()
+    until = time.monotonic() + 50
     while "1." not in (told := reader.explorer.locator(".lab-progress").inner_text()):  # all but the core
+        assert time.monotonic() < until, f"only {told!r} has come"
         reader.page.wait_for_timeout(20)
     assert re.fullmatch(r"1\.\d MB of 5\.\d MB", told) and reader.status() == "Python is loading …"
     reader.type("ranks", 4)

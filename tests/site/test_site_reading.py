@@ -35,6 +35,13 @@ def choices(axis):
     return labels.count(), lambda index: labels.nth(index).click()
 
 
+def plot_in_sight(page):
+    """The first plot; where each stands behind a prediction, one is opened."""
+    if not page.locator(".lab-plot:visible").count():
+        page.locator(".lab-prediction", has=page.locator(".lab-plot")).first.locator(".lab-show").click()
+    return page.locator(".lab-plot:visible").first
+
+
 def asked(explorer, axis):
     """The axis, once it is there: some matter only where another one stands at an option of its own."""
     if not axis.is_visible():
@@ -99,7 +106,7 @@ def test_without_scripts_the_first_panel_is_readable_and_no_control_is_dead(visi
 @pytest.mark.parametrize("path", WITH_FIGURES)
 def test_a_figure_is_drawn_follows_the_theme_and_the_width(visit, path):
     page = visit(path, color_scheme="light").page
-    plot = page.locator(".lab-plot:visible").first
+    plot = plot_in_sight(page)
     plot.scroll_into_view_if_needed()
     page.locator(".lab-plot.lab-drawn .main-svg").first.wait_for()
     assert plot.get_attribute("role") == "img" and len(plot.get_attribute("aria-label")) > 20
@@ -119,7 +126,7 @@ def test_a_figure_is_drawn_follows_the_theme_and_the_width(visit, path):
 @pytest.mark.parametrize("path", WITH_FIGURES)
 def test_a_figure_answers_to_the_pointer(visit, path):
     page = visit(path).page
-    page.locator(".lab-plot:visible").first.scroll_into_view_if_needed()
+    plot_in_sight(page).scroll_into_view_if_needed()
     page.locator(".lab-plot.lab-drawn .main-svg").first.wait_for()
     marks = page.locator(".lab-drawn").first.locator(".point path, path.point, .scatterlayer .js-line").all()
     assert marks
