@@ -48,6 +48,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
     "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
     "graph_breaks": Experiment("time of a pointwise chain with 0 to 7 graph breaks", 30),
+    "inference": Experiment("a service that generates: prefill, decode, first requests, by mode; its roofline", 100),
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
     "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),

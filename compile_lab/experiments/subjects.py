@@ -18,6 +18,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
+    from mini_model.generation import CachedGPT
     from mini_model.model import GPTConfig, MiniGPT
 
 
@@ -50,6 +51,13 @@ def of_shape(shape: GPTConfig, device: str = "cpu") -> MiniGPT:
     torch.manual_seed(0)
     with torch.device(device):
         return MiniGPT(shape)
+
+
+def with_cache(model: MiniGPT, rows: int, slots: int | None = None) -> CachedGPT:
+    """The model as it generates: with room for the keys and values of so many sequences."""
+    from mini_model.generation import CachedGPT
+
+    return CachedGPT(model.eval(), rows, slots)
 
 
 def spread(

@@ -1,0 +1,262 @@
+"""MiniGPT and GPT-2 124M as a service that generates: first requests, prefill, decode, in each mode; a restart.
+
+Each mode begins with an empty cache folder and nothing compiled, answers a stream of requests, and is then timed at
+many shapes. What matters most comes first, and what time has run out for says so.
+"""
+
+import contextlib
+import functools
+import gc
+import multiprocessing
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from multiprocessing.connection import Connection
+from typing import Any, TypeVar
+
+import torch
+
+from .._torch.inductor import inductor_modes
+from ..inference.roofline import decode_work
+from ..inference.service import Endpoint, PhaseCost, Request, Stream, phase_cost, serve
+from ..measure.timing import sustained_ms
+from . import subjects
+from .registry import Progress
+
+T = TypeVar("T")
+BUDGET_S = 95
+"""No part is begun after this."""
+LIMITED = {"test_configs.max_mm_configs": 4, "coordinate_descent_tuning": False}
+"""max-autotune times four Triton tilings for each matrix product beside ATen's, not some twenty."""
+MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs")
+COPY_NBYTES = {"cuda": 1 << 30, "cpu": 1 << 24}
+PRODUCT = {"cuda": 8192, "cpu": 256}
+OUT_OF_TIME = "not begun: the recording's time was used up"
+RESTART_S, LEAVE_S = 40, 10
+"""The second process may take so long until it is ready, to answer, and to leave."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One model, how it is served, and what is asked of it.
+
+    ``usual`` is asked for ``many`` times, then each of ``new_shapes`` three times. ``decode`` and ``prefill`` are the
+    batches, and the (batch, prompt) shapes, at which a phase is timed. ``searched`` modes get no new shapes.
+    """
+
+    name: str
+    what: str
+    build: Callable[[str], Any]
+    usual: Request
+    many: int
+    new_shapes: tuple[Request, ...]
+    decode: tuple[int, ...]
+    prefill: tuple[tuple[int, int], ...]
+    modes: tuple[str, ...] = MODES
+    roofline: bool = False
+    restart: bool = False
+
+    def requests(self, mode: str) -> list[Request]:
+        """What a mode's stream is asked for; fewer shapes where each is a search of its own."""
+        new = () if mode.startswith("max-autotune") else self.new_shapes
+        return [self.usual] * self.many + [request for request in new for _ in range(3)]
+
+    def shapes(self, mode: str) -> list[tuple[str, Request]]:
+        """Where the phases are timed, the most telling first."""
+        decode = [("decode", Request(batch, self.usual.prompt, 1)) for batch in self.decode]
+        prefill = [("prefill", Request(*shape, 1)) for shape in self.prefill]
+        return decode[:3] + prefill + decode[3:] if not mode.startswith("max-autotune") else decode[:3] + prefill[:1]
+
+
+def _gpt2(device: str) -> Any:
+    return subjects.with_cache(subjects.minigpt("gpt2-124m", device).to(torch.bfloat16), rows=256)
+
+
+def _mini(device: str) -> Any:
+    return subjects.with_cache(subjects.minigpt("mini", device), rows=128)
+
+
+def _tiny(device: str) -> Any:
+    return subjects.with_cache(subjects.deep_gpt(1, 16, 2, 32, device, vocabulary=30), rows=4)
+
+
+GPT2 = Plan(
+    "gpt2-124m",
+    "GPT-2 124M, bf16, a cache of 1,024 slots",
+    _gpt2,
+    Request(1, 128, 16),
+    100,
+    (Request(8, 512, 16), Request(4, 300, 16)),
+    (1, 16, 128, 4, 64, 256),
+    ((1, 128), (8, 128), (8, 512), (1, 512)),
+    roofline=True,
+    restart=True,
+)
+MINI = Plan(
+    "mini",
+    "MiniGPT, fp32, a cache of 64 slots",
+    _mini,
+    Request(1, 16, 16),
+    100,
+    (Request(8, 32, 16), Request(4, 24, 16)),
+    (1, 16, 128),
+    ((1, 16), (8, 32)),
+)
+TINY = Plan(
+    "tiny",
+    "a try-out on a CPU: one layer of 16 numbers",
+    _tiny,
+    Request(1, 4, 3),
+    8,
+    (Request(3, 6, 3),),
+    (1, 4),
+    ((1, 4),),
+    modes=("eager", "default"),
+    roofline=True,
+    restart=True,
+)
+PLANS = {"cuda": (GPT2, MINI), "cpu": (TINY,)}
+
+
+def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
+    """Every model in every mode as a service, as plain JSON values; under two minutes on a large GPU.
+
+    Returns ``{"rates": {"bytes_per_s", "flop_per_s"}, "search", "budget_s", "models": [{"name", "what", "usual",
+    "streams", "phases", "work", "restart", "import_s", "stopped": {part: why}}]}``: streams, phases and work are
+    ``Stream``, ``PhaseCost`` and ``DecodeWork`` as dicts. ``rates`` are medians of a copy (each byte read and written)
+    and of a product in the first model's precision. On a CPU a tiny model tries the same code out.
+    """
+    until = time.monotonic() + budget_s
+    rates = measured_rates(device)
+    models = {plan.name: _nothing_yet(plan) for plan in PLANS[device]}
+    steps = [(plan, mode) for plan in PLANS[device] for mode in plan.modes]
+    for plan, mode in progress(steps):
+        found = models[plan.name]
+        _or_told(found["stopped"], mode, until, functools.partial(_one_mode, plan, mode, device, found, until))
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
+    return {"rates": rates, "search": LIMITED, "budget_s": budget_s, "models": list(models.values())}
+
+
+def measured_rates(device: str) -> dict[str, float]:
+    """What bounds a step here and now: bytes a second of a large copy, operations a second of a large product."""
+    on = torch.device(device)
+    nbytes, n = COPY_NBYTES[device], PRODUCT[device]
+    source = torch.ones(nbytes // 4, device=on)
+    target = torch.empty_like(source)
+    a = torch.randn(n, n, device=on).to(torch.bfloat16 if device == "cuda" else torch.float32)
+    copy_ms, product_ms = (
+        sorted(sustained_ms(call, on)) for call in (lambda: target.copy_(source), lambda: torch.mm(a, a))
+    )
+
+    def rate(work: float, times_ms: list[float]) -> float:
+        return float(f"{work / times_ms[len(times_ms) // 2] * 1e3:.5g}")
+
+    return {"bytes_per_s": rate(2 * nbytes, copy_ms), "flop_per_s": rate(2 * n**3, product_ms)}
+
+
+def _nothing_yet(plan: Plan) -> dict[str, Any]:
+    empty = {"streams": [], "phases": [], "work": None, "restart": None, "import_s": None, "stopped": {}}
+    return {"name": plan.name, "what": plan.what, "usual": asdict(plan.usual), **empty}
+
+
+def _or_told(stopped: dict[str, str], part: str, until: float, measure: Callable[[], None]) -> None:
+    """A part that breaks, or for which no time is left, is told of in ``stopped``; the recording goes on."""
+    if time.monotonic() > until:
+        stopped[part] = OUT_OF_TIME
+        return
+    try:
+        measure()
+    except Exception as error:
+        stopped[part] = _said(error)
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.200}"
+
+
+def _one_mode(plan: Plan, mode: str, device: str, found: dict[str, Any], until: float) -> None:
+    """A mode's stream, its phases, and the restart of the default mode, added to ``found`` as they are measured."""
+    cached = plan.build(device)
+    if plan.roofline:
+        found["work"] = asdict(_work(cached))
+    endpoint = endpoint_of(cached, device)
+    # On a CPU, where it is tried out, the standing folder: g++ would take minutes.
+    with inductor_modes().fresh_cache() if device == "cuda" else contextlib.nullcontext():
+        compiled = endpoint.compiled(mode, LIMITED if mode.startswith("max-autotune") else None)
+        found["streams"].append(asdict(serve(compiled, plan.requests(mode), until)))
+        if mode == "default" and plan.restart:
+            _or_told(found["stopped"], "restart", until, functools.partial(_restart, plan, device, found))
+        for phase, request in plan.shapes(mode):
+            found["phases"].append(asdict(_phase_or_stopped(compiled, phase, request, until)))
+
+
+def _restart(plan: Plan, device: str, found: dict[str, Any]) -> None:
+    import_s, stream = restarted(plan.name, device)
+    found.update(import_s=import_s, restart=asdict(stream))
+
+
+def endpoint_of(cached: Any, device: str) -> Endpoint:
+    """What the instrument needs of a model with a cache."""
+    return Endpoint(cached.prefill, cached.decode, cached.config.vocabulary, cached.rows, cached.slots, device)
+
+
+def _work(cached: Any) -> Any:
+    config, itemsize = cached.config, cached.model.head.weight.element_size()
+    sizes = config.layers, config.dim, config.vocabulary, cached.slots
+    return decode_work(*sizes, itemsize=itemsize, tied_head=config.tied_head)
+
+
+def _phase_or_stopped(endpoint: Endpoint, phase: str, request: Request, until: float) -> PhaseCost:
+    if time.monotonic() > until:
+        return PhaseCost(phase, endpoint.mode, request, stopped=OUT_OF_TIME)
+    try:
+        return phase_cost(endpoint, phase, request)
+    except Exception as error:  # one shape's failure is that shape's result
+        return PhaseCost(phase, endpoint.mode, request, stopped=_said(error))
+
+
+def restarted(name: str, device: str) -> tuple[float, Stream]:
+    """The first requests of a second process with this one's cache folder: seconds until it is ready, and its stream.
+
+    Raises TimeoutError if it says nothing for ``RESTART_S`` seconds; RuntimeError, with what it said, if it fails.
+    """
+    context = multiprocessing.get_context("spawn")  # fork and CUDA do not go together
+    ours, theirs = context.Pipe()
+    begin = time.perf_counter()
+    process = context.Process(target=_serve_again, args=(theirs, name, device), daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        _heard(ours, float)
+        import_s = time.perf_counter() - begin
+        stream = _heard(ours, Stream)
+        process.join(LEAVE_S)  # by itself: a process that is killed leaves what it shares behind
+        return round(import_s, 3), stream
+    finally:
+        process.kill()
+        process.join()
+
+
+def _heard(pipe: Connection, kind: type[T]) -> T:
+    if not pipe.poll(RESTART_S):
+        raise TimeoutError(f"the second process said nothing for {RESTART_S} s")
+    try:
+        said = pipe.recv()
+    except EOFError:
+        raise RuntimeError("the second process came to an end without an answer") from None
+    if not isinstance(said, kind):
+        raise RuntimeError(str(said))
+    return said
+
+
+def _serve_again(pipe: Connection, name: str, device: str) -> None:
+    """The second process: import, build, then answer the usual request a few times in the default mode."""
+    plan = next(plan for plan in PLANS[device] if plan.name == name)
+    try:
+        endpoint = endpoint_of(plan.build(device), device)
+        pipe.send(time.time())
+        pipe.send(serve(endpoint.compiled("default"), [plan.usual] * 8))
+    except Exception as error:
+        pipe.send(f"{type(error).__name__}: {error}")

@@ -1,0 +1,351 @@
+"""A service that generates, held to the clock: prefill and decode apart, request by request, mode by mode.
+
+It knows no model. An ``Endpoint`` is two callables, one that reads prompts and one that reads a token more of each
+sequence; a ``Request`` is a shape. ``serve`` answers requests one after the other, as a service that has just been
+started would, and keeps of each how long it took and how much was compiled for it. From two such streams follows after
+how many requests compiling has paid.
+"""
+
+import contextlib
+import functools
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .._torch.dynamo import dynamo_config, dynamo_utils, reset_dynamo
+from ..capture import NotCompiledError
+from ..doors import check_whole, door
+from ..measure.timing import samples_us, spread_us, wait
+from ..modes.cost import MODES, Spread, break_even_calls, mode_options
+
+Read = Callable[[Tensor, Tensor], Tensor]
+PHASES = ("prefill", "decode")
+WARM_UP = 3
+"""Requests or calls: the first compiles, and with CUDA graphs the second records, the third replays."""
+SAMPLES = 15
+SHAPES = 64
+"""So many compilations of one function are allowed. Dynamo's own limit of 8 would hand the rest to eager, silently."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A batch of sequences with a prompt of so many tokens each, and so many new tokens wanted of each."""
+
+    batch: int
+    prompt: int
+    new_tokens: int
+
+    def __post_init__(self) -> None:
+        for name in ("batch", "prompt", "new_tokens"):
+            check_whole(f"Request.{name}", getattr(self, name))
+
+    @property
+    def tokens(self) -> int:
+        """New tokens in all."""
+        return self.batch * self.new_tokens
+
+    def __str__(self) -> str:
+        return f"{self.batch} × {self.prompt} + {self.new_tokens}"
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """What answers requests. Ids are drawn below ``vocabulary``; ``rows`` and ``slots`` are the size of its cache.
+
+    ``prefill(tokens [batch, length], lengths [batch])`` and ``decode(tokens [batch], positions [batch])``, all int64,
+    return logits [batch, vocabulary] and keep what they must remember between calls.
+    """
+
+    prefill: Read
+    decode: Read
+    vocabulary: int
+    rows: int
+    slots: int
+    device: str = "cpu"
+    mode: str = "eager"
+    search: Mapping[str, Any] = field(default_factory=dict)
+    since: int = 0
+    """Graphs that this process had compiled before this endpoint was made."""
+
+    def compiled(self, mode: str = "default", options: Mapping[str, Any] | None = None) -> "Endpoint":
+        """The same with both functions compiled in a mode of torch.compile, or as it is for "eager".
+
+        All code compiled before is forgotten, as in a new process; what the cache folder holds is not. ``options`` are
+        Inductor's, on top of the mode's own. ValueError for an unknown mode.
+        """
+        if mode not in MODES:
+            raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
+        reset_dynamo()
+        if mode == "eager":
+            return self
+        # torch takes a mode or options, not both
+        settings = {"options": {**mode_options(mode), **options}} if options else {"mode": mode}
+        prefill, decode = (torch.compile(each, **settings) for each in (self.prefill, self.decode))
+        made = {"prefill": prefill, "decode": decode, "mode": mode, "search": dict(options or {})}
+        return replace(self, **made, since=_compiled_graphs())
+
+    def fits(self, request: Request) -> None:
+        """ValueError for a request that the cache has no room for: too many sequences, or too long."""
+        if request.batch > self.rows:
+            raise ValueError(f"request {request}: its batch is over the cache's {self.rows} rows; serve it in parts")
+        need = request.prompt + request.new_tokens - 1
+        if need > self.slots:
+            raise ValueError(f"request {request} needs {need} slots a sequence, and the cache has {self.slots}: cut it")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One request as it was answered: milliseconds until its first token, and from there to its last."""
+
+    number: int
+    request: Request
+    prefill_ms: float
+    decode_ms: float
+    compilations: int
+
+    @property
+    def total_ms(self) -> float:
+        return self.prefill_ms + self.decode_ms
+
+
+@dataclass(frozen=True)
+class Stream:
+    """Requests that one process answered one after the other, beginning with nothing compiled.
+
+    ``search``: the options that limited a search. ``stopped``: why it came to an end early, with the answers till then.
+    """
+
+    mode: str
+    answers: tuple[Answer, ...]
+    search: Mapping[str, Any] = field(default_factory=dict)
+    stopped: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Stream":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        answers = tuple(Answer(**{**each, "request": Request(**each["request"])}) for each in fields["answers"])
+        return cls(**{**fields, "answers": answers})
+
+    @property
+    def compilations(self) -> dict[int, int]:
+        """How many graphs were compiled for a request, by its number; those for which none was are left out."""
+        return {answer.number: answer.compilations for answer in self.answers if answer.compilations}
+
+    def of(self, request: Request) -> list[Answer]:
+        """The answers to requests of this shape."""
+        return [answer for answer in self.answers if answer.request == request]
+
+    def settled(self, request: Request) -> Spread | None:
+        """Milliseconds of a request of this shape, but for the first three and those that compiled: median, quartiles.
+
+        None with fewer than four such requests.
+        """
+        found = [answer.total_ms for answer in self.of(request)[WARM_UP:] if not answer.compilations]
+        if len(found) < 4:
+            return None
+        low, median, high = statistics.quantiles(found, n=4)
+        return Spread(median, low, high)
+
+    def invested_s(self, request: Request) -> float | None:
+        """Seconds of the first three such requests beyond settled ones: compiling, tuning, recording CUDA graphs."""
+        if (settled := self.settled(request)) is None:
+            return None
+        return sum(max(0.0, answer.total_ms - settled.median_ms) for answer in self.of(request)[:WARM_UP]) / 1e3
+
+    def tokens_per_s(self, request: Request) -> float | None:
+        """New tokens a second, once settled."""
+        settled = self.settled(request)
+        return None if settled is None else request.tokens / settled.median_ms * 1e3
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    """What was done before the first request: seconds, and graphs compiled."""
+
+    seconds: float
+    compilations: int
+
+
+@dataclass(frozen=True)
+class PhaseCost:
+    """One phase in one mode at one shape: a prefill of a prompt, or one decode step after it.
+
+    ``first_s`` is what the first three calls took beyond three settled ones; ``call`` is None if it was ``stopped``.
+    """
+
+    phase: str
+    mode: str
+    request: Request
+    call: Spread | None = None
+    first_s: float | None = None
+    compilations: int = 0
+    stopped: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "PhaseCost":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        call = Spread(**fields["call"]) if fields["call"] else None
+        return cls(**{**fields, "request": Request(**fields["request"]), "call": call})
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """Tokens of the prompts read, or new tokens written, in a second."""
+        if self.call is None:
+            return None
+        each = self.request.prompt if self.phase == "prefill" else 1
+        return self.request.batch * each / self.call.median_ms * 1e3
+
+
+@dataclass(frozen=True)
+class RequestPayback:
+    """After how many requests a mode has earned back what it cost beyond another; None is never.
+
+    ``low`` and ``high`` are the same with the quartiles of both modes' times, at their most and least favourable.
+    """
+
+    mode: str
+    against: str
+    invested_s: float
+    saved_ms: float
+    requests: int | None
+    low: int | None
+    high: int | None
+
+
+@door
+def serve(endpoint: Endpoint, requests: Sequence[Request], until: float = math.inf) -> Stream:
+    """Answer requests one after the other, the likeliest token each time, and keep how long each took.
+
+    What is compiled for a request is that request's time: ``serve(endpoint.compiled("default"), requests)`` is a
+    service that has just been started. No request is begun after ``until``, a time of ``time.monotonic``.
+    ValueError for no requests or one that does not fit; NotCompiledError if a compiled mode's endpoint compiled nothing.
+    """
+    if not requests:
+        raise ValueError("requests is empty; give at least one Request")
+    for request in requests:
+        endpoint.fits(request)
+    answers, stopped = [], ""
+    with serving():
+        for number, request in enumerate(requests, 1):
+            if time.monotonic() > until:
+                stopped = f"time was used up before request {number}"
+                break
+            answers.append(_answered(endpoint, number, request))
+    _proved(endpoint)
+    return Stream(endpoint.mode, tuple(answers), dict(endpoint.search), stopped)
+
+
+@door
+def warm_up(endpoint: Endpoint, requests: Sequence[Request]) -> WarmUp:
+    """Answer each request three times before anybody waits for it, so that all is compiled and recorded.
+
+    The same ``endpoint`` then serves. ValueError for a request that does not fit.
+    """
+    for request in requests:
+        endpoint.fits(request)
+    begin = time.perf_counter()
+    with serving():
+        done = [_answered(endpoint, 1, request) for request in requests for _ in range(WARM_UP)]
+    return WarmUp(time.perf_counter() - begin, sum(answer.compilations for answer in done))
+
+
+@door
+def phase_cost(endpoint: Endpoint, phase: str, request: Request) -> PhaseCost:
+    """Time of one prefill of ``request``'s prompts, or of one decode step after them, and what its first calls took.
+
+    ValueError for an unknown phase or a request that does not fit; NotCompiledError as in ``serve``.
+    """
+    if phase not in PHASES:
+        raise ValueError(f"unknown phase {phase!r}; the phases are {', '.join(PHASES)}")
+    endpoint.fits(request)
+    call = functools.partial(*_inputs(endpoint, phase, request))
+    with serving():
+        before, begin = _compiled_graphs(), time.perf_counter()
+        for _ in range(WARM_UP):
+            call()
+        wait(endpoint.device)
+        first_s = time.perf_counter() - begin
+        compilations = _compiled_graphs() - before
+        taken = spread_us(samples_us(call, endpoint.device, SAMPLES))
+    _proved(endpoint)
+    spread = Spread(*(round(value / 1e3, 5) for value in taken.values()))
+    beyond = round(max(0.0, first_s - WARM_UP * spread.median_ms / 1e3), 4)
+    return PhaseCost(phase, endpoint.mode, request, spread, beyond, compilations)
+
+
+@door
+def payback(stream: Stream, against: Stream, request: Request) -> RequestPayback | None:
+    """After how many requests of this shape ``stream``'s mode has paid, beside ``against``'s, with an interval.
+
+    Both compile: what is earned back is what one invested beyond the other. None where a stream has too few requests of
+    this shape to say.
+    """
+    one, other = stream.settled(request), against.settled(request)
+    if one is None or other is None:
+        return None
+    invested_s = max(0.0, stream.invested_s(request) - against.invested_s(request))
+    pairs = [(other.median_ms, one.median_ms), (other.high_ms, one.low_ms), (other.low_ms, one.high_ms)]
+    requests, low, high = (break_even_calls(invested_s, *pair) for pair in pairs)
+    saved_ms = other.median_ms - one.median_ms
+    return RequestPayback(stream.mode, against.mode, invested_s, saved_ms, requests, low, high)
+
+
+@contextlib.contextmanager
+def serving() -> Iterator[None]:
+    """As a service runs: no gradients, no pauses of Python's collector, as many compiled shapes as are asked for."""
+    gc.collect()
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        with torch.no_grad(), dynamo_config.patch(recompile_limit=SHAPES):
+            yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _answered(endpoint: Endpoint, number: int, request: Request) -> Answer:
+    _, tokens, positions = _inputs(endpoint, "prefill", request)
+    wait(endpoint.device)
+    before, begin = _compiled_graphs(), time.perf_counter()
+    token = endpoint.prefill(tokens, positions).argmax(-1)
+    wait(endpoint.device)
+    first = time.perf_counter()
+    for _ in range(request.new_tokens - 1):
+        token = endpoint.decode(token, positions).argmax(-1)
+        positions = positions + 1
+    wait(endpoint.device)
+    last = time.perf_counter()
+    return Answer(
+        number,
+        request,
+        round((first - begin) * 1e3, 4),
+        round((last - first) * 1e3, 4),
+        _compiled_graphs() - before,
+    )
+
+
+def _inputs(endpoint: Endpoint, phase: str, request: Request) -> tuple[Read, Tensor, Tensor]:
+    """A phase's function with random ids, always the same, and the lengths or positions of full prompts."""
+    shape = (request.batch, request.prompt) if phase == "prefill" else (request.batch,)
+    drawn = torch.randint(endpoint.vocabulary, shape, generator=torch.Generator().manual_seed(0))
+    # A decode step costs the same at any position: a static cache is read whole.
+    positions = torch.full((request.batch,), request.prompt if phase == "prefill" else request.prompt - 1)
+    return getattr(endpoint, phase), drawn.to(endpoint.device), positions.to(endpoint.device)
+
+
+def _proved(endpoint: Endpoint) -> None:
+    if endpoint.mode != "eager" and _compiled_graphs() <= endpoint.since:
+        raise NotCompiledError(f"mode {endpoint.mode!r} compiled nothing: what was timed is eager code")
+
+
+def _compiled_graphs() -> int:
+    """Graphs that this process has compiled, by torch's own counter."""
+    return dynamo_utils.counters["stats"]["unique_graphs"]
