@@ -225,7 +225,7 @@ def serve(endpoint: Endpoint, requests: Sequence[Request], until: float = math.i
 
     What is compiled for a request is that request's time: ``serve(endpoint.compiled("default"), requests)`` is a
     service that has just been started. No request is begun after ``until``, a time of ``time.monotonic``.
-    ValueError for no requests or one that does not fit; NotCompiledError if a compiled mode's endpoint compiled nothing.
+    ValueError for no requests or one that does not fit; NotCompiledError if nothing was compiled in a compiled mode.
     """
     if not requests:
         raise ValueError("requests is empty; give at least one Request")
