@@ -20,7 +20,7 @@ def roofline(
     flop_per_s: float,
     provenance: object | None = None,
 ) -> Figure:
-    """Milliseconds of a decode step over the batch, on logarithmic axes: what reading and computing need, what was taken.
+    """Time of a decode step over the batch, on logarithmic axes: what reading and computing need and what was taken.
 
     The share of the limit that each mode reaches is in the table. ValueError if no decode step was measured.
     """
