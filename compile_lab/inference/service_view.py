@@ -63,7 +63,7 @@ def _has(stream: Stream, at: int) -> bool:
 
 
 def _shape(request: Request) -> str:
-    return f"{request.batch} of {request.prompt} tokens"
+    return f"batch {request.batch}, {request.prompt} tokens"
 
 
 def _scale(canvas: Canvas, ends: tuple[float, float]) -> None:
@@ -176,8 +176,10 @@ def paid_back(streams: Mapping[str, Stream], request: Request, provenance: objec
         canvas.words(left - 14, y + 6, f"{each.mode} against {each.against}", anchor="end", size=16)
         canvas.line([(left, y), (RIGHT - 70, y)], "#8884", thick=1)
         if each.low is not None:
-            end = RIGHT - 40 if each.high is None else across(each.high)
-            canvas.line([(across(each.low), y), (end, y)], colour, thick=9, arrow=each.high is None)
+            end = RIGHT - 70 if each.high is None else across(each.high)
+            canvas.line([(across(each.low), y), (end, y)], colour, thick=9)
+            if each.high is None:
+                canvas.line([(end, y), (end + 34, y)], colour, thick=5, arrow=True)
         if each.requests is not None:
             canvas.box(across(each.requests) - 8, y - 8, 16, 16, colour, title=_interval(each))
             canvas.words(across(each.requests), y - 12, number(each.requests), anchor="middle", size=16)
@@ -191,7 +193,7 @@ def paid_back(streams: Mapping[str, Stream], request: Request, provenance: objec
         [each.mode, each.against, round(each.invested_s, 2), round(each.saved_ms, 3), _interval(each)] for each in found
     ]
     columns = ["mode", "against", "invested, s", "saved a request, ms", "requests"]
-    caption = f"{_shape(request)} and {request.new_tokens} new ones each; the interval is from quartile to quartile"
+    caption = f"{_shape(request)} and {request.new_tokens} new ones; the interval is from quartile to quartile"
     return Drawing(canvas.svg(), alt, caption, Table(columns, rows), provenance)
 
 

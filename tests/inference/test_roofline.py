@@ -1,0 +1,78 @@
+"""The roofline's formulas against a real model's parameters and against counting by hand."""
+
+import pytest
+import torch
+
+from compile_lab.inference.roofline import DecodeWork, decode_work, least_ms, most_slots, turning_batch
+from mini_model.generation import CachedGPT
+from mini_model.model import GPT2_124M, MINI, MiniGPT
+
+BYTES_PER_S, FLOP_PER_S = 4e12, 8e14
+
+
+def work_of(config, slots, itemsize=2):
+    sizes = config.layers, config.dim, config.vocabulary, slots
+    return decode_work(*sizes, itemsize=itemsize, tied_head=config.tied_head)
+
+
+@pytest.mark.parametrize("config", [MINI, GPT2_124M])
+def test_the_weights_are_those_a_step_reads_and_the_cache_is_the_one_that_is_built(config):
+    with torch.device("meta"):
+        cached = CachedGPT(MiniGPT(config), rows=3)
+    # Of an embedding a step reads a row; a tied one is the head's matrix, which it reads whole.
+    unread = ["position_embedding"] + ["token_embedding"] * (not config.tied_head)
+    read = sum(each.numel() for name, each in cached.model.named_parameters() if not name.startswith(tuple(unread)))
+    work = work_of(config, config.context)
+    assert work.weights_nbytes == 2 * read
+    assert 3 * work.cache_nbytes == 2 * sum(buffer.numel() for buffer in cached.buffers())
+
+
+def test_operations_are_those_torch_counts_but_for_what_attention_masks():
+    from torch.utils.flop_counter import FlopCounterMode
+
+    cached = CachedGPT(MiniGPT(MINI).eval(), rows=2)
+    with torch.no_grad(), FlopCounterMode(display=False) as counted:
+        cached.decode(torch.zeros(2, dtype=torch.int64), torch.zeros(2, dtype=torch.int64))
+    work = work_of(MINI, 64)
+    assert counted.get_total_flops() in (2 * work.weights_flop, work.flop(2))
+
+
+def test_gpt2_is_bound_by_bytes_at_any_batch_unless_its_cache_is_short():
+    work = work_of(GPT2_124M, 1024)
+    assert turning_batch(work, BYTES_PER_S, FLOP_PER_S) is None
+    assert work.most_intensity < 8 < FLOP_PER_S / BYTES_PER_S
+    most = most_slots(work, BYTES_PER_S, FLOP_PER_S)
+    assert turning_batch(work_of(GPT2_124M, most), BYTES_PER_S, FLOP_PER_S) is not None
+    assert turning_batch(work_of(GPT2_124M, most + 1), BYTES_PER_S, FLOP_PER_S) is None
+
+
+def test_the_turning_batch_is_the_first_at_which_computing_is_longer():
+    work = work_of(GPT2_124M, 16)
+    batch = turning_batch(work, BYTES_PER_S, FLOP_PER_S)
+
+    def computing_is_longer(batch):
+        return work.flop(batch) / FLOP_PER_S >= work.nbytes(batch) / BYTES_PER_S
+
+    assert computing_is_longer(batch) and not computing_is_longer(batch - 1)
+
+
+def test_the_least_time_is_the_longer_of_two():
+    work = DecodeWork(weights_nbytes=100, cache_nbytes=10, weights_flop=50, attention_flop=10, slots=5)
+    assert least_ms(work, 1, bytes_per_s=110, flop_per_s=1e9) == pytest.approx(1000)
+    assert least_ms(work, 2, bytes_per_s=1e9, flop_per_s=60) == pytest.approx(2000)
+    assert most_slots(work, bytes_per_s=1e9, flop_per_s=1) is None, "attention alone takes longer to compute"
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: decode_work(0, 4, 4, 4), "layers is 0"),
+        (lambda: decode_work(1, 4, 4, -1), "slots is -1"),
+        (lambda: least_ms(work_of(MINI, 8), 0, 1.0, 1.0), "batch is 0"),
+        (lambda: least_ms(work_of(MINI, 8), 1, 0.0, 1.0), "both must be above 0"),
+        (lambda: turning_batch(work_of(MINI, 8), float("nan"), 1.0), "bytes_per_s is nan"),
+    ],
+)
+def test_impossible_sizes_and_rates_are_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()

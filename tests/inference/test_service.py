@@ -1,0 +1,148 @@
+"""The instrument on a toy that remembers how it was called: requests, streams, phases, payback."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from compile_lab.capture import NotCompiledError
+from compile_lab.inference import service_view
+from compile_lab.inference.service import (
+    Answer,
+    Endpoint,
+    PhaseCost,
+    Request,
+    Stream,
+    payback,
+    phase_cost,
+    serve,
+    warm_up,
+)
+from compile_lab.modes.cost import Spread
+
+WORDS = 7
+USUAL, LONG = Request(1, 4, 3), Request(2, 6, 2)
+
+
+def prefill(tokens, lengths):
+    return F.one_hot((tokens.sum(1) + lengths) % WORDS, WORDS).float()
+
+
+def decode(tokens, positions):
+    return F.one_hot((tokens + positions) % WORDS, WORDS).float()
+
+
+TOY = Endpoint(prefill, decode, WORDS, rows=2, slots=8)
+
+
+def spied():
+    calls = []
+
+    def keeping(name, read):
+        def called(tokens, places):
+            calls.append((name, tuple(tokens.shape), places.tolist(), torch.is_grad_enabled()))
+            return read(tokens, places)
+
+        return called
+
+    return calls, replace(TOY, prefill=keeping("prefill", prefill), decode=keeping("decode", decode))
+
+
+def test_a_request_is_one_prefill_and_a_step_for_each_further_token_at_the_next_position():
+    calls, endpoint = spied()
+    stream = serve(endpoint, [LONG, USUAL])
+    assert calls == [
+        ("prefill", (2, 6), [6, 6], False),
+        ("decode", (2,), [6, 6], False),
+        ("prefill", (1, 4), [4], False),
+        ("decode", (1,), [4], False),
+        ("decode", (1,), [5], False),
+    ]
+    assert [answer.number for answer in stream.answers] == [1, 2] and stream.compilations == {}
+    assert torch.is_grad_enabled()
+
+
+def test_a_stream_stops_at_its_time_and_says_so():
+    stream = serve(TOY, [USUAL] * 3, until=0.0)
+    assert stream.answers == () and stream.stopped == "time was used up before request 1"
+
+
+def made(mode, usual_ms, first_ms, spread=0.0):
+    times = [first_ms] + [usual_ms * (1 + spread * (at % 3 - 1)) for at in range(20)]
+    answers = [Answer(n, USUAL, ms / 4, ms * 3 / 4, 2 * (n == 1 and mode != "eager")) for n, ms in enumerate(times, 1)]
+    return Stream(mode, (*answers, Answer(22, LONG, 1000.0, 0.0, 1)))
+
+
+def test_what_is_settled_and_invested_follows_from_the_answers():
+    stream = made("default", 10.0, 4010.0)
+    assert stream.settled(USUAL) == Spread(10, 10, 10) and stream.invested_s(USUAL) == pytest.approx(4.0)
+    assert stream.tokens_per_s(USUAL) == pytest.approx(300) and stream.compilations == {1: 2, 22: 1}
+    assert stream.settled(LONG) is None and stream.invested_s(LONG) is None
+    assert Stream.from_json(json.loads(json.dumps(asdict(stream)))) == stream
+
+
+def test_payback_is_the_first_request_at_which_both_have_taken_as_long():
+    eager, compiled = made("eager", 20.0, 20.0), made("default", 10.0, 4010.0)
+    found = payback(compiled, eager, USUAL)
+    assert (found.invested_s, found.saved_ms, found.requests) == (pytest.approx(4.0), 10.0, 400)
+    n = found.requests
+    assert 4000 + n * 10 <= n * 20 and not 4000 + (n - 1) * 10 <= (n - 1) * 20
+    assert payback(eager, compiled, USUAL).requests is None, "eager saves nothing"
+    assert payback(compiled, eager, LONG) is None
+
+
+def test_paybacks_interval_holds_it_and_may_be_endless():
+    eager = made("eager", 20.0, 20.0, spread=0.1)
+    found = payback(made("default", 10.0, 4010.0, spread=0.1), eager, USUAL)
+    assert found.low < found.requests < found.high
+    close = payback(made("default", 19.5, 4019.5, spread=0.1), eager, USUAL)
+    assert close.requests == 8000 and close.high is None
+
+
+def test_a_phase_is_timed_at_its_shape():
+    calls, endpoint = spied()
+    cost = phase_cost(endpoint, "decode", LONG)
+    assert {call[:3] for call in ((c[0], c[1], tuple(c[2])) for c in calls)} == {("decode", (2,), (5, 5))}
+    assert cost.call.low_ms <= cost.call.median_ms <= cost.call.high_ms and cost.compilations == 0
+    assert cost.tokens_per_s == pytest.approx(2 / cost.call.median_ms * 1e3)
+    assert PhaseCost.from_json(json.loads(json.dumps(asdict(cost)))) == cost
+    assert phase_cost(endpoint, "prefill", LONG).request.prompt == 6
+
+
+@pytest.mark.slow
+def test_compiling_is_counted_for_the_request_that_caused_it_and_warming_up_moves_it_away():
+    stream = serve(TOY.compiled("default"), [USUAL, USUAL, LONG, Request(2, 5, 2)])
+    assert stream.compilations == {1: 2, 3: 2}, "a second shape makes it dynamic, a third needs nothing"
+    endpoint = TOY.compiled("default")
+    warm = warm_up(endpoint, [USUAL, LONG])
+    assert warm.compilations == 4 and warm.seconds > 0
+    assert serve(endpoint, [USUAL, LONG, Request(2, 5, 2)]).compilations == {}
+    assert phase_cost(endpoint, "decode", USUAL).mode == "default"
+
+
+def test_what_compiled_nothing_is_not_told_as_compiled():
+    pretending = replace(TOY, mode="default", since=10**9)
+    with pytest.raises(NotCompiledError, match="'default' compiled nothing"):
+        serve(pretending, [USUAL])
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: serve(TOY, []), "requests is empty"),
+        (lambda: serve(TOY, [Request(3, 4, 1)]), r"3 × 4 \+ 1: its batch is over the cache's 2 rows"),
+        (lambda: serve(TOY, [Request(1, 8, 2)]), "needs 9 slots a sequence, and the cache has 8"),
+        (lambda: warm_up(TOY, [Request(1, 9, 1)]), "needs 9 slots"),
+        (lambda: phase_cost(TOY, "training", USUAL), "unknown phase 'training'; the phases are prefill, decode"),
+        (lambda: TOY.compiled("fastest"), "unknown mode 'fastest'; the modes are eager"),
+        (lambda: Request(0, 1, 1), "Request.batch is 0"),
+        (lambda: Request(1, 0, 1), "Request.prompt is 0"),
+        (lambda: service_view.latencies([]), "give at least one Stream"),
+        (lambda: service_view.phases([], "decode"), "no decode was measured"),
+    ],
+)
+def test_bad_input_is_told_with_its_rule(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
