@@ -253,8 +253,8 @@ def _heard(pipe: Connection, kind: type[T]) -> T:
 
 def _serve_again(pipe: Connection, name: str, device: str) -> None:
     """The second process: import, build, then answer the usual request a few times in the default mode."""
-    plan = next(plan for plan in PLANS[device] if plan.name == name)
     try:
+        plan = next(plan for plan in PLANS[device] if plan.name == name)
         endpoint = endpoint_of(plan.build(device), device)
         pipe.send(time.time())
         pipe.send(serve(endpoint.compiled("default"), [plan.usual] * 8))

@@ -12,6 +12,7 @@ import gc
 import math
 import statistics
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -304,7 +305,8 @@ def serving() -> Iterator[None]:
     was_on = gc.isenabled()
     gc.disable()
     try:
-        with torch.no_grad(), dynamo_config.patch(recompile_limit=SHAPES):
+        with torch.no_grad(), dynamo_config.patch(recompile_limit=SHAPES), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
             yield
     finally:
         if was_on:
