@@ -30,6 +30,8 @@ from compile_lab.exercises import check
 from compile_lab.inductor.generated import generated_code
 from compile_lab.inductor.reuse import buffer_reuse
 from compile_lab.inductor.traffic import generated_traffic
+from compile_lab.inference.roofline import decode_work, least_ms, turning_batch
+from compile_lab.inference.service import Endpoint, Request, payback, phase_cost, serve
 from compile_lab.measure import trace as traces
 from compile_lab.memory.eager import eager_lifetimes
 from compile_lab.memory.measured import measure_peak, measure_step
@@ -77,6 +79,9 @@ def total(x):
 def doors_of_the_lab(folder):
     """Each door with arguments that it takes; one of them at a time is then exchanged for a wrong one."""
     x = torch.ones(3, requires_grad=True)
+    work = decode_work(1, 4, 9, 4)
+    endpoint = Endpoint(lambda tokens, places: torch.ones(len(tokens), 9), lambda *_: torch.ones(1, 9), 9, 2, 8)
+    answered = serve(endpoint, [Request(1, 2, 2)])
     rates = [{"kind": "all_reduce", "nbytes": nbytes, "median_us": 5.0} for nbytes in (10, 99)]
     times = {"forward": 1.0, "input_grad": 1.0, "weight_grad": 1.0, "transfer": 0.0}
     gradient = {"gradients": [Gradient(1.0, 10)], "backward_ms": 5.0, "cap_nbytes": 1.0, "bytes_per_ms": 1.0}
@@ -123,6 +128,12 @@ def doors_of_the_lab(folder):
         (plans, {"model": torch.nn.MSELoss()}, (torch.ones(2, requires_grad=True), torch.ones(2))),
         (checkpointed, {"model": model, "every": 1, "keep": (), "blocks": "blocks"}, ()),
         (Strategy, {"name": "mine", "every": 1, "keep": (), "compiled": False, "budget": 0.5}, ()),
+        (decode_work, {"layers": 1, "dim": 4, "vocabulary": 9, "slots": 4, "itemsize": 2, "tied_head": True}, ()),
+        (least_ms, {"work": work, "batch": 1, "bytes_per_s": 1e9, "flop_per_s": 1e9}, ()),
+        (turning_batch, {"work": work, "bytes_per_s": 1e9, "flop_per_s": 1e9}, ()),
+        (serve, {"endpoint": endpoint, "requests": [Request(1, 2, 2)], "until": math.inf}, ()),
+        (phase_cost, {"endpoint": endpoint, "phase": "nope", "request": Request(1, 2, 2)}, ()),
+        (payback, {"stream": answered, "against": answered, "request": Request(1, 2, 2)}, ()),
         (break_even_calls, {"compile_s": 1.0, "eager_ms": 2.0, "compiled_ms": 1.0}, ()),
         (mode_options, {"mode": "default"}, ()),
         (measure, {"fn": total, "mode": "nope"}, (x,)),

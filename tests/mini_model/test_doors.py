@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from mini_model import checkpoint
 from mini_model.checkpoint import CheckpointError
+from mini_model.generation import CachedGPT, continued, padded
 from mini_model.loop import Settings, learning_rate
 from mini_model.model import CONFIGS, GPTConfig, MiniGPT, check_tokens, config, generate
 from mini_model.parallel.apply import make_mesh, parallelize
@@ -46,6 +47,7 @@ CALLED = {"name": "config", "mesh": "devices"}
 def doors(folder):
     """Each door with arguments that it takes; one of them at a time is then exchanged for a wrong one."""
     model = MiniGPT(SHAPE)
+    cached = CachedGPT(model, rows=2)
     settings = {"steps": 1, "lr": 0.1}
     sizes = {"vocabulary": 30, "context": 4, "dim": 4, "layers": 1, "heads": 2, "tied_head": False}
     tokens = torch.zeros(1, 2, dtype=torch.int64)
@@ -56,6 +58,9 @@ def doors(folder):
         (config, {"name": "mini"}),
         (MiniGPT, {"config": SHAPE}),
         (check_tokens, {"tokens": tokens, "config": SHAPE}),
+        (CachedGPT, {"model": model, "rows": 2, "slots": 4}),
+        (padded, {"prompts": [[1]], "cached": cached, "new_tokens": 1, "bucket": 1}),
+        (continued, {"cached": cached, "prompts": [[1]], "new_tokens": 2, "seed": 0, "temperature": 1.0, "bucket": 1}),
         (generate, {"model": model, "n": 2, "end": 0, "seed": 0, "limit": 3}),
         (Settings, {"config": "doors", "steps": 1, "batch": 1, "lr": 0.1, "seed": 0}),
         (learning_rate, {"settings": Settings(), "step": 0}),
