@@ -18,7 +18,8 @@ import torch
 
 from .._torch.inductor import inductor_modes
 from ..inference.roofline import decode_work
-from ..inference.service import Endpoint, PhaseCost, Request, Stream, phase_cost, serve
+from ..inference.service import Endpoint, PhaseCost, Request, Stream, phase_cost, serve, serving
+from ..measure.judge import relative_error
 from ..measure.timing import sustained_ms
 from . import subjects
 from .registry import Progress
@@ -122,9 +123,10 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
     """Every model in every mode as a service, as plain JSON values; under two minutes on a large GPU.
 
     Returns ``{"rates": {"bytes_per_s", "flop_per_s"}, "search", "budget_s", "models": [{"name", "what", "usual",
-    "streams", "phases", "work", "restart", "import_s", "stopped": {part: why}}]}``: streams, phases and work are
-    ``Stream``, ``PhaseCost`` and ``DecodeWork`` as dicts. ``rates`` are medians of a copy (each byte read and written)
-    and of a product in the first model's precision. On a CPU a tiny model tries the same code out.
+    "streams", "phases", "errors", "work", "restart", "import_s", "stopped": {part: why}}]}``: streams, phases and work
+    are ``Stream``, ``PhaseCost`` and ``DecodeWork`` as dicts; ``errors`` are those of `cache_error`, by mode. ``rates``
+    are medians of a copy (each byte read and written) and of a product in the first model's precision. On a CPU a tiny
+    model tries the same code out.
     """
     until = time.monotonic() + budget_s
     rates = measured_rates(device)
@@ -157,7 +159,7 @@ def measured_rates(device: str) -> dict[str, float]:
 
 
 def _nothing_yet(plan: Plan) -> dict[str, Any]:
-    empty = {"streams": [], "phases": [], "work": None, "restart": None, "import_s": None, "stopped": {}}
+    empty = {"streams": [], "phases": [], "errors": {}, "work": None, "restart": None, "import_s": None, "stopped": {}}
     return {"name": plan.name, "what": plan.what, "usual": asdict(plan.usual), **empty}
 
 
@@ -179,6 +181,8 @@ def _said(error: Exception) -> str:
 def _one_mode(plan: Plan, mode: str, device: str, found: dict[str, Any], until: float) -> None:
     """A mode's stream, its phases, and the restart of the default mode, added to ``found`` as they are measured."""
     cached = plan.build(device)
+    if why := without_broken_attention(cached, device):
+        found["stopped"]["cuDNN"] = why
     if plan.roofline:
         found["work"] = asdict(_work(cached))
     endpoint = endpoint_of(cached, device)
@@ -188,6 +192,12 @@ def _one_mode(plan: Plan, mode: str, device: str, found: dict[str, Any], until: 
         found["streams"].append(asdict(serve(compiled, plan.requests(mode), until)))
         if mode == "default" and plan.restart:
             _or_told(found["stopped"], "restart", until, functools.partial(_restart, plan, device, found))
+        _or_told(
+            found["stopped"],
+            f"{mode}, errors",
+            until,
+            lambda: found["errors"].update({mode: cache_error(cached, compiled, plan.usual)}),
+        )
         for phase, request in plan.shapes(mode):
             found["phases"].append(asdict(_phase_or_stopped(compiled, phase, request, until)))
 
@@ -195,6 +205,38 @@ def _one_mode(plan: Plan, mode: str, device: str, found: dict[str, Any], until: 
 def _restart(plan: Plan, device: str, found: dict[str, Any]) -> None:
     import_s, stream = restarted(plan.name, device)
     found.update(import_s=import_s, restart=asdict(stream))
+
+
+def cache_error(cached: Any, endpoint: Endpoint, request: Request) -> float:
+    """How far a decode step's logits are from the whole model's, eager and without a cache, for the same tokens."""
+    model, length = cached.model, request.prompt
+    given, _ = subjects.tokens(model, request.batch, length + 1)
+    places = torch.full((request.batch,), length, device=given.device)
+    with serving():
+        # As requests come: a view of longer sequences would have strides of its own, and be compiled for them.
+        prompt, token = (each.clone(memory_format=torch.contiguous_format) for each in given.split([length, 1], 1))
+        endpoint.prefill(prompt, places)
+        logits = endpoint.decode(token.flatten(), places)
+        return float(f"{relative_error(logits, model(given)[:, -1]):.3g}")
+
+
+def without_broken_attention(cached: Any, device: str) -> str:
+    """Switch cuDNN's attention off where it cannot run a decode step; why it was, or nothing if it stands.
+
+    torch prefers it on large GPUs for some shapes, and it refuses some of them only when it is called.
+    """
+    if device != "cuda":
+        return ""
+    try:
+        with serving():
+            for batch in (1, 16, cached.rows):
+                zeros = torch.zeros(batch, dtype=torch.int64, device=device)
+                cached.decode(zeros, zeros)
+            torch.cuda.synchronize()
+    except RuntimeError as error:
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        return f"cuDNN's attention is switched off: {_said(error)}"
+    return ""
 
 
 def endpoint_of(cached: Any, device: str) -> Endpoint:
@@ -255,7 +297,9 @@ def _serve_again(pipe: Connection, name: str, device: str) -> None:
     """The second process: import, build, then answer the usual request a few times in the default mode."""
     try:
         plan = next(plan for plan in PLANS[device] if plan.name == name)
-        endpoint = endpoint_of(plan.build(device), device)
+        cached = plan.build(device)
+        without_broken_attention(cached, device)
+        endpoint = endpoint_of(cached, device)
         pipe.send(time.time())
         pipe.send(serve(endpoint.compiled("default"), [plan.usual] * 8))
     except Exception as error:

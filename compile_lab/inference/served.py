@@ -15,6 +15,7 @@ class Served:
 
     ``restart``: the same requests in a second process, with the cache folder that the mode "default" left; None if that
     was not measured. ``import_s``: what that process took to import torch and build the model before its first request.
+    ``errors``: by mode, how far the logits of a decode step are from the whole model's without a cache (relative).
     ``work`` is None for a model whose decode step is not held to a roofline.
     """
 
@@ -23,6 +24,7 @@ class Served:
     usual: Request
     streams: Mapping[str, Stream]
     phases: tuple[PhaseCost, ...]
+    errors: Mapping[str, float]
     work: DecodeWork | None
     restart: Stream | None
     import_s: float | None
@@ -62,6 +64,7 @@ def recorded(recording: Recording) -> ServedModels:
             usual=Request(**one["usual"]),
             streams={stream.mode: stream for stream in streams},
             phases=tuple(PhaseCost.from_json(each) for each in one["phases"]),
+            errors=one["errors"],
             work=DecodeWork(**one["work"]) if one["work"] else None,
             restart=Stream.from_json(one["restart"]) if one["restart"] else None,
             import_s=one["import_s"],

@@ -26,6 +26,8 @@ def test_a_try_out_has_streams_phases_a_restart_and_a_roofline():
     model = found.models["tiny"]
     assert not model.stopped and [cost.stopped for cost in model.phases] == [""] * 6
     assert model.streams["eager"].compilations == {} and model.streams["default"].compilations == {1: 2, 9: 2}
+    assert sum(cost.compilations for cost in model.phases) == 0, "the stream and the check left nothing to compile"
+    assert all(model.errors[mode] < 1e-5 for mode in ("eager", "default"))
     assert model.restart.compilations == {1: 2} and model.import_s > 0
     assert model.phase("decode", "default", 4, 4).call and model.phase("decode", "default", 99, 4) is None
     # 12 dim² + 13 dim of the one layer, 2 dim of the last norm, the head with its bias: four bytes each.
@@ -67,6 +69,14 @@ def test_what_a_plan_asks_for_fits_its_cache(plan: Plan):
     assert all(each.batch <= rows and each.prompt + each.new_tokens - 1 <= slots for each in asked)
     assert plan.requests("default")[: plan.many] == [plan.usual] * plan.many and len(set(asked)) > 3
     assert len(set(plan.requests("max-autotune-no-cudagraphs"))) == 1
+
+
+def test_an_error_shows_a_cache_that_is_looked_at_wrongly():
+    cached = TINY.build("cpu")
+    endpoint = inference.endpoint_of(cached, "cpu")
+    assert inference.cache_error(cached, endpoint, TINY.usual) < 1e-5
+    late = replace(endpoint, decode=lambda tokens, positions: cached.decode(tokens, positions + 1))
+    assert inference.cache_error(cached, late, TINY.usual) > 1e-2
 
 
 def test_rates_are_of_this_machine_now():
