@@ -191,6 +191,7 @@ def continued(
     if seed is not None:
         whole("seed", seed, 0)
     positive("temperature", temperature)
+    instance("cached", cached, CachedGPT)
     prefill, decode = prefill or cached.prefill, decode or cached.decode
     tokens, positions = padded(prompts, cached, new_tokens, bucket)
     generator = None if seed is None else torch.Generator().manual_seed(seed)

@@ -38,7 +38,7 @@ RESTART_S, LEAVE_S = 40, 10
 
 
 @dataclass(frozen=True)
-class Plan:
+class ServicePlan:
     """One model, how it is served, and what is asked of it.
 
     ``usual`` is asked for ``many`` times, then each of ``new_shapes`` three times. ``decode`` and ``prefill`` are the
@@ -81,7 +81,7 @@ def _tiny(device: str) -> Any:
     return subjects.with_cache(subjects.deep_gpt(1, 16, 2, 32, device, vocabulary=30), rows=4)
 
 
-GPT2 = Plan(
+GPT2 = ServicePlan(
     "gpt2-124m",
     "GPT-2 124M, bf16, a cache of 1,024 slots",
     _gpt2,
@@ -93,7 +93,7 @@ GPT2 = Plan(
     roofline=True,
     restart=True,
 )
-MINI = Plan(
+MINI = ServicePlan(
     "mini",
     "MiniGPT, fp32, a cache of 64 slots",
     _mini,
@@ -103,7 +103,7 @@ MINI = Plan(
     (1, 16, 128),
     ((1, 16), (8, 32)),
 )
-TINY = Plan(
+TINY = ServicePlan(
     "tiny",
     "a try-out on a CPU: one layer of 16 numbers",
     _tiny,
@@ -158,7 +158,7 @@ def measured_rates(device: str) -> dict[str, float]:
     return {"bytes_per_s": rate(2 * nbytes, copy_ms), "flop_per_s": rate(2 * n**3, product_ms)}
 
 
-def _nothing_yet(plan: Plan) -> dict[str, Any]:
+def _nothing_yet(plan: ServicePlan) -> dict[str, Any]:
     empty = {"streams": [], "phases": [], "errors": {}, "work": None, "restart": None, "import_s": None, "stopped": {}}
     return {"name": plan.name, "what": plan.what, "usual": asdict(plan.usual), **empty}
 
@@ -178,7 +178,7 @@ def _said(error: Exception) -> str:
     return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.200}"
 
 
-def _one_mode(plan: Plan, mode: str, device: str, found: dict[str, Any], until: float) -> None:
+def _one_mode(plan: ServicePlan, mode: str, device: str, found: dict[str, Any], until: float) -> None:
     """A mode's stream, its phases, and the restart of the default mode, added to ``found`` as they are measured."""
     cached = plan.build(device)
     if why := without_broken_attention(cached, device):
@@ -202,7 +202,7 @@ def _one_mode(plan: Plan, mode: str, device: str, found: dict[str, Any], until: 
             found["phases"].append(asdict(_phase_or_stopped(compiled, phase, request, until)))
 
 
-def _restart(plan: Plan, device: str, found: dict[str, Any]) -> None:
+def _restart(plan: ServicePlan, device: str, found: dict[str, Any]) -> None:
     import_s, stream = restarted(plan.name, device)
     found.update(import_s=import_s, restart=asdict(stream))
 

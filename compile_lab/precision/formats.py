@@ -209,7 +209,7 @@ def stochastically_rounded(x: Tensor, generator: torch.Generator | None = None) 
     Raises TypeError for another dtype.
     """
     if x.dtype != torch.float32:
-        raise TypeError(f"this rounds float32 to bfloat16, and was given {x.dtype}: call .float() first")
+        raise TypeError(f"x is of {x.dtype}; this rounds float32 to bfloat16: call .float() first")
     bits = x.contiguous().view(torch.int32)
     noise = torch.randint(1 << 16, bits.shape, dtype=torch.int32, device=x.device, generator=generator)
     return ((bits + noise) & -(1 << 16)).view(torch.float32).to(torch.bfloat16)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from compile_lab.experiments import inference
-from compile_lab.experiments.inference import GPT2, MINI, TINY, Plan, measured_rates, record
+from compile_lab.experiments.inference import GPT2, MINI, TINY, ServicePlan, measured_rates, record
 from compile_lab.inference.roofline_view import roofline
 from compile_lab.inference.served import recorded
 from compile_lab.inference.service_view import latencies
@@ -60,7 +60,7 @@ def test_without_time_nothing_is_begun_and_all_of_it_says_so():
 
 
 @pytest.mark.parametrize("plan", [GPT2, MINI, TINY])
-def test_what_a_plan_asks_for_fits_its_cache(plan: Plan):
+def test_what_a_plan_asks_for_fits_its_cache(plan: ServicePlan):
     from mini_model.model import config
 
     slots = 32 if plan is TINY else config(plan.name).context
