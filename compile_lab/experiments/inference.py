@@ -124,9 +124,9 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
 
     Returns ``{"rates": {"bytes_per_s", "flop_per_s"}, "search", "budget_s", "models": [{"name", "what", "usual",
     "streams", "phases", "errors", "work", "restart", "import_s", "stopped": {part: why}}]}``: streams, phases and work
-    are ``Stream``, ``PhaseCost`` and ``DecodeWork`` as dicts; ``errors`` are those of `cache_error`, by mode. ``rates``
-    are medians of a copy (each byte read and written) and of a product in the first model's precision. On a CPU a tiny
-    model tries the same code out.
+    come from ``Stream.to_json``, and from ``PhaseCost`` and ``DecodeWork`` as dicts; ``errors`` are those of
+    `cache_error`, by mode. ``rates`` are medians of a copy (each byte read and written) and of a product in the first
+    model's precision. On a CPU a tiny model tries the same code out.
     """
     until = time.monotonic() + budget_s
     rates = measured_rates(device)
@@ -189,7 +189,7 @@ def _one_mode(plan: ServicePlan, mode: str, device: str, found: dict[str, Any], 
     # On a CPU, where it is tried out, the standing folder: g++ would take minutes.
     with inductor_modes().fresh_cache() if device == "cuda" else contextlib.nullcontext():
         compiled = endpoint.compiled(mode, LIMITED if mode.startswith("max-autotune") else None)
-        found["streams"].append(asdict(serve(compiled, plan.requests(mode), until)))
+        found["streams"].append(serve(compiled, plan.requests(mode), until).to_json())
         if mode == "default" and plan.restart:
             _or_told(found["stopped"], "restart", until, functools.partial(_restart, plan, device, found))
         _or_told(
@@ -204,7 +204,7 @@ def _one_mode(plan: ServicePlan, mode: str, device: str, found: dict[str, Any], 
 
 def _restart(plan: ServicePlan, device: str, found: dict[str, Any]) -> None:
     import_s, stream = restarted(plan.name, device)
-    found.update(import_s=import_s, restart=asdict(stream))
+    found.update(import_s=import_s, restart=stream.to_json())
 
 
 def cache_error(cached: Any, endpoint: Endpoint, request: Request) -> float:

@@ -9,6 +9,7 @@ how many requests compiling has paid.
 import contextlib
 import functools
 import gc
+import itertools
 import math
 import statistics
 import time
@@ -130,9 +131,24 @@ class Stream:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Stream":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        answers = tuple(Answer(**{**each, "request": Request(**each["request"])}) for each in fields["answers"])
-        return cls(**{**fields, "answers": answers})
+        """The same from what a recording keeps (`to_json`)."""
+        requests = [Request(*shape) for *shape, times in fields["requests"] for _ in range(times)]
+        columns = zip(requests, fields["prefill_ms"], fields["decode_ms"], fields["compilations"], strict=True)
+        answers = tuple(Answer(number, *each) for number, each in enumerate(columns, 1))
+        return cls(fields["mode"], answers, fields["search"], fields["stopped"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, as columns: ``requests`` are [batch, prompt, new_tokens, times in a row]."""
+        alike = [(request, len(list(group))) for request, group in itertools.groupby(a.request for a in self.answers)]
+        return {
+            "mode": self.mode,
+            "requests": [[one.batch, one.prompt, one.new_tokens, times] for one, times in alike],
+            "prefill_ms": [answer.prefill_ms for answer in self.answers],
+            "decode_ms": [answer.decode_ms for answer in self.answers],
+            "compilations": [answer.compilations for answer in self.answers],
+            "search": dict(self.search),
+            "stopped": self.stopped,
+        }
 
     @property
     def compilations(self) -> dict[int, int]:

@@ -80,7 +80,7 @@ def test_what_is_settled_and_invested_follows_from_the_answers():
     assert stream.settled(USUAL) == Spread(10, 10, 10) and stream.invested_s(USUAL) == pytest.approx(4.0)
     assert stream.tokens_per_s(USUAL) == pytest.approx(300) and stream.compilations == {1: 2, 22: 1}
     assert stream.settled(LONG) is None and stream.invested_s(LONG) is None
-    assert Stream.from_json(json.loads(json.dumps(asdict(stream)))) == stream
+    assert Stream.from_json(json.loads(json.dumps(stream.to_json()))) == stream
 
 
 def test_payback_is_the_first_request_at_which_both_have_taken_as_long():
