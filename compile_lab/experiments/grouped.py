@@ -4,6 +4,7 @@ All ways of one size are timed in turns, so that what changes with time changes 
 product of the same run is what a rate is compared with.
 """
 
+import functools
 import statistics
 import tempfile
 import time
@@ -90,13 +91,15 @@ class Study:
         for count in tokens:
             torch.manual_seed(1)
             x = torch.randn(count, self.width, device=self.device).to(torch.bfloat16)
-            errors = {way: self.told(way, experts, count, lambda fn=fn: self._error(fn, x)) for way, fn in self._all()}
+            errors = {
+                way: self.told(way, experts, count, lambda fn=fn, x=x: self._error(fn, x)) for way, fn in self._all()
+            }
             taken: dict[str, list[float]] = {way: [] for way, error in errors.items() if error is not None}
             for way in [way for _ in range(ROUNDS) for way in taken]:
                 if time.monotonic() < self.until + 10:  # a round is short; what is begun is finished
                     with torch.no_grad():
-                        call = self.ready[way]
-                        taken[way] += durations_ms(lambda: call(x), torch.device(self.device), IN_A_ROW)
+                        call = functools.partial(self.ready[way], x)
+                        taken[way] += durations_ms(call, torch.device(self.device), IN_A_ROW)
             self.rows += [self._row(way, experts, count, times, errors[way]) for way, times in taken.items() if times]
 
     def told(self, way: str, experts: int, tokens: int, part: Callable[[], Any]) -> Any:

@@ -1,4 +1,4 @@
-"""What a call costs the host beside a GPU's kernels: small layers, eager, compiled, with guards skipped, CUDA graphs."""
+"""What a call costs the host beside the kernels: small layers, eager, compiled, guards skipped, CUDA graphs."""
 
 import time
 from typing import Any

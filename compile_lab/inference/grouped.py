@@ -110,8 +110,8 @@ def grouped_product(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
         raise TypeError(f"ends is {ends.dtype}: grouped_mm takes int32; give ends.to(torch.int32)")
     if rows.dim() != 2 or weights.dim() != 3 or rows.shape[1] != weights.shape[1] or ends.shape != weights.shape[:1]:
         raise ValueError(
-            f"rows {list(rows.shape)}, weights {list(weights.shape)}, ends {list(ends.shape)}: they must be [tokens, k], "
-            "[experts, k, n] and [experts]"
+            f"rows {list(rows.shape)}, weights {list(weights.shape)}, ends {list(ends.shape)}: they must be "
+            "[tokens, k], [experts, k, n] and [experts]"
         )
     given = ends.tolist()
     if given != sorted(given) or given[0] < 0:
@@ -151,7 +151,7 @@ def layer_runs(
     modes: Iterable[str] = LAYER_MODES,
     progress: Callable[[list], Any] = iter,
 ) -> list[LayerRun]:
-    """The layer in bf16 in each way and mode on this CPU, judged by float64; what cannot be compiled or exported is told.
+    """The layer in bf16 in each way and mode on this CPU, judged by float64; what is refused is told.
 
     The loop compiles too, for its cuts become unknown sizes, one matrix product an expert: half a minute a mode, where
     the grouped layer takes four seconds, and ten for a package.
