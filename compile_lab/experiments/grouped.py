@@ -92,7 +92,8 @@ class Study:
             torch.manual_seed(1)
             x = torch.randn(count, self.width, device=self.device).to(torch.bfloat16)
             errors = {
-                way: self.told(way, experts, count, lambda fn=fn, x=x: self._error(fn, x)) for way, fn in self._all()
+                way: self.told(way, experts, count, lambda fn=fn, x=x: self._error(fn, x))
+                for way, fn in self.ready.items()
             }
             taken: dict[str, list[float]] = {way: [] for way, error in errors.items() if error is not None}
             for way in [way for _ in range(ROUNDS) for way in taken]:
@@ -114,9 +115,6 @@ class Study:
             why = (str(error).strip() or "no message").splitlines()[0][:300]
             self.stopped.append({**where, "why": f"{type(error).__name__}: {why}"})
             return None
-
-    def _all(self) -> list[tuple[str, Callable[[Tensor], Tensor]]]:
-        return list(self.ready.items())
 
     def _made(self, way: str) -> Callable[[Tensor], Tensor]:
         if way == "AOTInductor":

@@ -18,10 +18,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._torch.dynamo import reset_dynamo
+from .._torch.grouped import template_taken
 from .._torch.inductor import generated_sources, inductor_config
 from .._torch.packages import package_sources, packaged, unpacked
 from ..doors import check_whole, door
 from ..measure.judge import relative_error
+from ..virtual_gpu.client import run
 
 LAYER_WAYS = ("loop", "grouped")
 LAYER_MODES = ("eager", "compiled", "C++ wrapper", "AOTInductor")
@@ -91,7 +93,7 @@ class LayerRun:
 
 @dataclass(frozen=True)
 class GroupedTrap:
-    """A case of grouped_mm: ``said`` is its error message, or empty; ``wrong_rows`` of ``rows`` differ from the loop."""
+    """A case of grouped_mm: ``said`` is its error, or empty; ``wrong_rows`` of ``rows`` differ from the loop."""
 
     case: str
     said: str
@@ -139,6 +141,46 @@ def grouped_traps() -> list[GroupedTrap]:
     }
     right = _by_loop(rows, weights, ends.tolist())
     return [_trap(case, rows, weights, offs, right) for case, offs in cases.items()]
+
+
+@dataclass(frozen=True)
+class VirtualProduct:
+    """What Inductor generates for GELU(grouped_mm) on a chip that is not here: Triton kernels by name, and whose
+    product is called; ``choices`` is how many tilings of its own template it would have timed.
+    """
+
+    kernels: tuple[str, ...]
+    calls: tuple[str, ...]
+    choices: int
+    source: str
+
+
+@door
+def virtual_product(choice: str = "default", chip: str = "H200") -> VirtualProduct:
+    """The grouped product of 4096 tokens and 8 experts, bf16, generated for ``chip``. Ten seconds.
+
+    ``choice`` is "default", or "template": Inductor's own Triton template, taken by hand, since nothing can be timed
+    on a virtual GPU. Raises ValueError for another choice, VirtualGPUError for what went wrong in the child.
+    """
+    if choice not in ("default", "template"):
+        raise ValueError(f'choice is {choice!r}: it is "default" or "template"')
+    x, w = torch.empty(4096, 1024, dtype=torch.bfloat16), torch.empty(8, 1024, 4096, dtype=torch.bfloat16)
+    ends = torch.empty(8, dtype=torch.int32)
+    config = {"max_autotune": True} if choice == "template" else {}
+    source, choices = run(chip, _generated, x, w, ends, choice == "template", config=config)
+    kernels = re.findall(r"^(\w+) = async_compile\.triton", source, re.MULTILINE)
+    return VirtualProduct(tuple(kernels), product_calls([source]), choices, source)
+
+
+def _generated(x: Tensor, w: Tensor, ends: Tensor, template: bool) -> tuple[str, int]:
+    """In the child: the source, and the number of the template's choices."""
+    with template_taken() if template else nullcontext([]) as choices:
+        sources = generated_sources(lambda: torch.compile(_activated)(x, w, ends))
+    return sources[0], max(choices, default=0)
+
+
+def _activated(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    return F.gelu(F.grouped_mm(x, w, offs=ends))
 
 
 @door

@@ -55,7 +55,7 @@ class Average(nn.Module):
 @dataclass(frozen=True)
 class ChangeTold:
     """One change, the first number of the answer by eager code after it (``true``), and by compiled code that checks
-    its guards, that skips them by the stance, and that has none. A string in place of a number is the error's first line.
+    its guards, that skips them by the stance, and that has none. A string in place of a number is an error.
     """
 
     change: str
