@@ -12,7 +12,7 @@ def test_without_time_every_part_says_that_it_was_not_begun():
 
 
 def test_a_part_that_fails_keeps_its_reason_and_the_others_are_measured(monkeypatch):
-    def broken(*_):
+    def broken(*_, **__):
         raise RuntimeError("no compiler here")
 
     monkeypatch.setattr(grouped, "packaged", broken)
