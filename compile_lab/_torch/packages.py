@@ -1,6 +1,5 @@
 """Names of torch._inductor for a package that runs without Python's compiler: AOTInductor's."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -15,9 +14,12 @@ def packaged(exported: Any, file: Path, options: dict[str, Any] | None = None) -
     return aoti_compile_and_package(exported, package_path=str(file), inductor_configs=options)
 
 
-def unpacked(file: str | Path) -> Callable[..., Any]:
-    """What such a package computes, as a Python function."""
-    return torch._inductor.aoti_load_package(str(file))
+def unpacked(file: str | Path, num_runners: int = 1) -> Any:
+    """Such a package, loaded: a function, with ``load_constants`` and ``get_constant_fqns``. So many threads can be
+    inside it at once as there are runners."""
+    from torch._inductor.package import load_package
+
+    return load_package(str(file), num_runners=num_runners)
 
 
 def package_sources(file: str | Path) -> list[str]:

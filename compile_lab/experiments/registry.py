@@ -61,6 +61,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "pipeline": Experiment("pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
     "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
+    "threads": Experiment("one compiled function called from 1 to 8 threads: calls a second, answers compared", 60),
     "timeline": Experiment("when the host launches and when the GPU computes, kernel by kernel, in three modes", 40),
 }
 

@@ -1,0 +1,92 @@
+"""One compiled function called from 1 to 8 threads: a small GPT whose calls are short, and a product that is long.
+
+Eager, compiled, with a wrapper in C++, as CUDA graphs and as a package of AOTInductor, on the same inputs.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._torch.dynamo import reset_dynamo
+from .._torch.packages import packaged, unpacked
+from ..inference.threads import Throughput, throughput
+from . import subjects
+from .registry import Progress
+
+BUDGET_S = 60
+"""No way is begun after this."""
+THREADS = {"cuda": (1, 2, 4, 8), "cpu": (1, 2)}
+ROUND_S = {"cuda": 0.15, "cpu": 0.05}
+OUT_OF_TIME = "not begun: the recording's time was used up"
+
+
+def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
+    """``{"throughputs": [Throughput as a dict], "subjects": {name: what it is}, "runners"}``; a minute on a large GPU.
+
+    A way's name begins with its subject's. What fails is told in its row's ``error``.
+    """
+    until = time.monotonic() + budget_s
+    subjects_here = _subjects(device)
+    steps = [(name, way) for name in subjects_here for way in WAYS if device == "cuda" or way != "CUDA graphs"]
+    rows: list[Throughput] = []
+    for name, way in progress(steps):
+        _, model, inputs = subjects_here[name]
+        title = f"{name}: {way}"
+        if time.monotonic() > until:
+            rows.append(Throughput(title, 1, error=OUT_OF_TIME))
+            continue
+        reset_dynamo()
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                call = WAYS[way](model, inputs, Path(folder))
+            except Exception as error:  # a way that this torch does not go: the row says so, and the others stand
+                rows.append(Throughput(title, 1, error=f"{type(error).__name__}: {str(error).strip()[:300]}"))
+                continue
+            rows += throughput({title: call}, *inputs, threads=THREADS[device], round_s=ROUND_S[device])
+    reset_dynamo()
+    told = {name: what for name, (what, _, _) in subjects_here.items()}
+    return {"throughputs": [row.to_json() for row in rows], "subjects": told, "runners": RUNNERS}
+
+
+RUNNERS = 8
+"""Copies of its buffers that a package keeps, so that as many threads can be inside."""
+
+
+def _compiled(**settings: Any) -> Callable[[nn.Module, tuple[Tensor, ...], Path], Callable]:
+    return lambda model, inputs, folder: torch.compile(model, **settings)
+
+
+def _package(model: nn.Module, inputs: tuple[Tensor, ...], folder: Path) -> Callable:
+    with torch.no_grad():
+        return unpacked(packaged(torch.export.export(model, inputs), folder / "model.pt2"), num_runners=RUNNERS)
+
+
+WAYS: dict[str, Callable[[nn.Module, tuple[Tensor, ...], Path], Callable]] = {
+    "eager": lambda model, inputs, folder: model,
+    "compiled": _compiled(),
+    "CUDA graphs": _compiled(mode="reduce-overhead"),
+    "package": _package,
+    "C++ wrapper": _compiled(options={"cpp_wrapper": True}),
+}
+
+
+def _subjects(device: str) -> dict[str, tuple[str, nn.Module, tuple[Tensor, ...]]]:
+    """By name: what it is, the module, its inputs."""
+    torch.manual_seed(0)
+    large = device == "cuda"
+    gpt = subjects.deep_gpt(4 if large else 1, 64, 4, 64, device).eval()
+    width = 4096 if large else 64
+    product = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)).to(device).eval()
+    rows = torch.randn(width, width, device=device)
+    if large:
+        product, rows = product.bfloat16(), rows.bfloat16()
+    tokens = torch.randint(0, 600, (1, 64), device=device)
+    return {
+        "short": ("MiniGPT, one sequence of 64 tokens: the host's work", gpt, (tokens,)),
+        "long": (f"two products of {width:,} by {width:,} and a GELU: the device's work", product, (rows,)),
+    }
