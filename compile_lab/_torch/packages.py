@@ -4,8 +4,6 @@ from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
 
-import torch
-
 
 def packaged(exported: Any, file: Path, options: dict[str, Any] | None = None) -> str:
     """Compile an exported program ahead of time into ``file`` (ending in .pt2): where it lies."""
