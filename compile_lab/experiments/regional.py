@@ -10,7 +10,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
@@ -212,8 +212,8 @@ def _compiled_race(one: Subject, device: str, ends: float) -> Race:
 
 
 def _built(one: Subject, device: str) -> tuple[torch.nn.Module, Callable]:
-    context, vocabulary = (1024, 50_257) if device == "cuda" else (64, 600)
-    model = subjects.deep_gpt(one.layers, one.dim, one.heads, context, device, vocabulary)
+    shape = subjects.minigpt("gpt2-124m" if device == "cuda" else "mini", "meta").config
+    model = subjects.of_shape(replace(shape, layers=one.layers, dim=one.dim, heads=one.heads), device)
     if not one.training:
         model = model.eval().bfloat16() if device == "cuda" else model.eval()
         given, _ = subjects.tokens(model, one.batch)

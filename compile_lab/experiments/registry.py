@@ -54,9 +54,11 @@ EXPERIMENTS: dict[str, Experiment] = {
     "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
     "patterns": Experiment("step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "patterns_compiled": Experiment("the same for 1.3 B with compiled blocks, on few sequences", 180),
+    "payback": Experiment("break-even predicted from two short runs, and the real crossing of two long ones", 75),
     "peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
     "pipeline": Experiment("pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
+    "regional": Experiment("a model compiled whole, by the block, by region: 2 to 48 layers, 124 M to 1.5 B", 120),
     "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
     "timeline": Experiment("when the host launches and when the GPU computes, kernel by kernel, in three modes", 40),
 }

@@ -12,7 +12,7 @@ import itertools
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,6 @@ from .._torch.dynamo import dynamo_config, dynamo_utils
 from .._torch.inductor import inductor_modes
 from ..doors import check_whole, door
 from ..measure.allocator import peak
-from ..measure.timing import wait
 from ..recordings import Recording
 from .cost import Spread, Step, device_of
 from .crossing import seconds
@@ -58,7 +57,9 @@ class WayCost:
     def from_json(cls, fields: Mapping[str, Any]) -> "WayCost":
         """The same from what a recording keeps (`dataclasses.asdict`)."""
         kinds = {"step": Spread, "payback": Payback}
-        return cls(**{name: kinds[name](**value) if value and name in kinds else value for name, value in fields.items()})
+        return cls(
+            **{name: kinds[name](**value) if value and name in kinds else value for name, value in fields.items()}
+        )
 
 
 @dataclass(frozen=True)
@@ -96,7 +97,7 @@ def recorded(recording: Recording) -> list[Regional]:
 
 @door
 def repeated_blocks(model: nn.Module) -> list[nn.Module]:
-    """The blocks that a model repeats: the modules of its ModuleList (or Sequential) of most parameters, all of a class.
+    """The blocks that a model repeats: all of one class, in its ModuleList (or Sequential) of most parameters.
 
     Raises ValueError if it has none with at least two of one class.
     """
@@ -170,8 +171,8 @@ class Race:
     def enter(self, way: str) -> None:
         """Compile it in this way from an empty cache folder, and time that. ValueError as in `compiled`."""
         entrant = _Entrant(compiled(self.model, way, self.mode))
-        made = dynamo_utils.counters["stats"]["unique_graphs"]
         with self._from_nothing() if way != "eager" else contextlib.nullcontext():
+            made = dynamo_utils.counters["stats"]["unique_graphs"]
             begin, worked = seconds(self.device), time.process_time()
             for _ in range(FIRST_CALLS):
                 self.step(entrant.called)
@@ -218,7 +219,7 @@ class Race:
         return {**found, **{way: WayCost(way, stopped=why) for way, why in self._stopped.items()}}
 
     @contextlib.contextmanager
-    def _from_nothing(self):
+    def _from_nothing(self) -> Iterator[None]:
         inductor_modes().clear_caches()
         with (
             inductor_modes().fresh_cache(),
@@ -226,7 +227,8 @@ class Race:
             warnings.catch_warnings(),
         ):
             warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
-            torch.compile(lambda x: x + 1)(torch.ones(8, device=self.device))
+            # Something small first, of another size each time: the compiler is loaded and has its headers.
+            torch.compile(lambda x: x + 1, dynamic=False)(torch.ones(8 + len(self._entrants), device=self.device))
             yield
 
 
