@@ -180,6 +180,8 @@ def _serve(pipe: Connection, name: str, device: str, ends: float) -> None:
     """The child: compile, tell, wait to be asked, time, tell."""
     with contextlib.suppress(OSError):
         os.setsid()  # so that stopping it stops its compile workers too
+    if device == "cpu":
+        torch.set_num_threads(1)  # none that waits for work is counted as at work
     try:
         race = _compiled_race(_shape(name, device), device, ends)
         pipe.send(("ready", None))
@@ -193,8 +195,6 @@ def _serve(pipe: Connection, name: str, device: str, ends: float) -> None:
 
 
 def _compiled_race(one: Subject, device: str, ends: float) -> Race:
-    if device == "cpu":
-        torch.set_num_threads(1)
     model, step = _built(one, device)
     race = Race(model, step)
     for way in one.ways:

@@ -1,4 +1,4 @@
-"""Break-evens as pictures: two sums of seconds that cross within an interval, and what was predicted against what came."""
+"""Break-evens as pictures: two sums of seconds that cross within an interval, and predictions against what came."""
 
 import math
 from collections.abc import Mapping, Sequence
