@@ -132,7 +132,7 @@ def dropped(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class Case:
+class CrossingCase:
     """A program that can cross: how it is built on a device, in which mode, and where."""
 
     build: Callable[[str], Built]
@@ -141,21 +141,21 @@ class Case:
     only: str = ""
 
 
-CASES: dict[str, Case] = {
-    "RMSNorm": Case(_rows(rms_norm), "five operations, one of them a mean"),
-    "pointwise chain": Case(_rows(chain), "a dozen pointwise operations"),
-    "LayerNorm": Case(_rows(layer_norm), "written out, forward"),
-    "softmax": Case(_rows(softmax), "written out, of scaled values"),
-    "GELU": Case(_rows(gelu), "written out, with tanh"),
-    "gate": Case(_rows(gate), "SwiGLU's, with a clamp"),
-    "rotary": Case(_rows(rotary), "a rotation of pairs"),
-    "Huber loss": Case(_rows(huber), "written out, a number a row"),
-    "Adam": Case(_rows(adam), "an update, written out"),
-    "layer's end": Case(_rows(dropped), "bias, dropout, residual, norm"),
-    "LayerNorm, training": Case(_norm_step, "written out, forward and backward"),
-    "MLP, training": Case(_by_hand, "norm and GELU written out, forward and backward", only="cuda"),
-    "MiniGPT": Case(_language_model("mini"), "one window, bf16, with CUDA graphs", "reduce-overhead", "cuda"),
-    "GPT-2": Case(_language_model("gpt2-124m"), "64 tokens, bf16, with CUDA graphs", "reduce-overhead", "cuda"),
+CASES: dict[str, CrossingCase] = {
+    "RMSNorm": CrossingCase(_rows(rms_norm), "five operations, one of them a mean"),
+    "pointwise chain": CrossingCase(_rows(chain), "a dozen pointwise operations"),
+    "LayerNorm": CrossingCase(_rows(layer_norm), "written out, forward"),
+    "softmax": CrossingCase(_rows(softmax), "written out, of scaled values"),
+    "GELU": CrossingCase(_rows(gelu), "written out, with tanh"),
+    "gate": CrossingCase(_rows(gate), "SwiGLU's, with a clamp"),
+    "rotary": CrossingCase(_rows(rotary), "a rotation of pairs"),
+    "Huber loss": CrossingCase(_rows(huber), "written out, a number a row"),
+    "Adam": CrossingCase(_rows(adam), "an update, written out"),
+    "layer's end": CrossingCase(_rows(dropped), "bias, dropout, residual, norm"),
+    "LayerNorm, training": CrossingCase(_norm_step, "written out, forward and backward"),
+    "MLP, training": CrossingCase(_by_hand, "norm and GELU written out, forward and backward", only="cuda"),
+    "MiniGPT": CrossingCase(_language_model("mini"), "one window, bf16, with CUDA graphs", "reduce-overhead", "cuda"),
+    "GPT-2": CrossingCase(_language_model("gpt2-124m"), "64 tokens, bf16, with CUDA graphs", "reduce-overhead", "cuda"),
 }
 
 

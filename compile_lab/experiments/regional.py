@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from ..modes.regional import Race
+from ..modes.regional import WaysRace
 from . import subjects
 from .registry import Progress
 
@@ -32,7 +32,7 @@ ALL = ("eager", "blocks", "region", "whole")
 
 
 @dataclass(frozen=True)
-class Subject:
+class RegionalSubject:
     """A GPT, its input, and the ways that it is compiled."""
 
     layers: int
@@ -50,17 +50,17 @@ class Subject:
         return f"{self.layers} layers of width {self.dim}, {does}, batch {self.batch} of 1024 tokens"
 
 
-GPUS: dict[str, Subject] = {
-    "48 layers": Subject(48, 768, 12, 8, series=True),
-    "GPT-2 124M, training": Subject(12, 768, 12, 8, ways=(*ALL, "no embedding"), series=True),
-    "GPT-2 1.5B, training": Subject(48, 1600, 25, 4, ways=("eager", "blocks", "whole")),
-    "24 layers": Subject(24, 768, 12, 8, series=True),
-    "GPT-2 350M, training": Subject(24, 1024, 16, 8),
-    "GPT-2 124M, inference": Subject(12, 768, 12, 8, training=False),
-    "GPT-2 1.5B, inference": Subject(48, 1600, 25, 4, training=False, ways=("eager", "blocks", "whole")),
-    "8 layers": Subject(8, 768, 12, 8, series=True),
-    "4 layers": Subject(4, 768, 12, 8, series=True),
-    "2 layers": Subject(2, 768, 12, 8, series=True),
+GPUS: dict[str, RegionalSubject] = {
+    "48 layers": RegionalSubject(48, 768, 12, 8, series=True),
+    "GPT-2 124M, training": RegionalSubject(12, 768, 12, 8, ways=(*ALL, "no embedding"), series=True),
+    "GPT-2 1.5B, training": RegionalSubject(48, 1600, 25, 4, ways=("eager", "blocks", "whole")),
+    "24 layers": RegionalSubject(24, 768, 12, 8, series=True),
+    "GPT-2 350M, training": RegionalSubject(24, 1024, 16, 8),
+    "GPT-2 124M, inference": RegionalSubject(12, 768, 12, 8, training=False),
+    "GPT-2 1.5B, inference": RegionalSubject(48, 1600, 25, 4, training=False, ways=("eager", "blocks", "whole")),
+    "8 layers": RegionalSubject(8, 768, 12, 8, series=True),
+    "4 layers": RegionalSubject(4, 768, 12, 8, series=True),
+    "2 layers": RegionalSubject(2, 768, 12, 8, series=True),
 }
 """The longest first, so that they end with the others."""
 TRIED = ("2 layers", "4 layers", "GPT-2 124M, inference")
@@ -79,7 +79,7 @@ def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] | N
     try:
         while waiting or running:
             while waiting and len(running) < AT_A_TIME[device]:
-                child = _Child(waiting.pop(0), device, begin + COMPILE_S[device])
+                child = _RegionalChild(waiting.pop(0), device, begin + COMPILE_S[device])
                 running[child.pipe] = child
             left = begin + COMPILE_S[device] + 6 - time.monotonic()
             heard = wait(list(running), timeout=max(0.0, left))
@@ -102,11 +102,11 @@ def _order(name: str) -> tuple[Any, ...]:
     return not one.series, one.dim, not one.training, one.layers
 
 
-def _shape(name: str, device: str) -> Subject:
+def _shape(name: str, device: str) -> RegionalSubject:
     one = GPUS[name]
     if device == "cuda":
         return one
-    return Subject(min(one.layers, 4), 64, 1, 4, one.training, one.ways, one.series)
+    return RegionalSubject(min(one.layers, 4), 64, 1, 4, one.training, one.ways, one.series)
 
 
 def _said(name: str, device: str) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def _said(name: str, device: str) -> dict[str, Any]:
     return {"what": what, "layers": one.layers, "dim": one.dim, "training": one.training, "series": one.series}
 
 
-class _Child:
+class _RegionalChild:
     """A process that builds one model and compiles it in each way; then it waits to be told to time its steps."""
 
     def __init__(self, name: str, device: str, ends: float) -> None:
@@ -194,9 +194,9 @@ def _serve(pipe: Connection, name: str, device: str, ends: float) -> None:
             pipe.send(("failed", _reason(error)))
 
 
-def _compiled_race(one: Subject, device: str, ends: float) -> Race:
+def _compiled_race(one: RegionalSubject, device: str, ends: float) -> WaysRace:
     model, step = _built(one, device)
-    race = Race(model, step)
+    race = WaysRace(model, step)
     for way in one.ways:
         guess_s = (GUESS_S[way] + A_LAYER_S.get(way, 0) * one.layers) / 2
         if time.monotonic() + guess_s > ends:
@@ -211,7 +211,7 @@ def _compiled_race(one: Subject, device: str, ends: float) -> Race:
     return race
 
 
-def _built(one: Subject, device: str) -> tuple[torch.nn.Module, Callable]:
+def _built(one: RegionalSubject, device: str) -> tuple[torch.nn.Module, Callable]:
     shape = subjects.minigpt("gpt2-124m" if device == "cuda" else "mini", "meta").config
     model = subjects.of_shape(replace(shape, layers=one.layers, dim=one.dim, heads=one.heads), device)
     if not one.training:

@@ -157,7 +157,7 @@ class _Entrant:
     kernels: float | None = None
 
 
-class Race:
+class WaysRace:
     """The ways of one model, first compiled one after the other, then timed in turn, step by step.
 
     ``step(called)`` makes one step with the model that it is given.
@@ -259,7 +259,7 @@ def raced(
     told: Callable[[str], None] = lambda way: None,
 ) -> dict[str, WayCost]:
     """Each way's cost on one model, all in this process; ``told`` hears of each way that is compiled."""
-    race = Race(model, step)
+    race = WaysRace(model, step)
     for way in ways:
         race.enter(way)
         told(way)

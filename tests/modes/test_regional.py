@@ -12,7 +12,7 @@ from compile_lab.experiments import subjects
 from compile_lab.modes import regional_view
 from compile_lab.modes.cost import Spread
 from compile_lab.modes.payback import payback
-from compile_lab.modes.regional import WAYS, Race, Regional, WayCost, compiled, recorded, repeated_blocks
+from compile_lab.modes.regional import WAYS, Regional, WayCost, WaysRace, compiled, recorded, repeated_blocks
 from compile_lab.recordings import Provenance, Recording
 
 PROVENANCE = Provenance("NVIDIA H200", "2.11.0", None, None, "2026-11-23", "x", "recorded")
@@ -63,7 +63,7 @@ def test_each_way_answers_as_eager_does_and_makes_the_graphs_that_it_must():
         answers.append(loss.item())
         model.zero_grad()
 
-    race = Race(model, step)
+    race = WaysRace(model, step)
     for way in WAYS:
         race.enter(way)
     with pytest.raises(ValueError, match="no samples"):
