@@ -15,7 +15,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, redirect_stderr
 from dataclasses import asdict
 from pathlib import Path
@@ -24,9 +24,9 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from . import checkpoint, inputs, lock
+from . import ab, checkpoint, inputs, lock
 from .checkpoint import CheckpointError
-from .loop import Settings, judge, run_steps
+from .loop import Settings, judge, run_steps, windows
 from .model import CONFIGS, MiniGPT, config
 from .parallel.patterns import PATTERNS
 
@@ -39,11 +39,13 @@ def train(
     device: str = "cpu",
     file: Path | None = None,
     every: int = 100,
+    tell: Callable[[ab.ABCheck], None] | None = None,
 ) -> MiniGPT:
     """The model after settings.steps steps of AdamW.
 
     mode: "eager", or a mode of torch.compile. file: a checkpoint is written there every `every` steps, and a run with
-    the same settings continues from it; nobody else may be at work on it. CheckpointError as in
+    the same settings continues from it; nobody else may be at work on it. tell: after a compiled training it is handed
+    what a few steps more, eager and compiled, say of whether that paid; they change nothing. CheckpointError as in
     `mini_model.checkpoint`, and while another run has the file; ValueError or TypeError for other input that does not
     go; FloatingPointError when the loss is no longer finite, with nothing saved after that.
     """
@@ -51,13 +53,20 @@ def train(
     config(settings.config), inputs.one_of("mode", mode, MODES), inputs.whole("every", every)
     device = inputs.device(device)
     if file is None:
-        return _train(settings, mode, device, None, every)
+        return _train(settings, mode, device, None, every, tell)
     file = inputs.path("file", file)
     with lock.held(file.parent / f".{file.name}.lock", checkpoint=file):
-        return _train(settings, mode, device, file, every)
+        return _train(settings, mode, device, file, every, tell)
 
 
-def _train(settings: Settings, mode: str, device: str, file: Path | None, every: int) -> MiniGPT:
+def _train(
+    settings: Settings,
+    mode: str,
+    device: str,
+    file: Path | None,
+    every: int,
+    tell: Callable[[ab.ABCheck], None] | None,
+) -> MiniGPT:
     torch.manual_seed(settings.seed)
     model = MiniGPT(config(settings.config)).to(device)
     # No weight decay: no window comes twice, so nothing is overfitted, and decay keeps probability on wrong words.
@@ -65,10 +74,16 @@ def _train(settings: Settings, mode: str, device: str, file: Path | None, every:
     first = _restore(file, settings, model, optimizer, device)
     loss_of = model if mode == "eager" else torch.compile(model, mode=mode, fullgraph=True)
 
+    first_s: list[float] = []
+
     def step(inputs: Tensor, targets: Tensor) -> Tensor:
+        begin = time.perf_counter()
         loss = loss_of(inputs.to(device), targets.to(device))
         optimizer.zero_grad()
         loss.backward()
+        if not first_s:  # the step that compiles
+            _wait(device)
+            first_s.append(time.perf_counter() - begin)
         return loss
 
     def save(done: int) -> None:
@@ -77,7 +92,32 @@ def _train(settings: Settings, mode: str, device: str, file: Path | None, every:
 
     bar = tqdm(range(first, settings.steps), initial=first, total=settings.steps, unit="step", desc=mode)
     run_steps(bar, settings, optimizer, step, save, every)
+    if tell and first_s and mode != "eager":
+        tell(_compared(model, loss_of, settings, device, settings.steps - first, first_s[0]))
     return model
+
+
+def _compared(
+    model: MiniGPT, compiled: Callable[..., Tensor], settings: Settings, device: str, steps: int, first_s: float
+) -> ab.ABCheck:
+    """Forward and backward of a batch, eager and compiled in turn. No optimizer steps, so the weights stay."""
+    batch = [part.to(device) for part in windows(settings, settings.batch, stream=0)]
+
+    def of(called: Callable[..., Tensor]) -> Callable[[], None]:
+        def step() -> None:
+            called(*batch).backward()
+            model.zero_grad()
+            _wait(device)
+
+        return step
+
+    model.zero_grad()
+    return ab.check(of(model), of(compiled), steps, first_s)
+
+
+def _wait(device: str) -> None:
+    if "cuda" in device:
+        torch.cuda.synchronize(device)
 
 
 def _restore(
@@ -112,7 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         return scale_out.main(settings, options)
     try:
-        model = train(settings, options.mode, options.device, options.checkpoint, options.every)
+        found: list[ab.ABCheck] = []
+        tell = found.append if options.ab else None
+        model = train(settings, options.mode, options.device, options.checkpoint, options.every, tell)
         seconds = time.perf_counter() - start
         print(judge(model, settings))
     except (CheckpointError, FloatingPointError) as error:
@@ -125,6 +167,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     device = torch.cuda.get_device_name(options.device) if "cuda" in options.device else "cpu"
     threads = f", {torch.get_num_threads()} threads" if device == "cpu" else ""
     print(f"training time     {seconds:.0f} s on {device}{threads}, mode {options.mode}, torch {torch.__version__}")
+    for check in found:
+        print(f"was it worth it?  {check}")
     return 0
 
 
@@ -157,6 +201,9 @@ def _parser() -> argparse.ArgumentParser:
     default = Settings()
     parser.add_argument("--config", choices=CONFIGS, default=default.config, help="default: %(default)s")
     parser.add_argument("--mode", choices=MODES, default="eager", help="eager, or a mode of torch.compile")
+    parser.add_argument(
+        "--ab", action=argparse.BooleanOptionalAction, default=True, help="compiled: say at the end whether it paid"
+    )
     parser.add_argument("--steps", type=_count, default=default.steps, help="default: %(default)s, tuned for mini")
     parser.add_argument("--batch", type=_count, default=default.batch, help="windows a step; default: %(default)s")
     parser.add_argument("--lr", type=_rate, default=default.lr, help="peak learning rate; default: %(default)s")

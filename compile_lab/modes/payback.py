@@ -1,0 +1,186 @@
+"""After how many steps has compiling paid, and how sure is that? An interval, not a number.
+
+What compiling costs is known once it is done. What it saves is a difference of two times that both vary from step to
+step, and the break-even is the quotient: where the saving is small against its spread, the quotient can be anything.
+So the samples of both ways are taken in turn, the saving is the median of their paired differences, and its interval
+comes from a bootstrap: the same median of many samples drawn again from those that there are.
+"""
+
+import itertools
+import math
+import random
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..doors import door
+
+RESAMPLES = 2000
+SURE = 0.95
+LEAST_SAMPLES = 5
+"""The median of fewer has hardly another value to take when it is drawn again."""
+
+
+@dataclass(frozen=True)
+class Payback:
+    """What compiling cost, what a step saves, with 95 % intervals; ``samples`` is how many pairs of steps were timed.
+
+    ``low`` and ``high`` are the ends of the steps' interval; None is never. ``steps`` is the estimate itself.
+    """
+
+    compile_s: float
+    eager_ms: float
+    compiled_ms: float
+    saved_ms: float
+    saved_low_ms: float
+    saved_high_ms: float
+    samples: int
+    steps: int | None
+    low: int | None
+    high: int | None
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Payback":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        return cls(**fields)
+
+    @property
+    def verdict(self) -> str:
+        """ "pays": all of the saving's interval is above zero; "never": none of it; else "maybe never"."""
+        if self.saved_low_ms > 0:
+            return "pays"
+        return "maybe never" if self.saved_high_ms > 0 else "never"
+
+    def __str__(self) -> str:
+        if self.verdict == "pays":
+            return f"{self.steps:,} steps [{self.low:,} to {self.high:,}]"
+        return "never" if self.low is None else f"never, or after {self.low:,} steps at the earliest"
+
+
+@door
+def payback(
+    compile_s: float | Sequence[float], eager_ms: Sequence[float], compiled_ms: Sequence[float], seed: int = 0
+) -> Payback:
+    """The break-even of samples that were taken in turn: ``eager_ms[i]`` right before or after ``compiled_ms[i]``.
+
+    ``compile_s`` is what compiling took, or several such times, which are then drawn again too. Raises ValueError for
+    no samples or fewer than five, for as many of one way as not of the other, and for a time that is not positive and
+    finite (``compile_s`` may be zero).
+    """
+    compiles = [float(compile_s)] if isinstance(compile_s, int | float) else [float(each) for each in compile_s]
+    _check("compile_s", compiles, zero=True)
+    _check("eager_ms", eager_ms)
+    _check("compiled_ms", compiled_ms)
+    if len(eager_ms) != len(compiled_ms):
+        raise ValueError(
+            f"{len(eager_ms)} samples of eager steps and {len(compiled_ms)} of compiled ones: they are compared pair "
+            "by pair, so time them in turn, one of each"
+        )
+    if len(eager_ms) < LEAST_SAMPLES:
+        raise ValueError(f"{len(eager_ms)} samples say nothing of their spread; time at least {LEAST_SAMPLES} of each")
+    saved = [eager - compiled for eager, compiled in zip(eager_ms, compiled_ms, strict=True)]
+    draw = random.Random(seed)
+    savings, steps = [], []
+    for _ in range(RESAMPLES):
+        saving = statistics.median(draw.choices(saved, k=len(saved)))
+        savings.append(saving)
+        steps.append(_steps(statistics.median(draw.choices(compiles, k=len(compiles))), saving))
+    low_ms, high_ms = _ends(savings)
+    first, last = _ends(steps)
+    middle = statistics.median(saved)
+    cost = statistics.median(compiles)
+    return Payback(
+        compile_s=round(cost, 4),
+        eager_ms=round(statistics.median(eager_ms), 6),
+        compiled_ms=round(statistics.median(compiled_ms), 6),
+        saved_ms=round(middle, 6),
+        saved_low_ms=round(low_ms, 6),
+        saved_high_ms=round(high_ms, 6),
+        samples=len(saved),
+        steps=_whole(_steps(cost, middle)),
+        low=_whole(first),
+        high=_whole(last),
+    )
+
+
+@dataclass(frozen=True)
+class Crossing:
+    """A break-even that was predicted from two short runs, and the one that two long runs came to.
+
+    ``steps`` is where the sums of both runs' times really crossed; None if they had not when the run was ended.
+    ``curve`` is the way there: (steps, seconds of eager, seconds of compiled with its compiling).
+    """
+
+    name: str
+    what: str
+    mode: str
+    predicted: Payback
+    compile_s: float
+    steps: int | None
+    curve: tuple[tuple[int, float, float], ...]
+    clock: str
+    stopped: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Crossing":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        curve = tuple((int(steps), eager, compiled) for steps, eager, compiled in fields["curve"])
+        return cls(**{**fields, "predicted": Payback.from_json(fields["predicted"]), "curve": curve})
+
+    @property
+    def ratio(self) -> float | None:
+        """The predicted steps over the real ones; None where either is not there."""
+        return self.predicted.steps / self.steps if self.predicted.steps and self.steps else None
+
+    def within(self, share: float) -> bool:
+        """Whether the prediction is off by at most so large a share of the real crossing."""
+        return self.ratio is not None and abs(self.ratio - 1) <= share
+
+    @property
+    def held(self) -> bool:
+        """Whether the real crossing lies in the predicted interval."""
+        low, high = self.predicted.low, self.predicted.high
+        return self.steps is not None and low is not None and low <= self.steps <= (high or math.inf)
+
+
+@door
+def first_crossing(curve: Sequence[tuple[int, float, float]]) -> int | None:
+    """After how many steps the second sum of seconds has become the smaller one for the first time; None if never.
+
+    Between two points of the curve both sums grow evenly. Raises ValueError unless the steps grow from point to point.
+    """
+    if any(after[0] <= before[0] for before, after in itertools.pairwise(curve)):
+        raise ValueError("the curve's steps must grow from point to point")
+    before = (0, 0.0, math.inf)
+    for point in curve:
+        ahead = point[2] - point[1]
+        if ahead <= 0:
+            was = before[2] - before[1]
+            share = was / (was - ahead) if math.isfinite(was) and was > ahead else 1.0
+            return math.ceil(before[0] + share * (point[0] - before[0]))
+        before = point
+    return None
+
+
+def _check(name: str, values: Sequence[float], zero: bool = False) -> None:
+    if not values:
+        raise ValueError(f"{name} has no samples: time some steps first")
+    for value in values:
+        if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
+            raise ValueError(f"{name} has {value}: a time is positive and finite")
+
+
+def _steps(compile_s: float, saved_ms: float) -> float:
+    return compile_s * 1e3 / saved_ms if saved_ms > 0 else math.inf
+
+
+def _whole(steps: float) -> int | None:
+    return math.ceil(steps) if math.isfinite(steps) else None
+
+
+def _ends(values: list[float]) -> tuple[float, float]:
+    """The ends of the middle 95 % of what the resamples gave."""
+    ordered = sorted(values)
+    cut = round(len(ordered) * (1 - SURE) / 2)
+    return ordered[cut], ordered[-1 - cut]

@@ -1,0 +1,268 @@
+"""Compile a model whole, or the block that it repeats: what each costs, and what it gives.
+
+A deep model is one block many times. torch.compile takes the model as one long program and compiles it all. Two ways
+say that the block repeats: ``block.compile()`` on each, which compiles a block once and calls that from Python, and
+``torch.compiler.nested_compile_region``, which keeps one graph of the whole model in which the block is a function.
+"""
+
+import contextlib
+import copy
+import gc
+import itertools
+import statistics
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from .._torch.dynamo import dynamo_config, dynamo_utils
+from .._torch.inductor import inductor_modes
+from ..doors import check_whole, door
+from ..measure.allocator import peak
+from ..recordings import Recording
+from .cost import Spread, Step, device_of
+from .crossing import seconds
+from .cuda_graphs import count_launches
+from .payback import LEAST_SAMPLES, Payback, payback
+
+WAYS = ("eager", "blocks", "region", "whole", "no embedding")
+"""In the order in which they are compiled, the cheap ones first."""
+FIRST_CALLS = 2
+
+
+@dataclass(frozen=True)
+class WayCost:
+    """What one way of compiling a model costs, and what a step then takes. What was not measured is None.
+
+    ``compile_s`` is what the first calls took beyond as many later ones, from an empty cache folder, in a process
+    whose compiler is loaded; ``compile_cpu_s`` is the work of this process alone in it. ``graphs`` is how many graphs
+    Dynamo made. ``payback`` compares the step with eager's, in turn.
+    """
+
+    way: str
+    compile_s: float | None = None
+    compile_cpu_s: float | None = None
+    graphs: int | None = None
+    step: Spread | None = None
+    payback: Payback | None = None
+    kernels: float | None = None
+    peak_nbytes: int | None = None
+    stopped: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "WayCost":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        kinds = {"step": Spread, "payback": Payback}
+        return cls(
+            **{name: kinds[name](**value) if value and name in kinds else value for name, value in fields.items()}
+        )
+
+
+@dataclass(frozen=True)
+class Regional:
+    """All ways on one model: ``what`` it is in words, ``training`` or inference, ``layers`` of width ``dim``."""
+
+    name: str
+    what: str
+    layers: int
+    dim: int
+    training: bool
+    series: bool
+    """It is one of a series of depths, of the same width and input."""
+    ways: Mapping[str, WayCost]
+    provenance: object = None
+
+    @property
+    def done(self) -> dict[str, WayCost]:
+        """The ways that came to an end, eager among them."""
+        return {name: cost for name, cost in self.ways.items() if cost.step}
+
+
+@door
+def recorded(recording: Recording) -> list[Regional]:
+    """The models of a recording, in its order."""
+    return [
+        Regional(
+            **{key: value for key, value in one.items() if key != "ways"},
+            ways={way["way"]: WayCost.from_json(way) for way in one["ways"]},
+            provenance=recording.provenance,
+        )
+        for one in recording.result["subjects"]
+    ]
+
+
+@door
+def repeated_blocks(model: nn.Module) -> list[nn.Module]:
+    """The blocks that a model repeats: all of one class, in its ModuleList (or Sequential) of most parameters.
+
+    Raises ValueError if it has none with at least two of one class.
+    """
+    lists = [
+        list(module)
+        for module in model.modules()
+        if isinstance(module, nn.ModuleList | nn.Sequential)
+        and len(module) > 1
+        and len({type(each) for each in module}) == 1
+    ]
+    if not lists:
+        raise ValueError(
+            f"{type(model).__name__} repeats no block: no ModuleList or Sequential of it has two modules of one class. "
+            "Compile it whole, or call compile() on the modules you choose"
+        )
+    return max(lists, key=lambda blocks: sum(weight.numel() for block in blocks for weight in block.parameters()))
+
+
+@door
+def compiled(model: nn.Module, way: str, mode: str = "default") -> nn.Module:
+    """A model compiled in one of `WAYS`, ready to be called: another object that holds the same parameters.
+
+    "no embedding" compiles it whole, but calls each nn.Embedding as Python does. Raises ValueError for another way,
+    and where a way is of blocks and the model repeats none.
+    """
+    if way not in WAYS:
+        raise ValueError(f"unknown way {way!r}; a model is compiled as {', '.join(WAYS)}")
+    held = itertools.chain(model.parameters(), model.buffers())
+    other = copy.deepcopy(model, {id(tensor): tensor for tensor in held})
+    if way == "eager":
+        return other
+    if way == "blocks":
+        for block in repeated_blocks(other):
+            block.compile(mode=mode)
+        return other
+    if way == "region":
+        blocks = repeated_blocks(other)
+        region = torch.compiler.nested_compile_region(type(blocks[0]).forward)
+        marked = type(type(blocks[0]).__name__, (type(blocks[0]),), {"forward": region})
+        for block in blocks:
+            block.__class__ = marked
+    if way == "no embedding":
+        for module in other.modules():
+            if isinstance(module, nn.Embedding):
+                module.forward = torch.compiler.disable(module.forward)
+    return torch.compile(other, mode=mode)
+
+
+@dataclass
+class _Entrant:
+    called: nn.Module
+    first_s: float = 0.0
+    cpu_s: float = 0.0
+    graphs: int = 0
+    taken_ms: list[float] = field(default_factory=list)
+    peak_nbytes: int | None = None
+    kernels: float | None = None
+
+
+class WaysRace:
+    """The ways of one model, first compiled one after the other, then timed in turn, step by step.
+
+    ``step(called)`` makes one step with the model that it is given.
+    """
+
+    def __init__(self, model: nn.Module, step: Step, mode: str = "default") -> None:
+        self.model, self.step, self.mode, self.device = model, step, mode, device_of(model)
+        self._entrants: dict[str, _Entrant] = {}
+        self._stopped: dict[str, str] = {}
+
+    def enter(self, way: str) -> None:
+        """Compile it in this way from an empty cache folder, and time that. ValueError as in `compiled`."""
+        entrant = _Entrant(compiled(self.model, way, self.mode))
+        with self._from_nothing() if way != "eager" else contextlib.nullcontext():
+            made = dynamo_utils.counters["stats"]["unique_graphs"]
+            begin, worked = seconds(self.device), time.process_time()
+            for _ in range(FIRST_CALLS):
+                self.step(entrant.called)
+            entrant.first_s, entrant.cpu_s = seconds(self.device) - begin, time.process_time() - worked
+        entrant.graphs = dynamo_utils.counters["stats"]["unique_graphs"] - made
+        if way != "eager" and not entrant.graphs:
+            raise RuntimeError(f"{way}: Dynamo made no graph, so nothing that is timed would be compiled")
+        self._entrants[way] = entrant
+
+    def leave_out(self, way: str, why: str) -> None:
+        """This way will be told as stopped, and why."""
+        self._entrants.pop(way, None)
+        self._stopped[way] = why
+
+    def run(self, samples: int = 25, most_s: float = 4.0) -> None:
+        """Time a step of each way in turn, ``samples`` times, or at least five times and until ``most_s`` are over."""
+        check_whole("samples", samples, least=LEAST_SAMPLES)
+        for entrant in self._entrants.values():
+            self.step(entrant.called)
+            with peak(self.device) as memory:
+                self.step(entrant.called)
+            entrant.peak_nbytes = memory.peak_nbytes
+        ends = time.perf_counter() + most_s
+        gc.collect()
+        for done in range(samples):
+            if done >= LEAST_SAMPLES and time.perf_counter() > ends:
+                break
+            order = list(self._entrants.values())
+            for entrant in order if done % 2 else reversed(order):
+                begin = seconds(self.device)
+                self.step(entrant.called)
+                entrant.taken_ms.append(1e3 * (seconds(self.device) - begin))
+
+    def count(self) -> None:
+        """On a GPU: how many kernels a step of each way launches."""
+        for entrant in self._entrants.values():
+            if self.device == "cuda" and (seen := count_launches(lambda called=entrant.called: self.step(called), 1)):
+                entrant.kernels = seen.kernels
+
+    def costs(self) -> dict[str, WayCost]:
+        """What each way costs, after `run`. ValueError if no steps were timed."""
+        eager = self._entrants["eager"].taken_ms if "eager" in self._entrants else []
+        found = {way: _cost(way, entrant, eager) for way, entrant in self._entrants.items()}
+        return {**found, **{way: WayCost(way, stopped=why) for way, why in self._stopped.items()}}
+
+    @contextlib.contextmanager
+    def _from_nothing(self) -> Iterator[None]:
+        inductor_modes().clear_caches()
+        with (
+            inductor_modes().fresh_cache(),
+            dynamo_config.patch(recompile_limit=64),
+            warnings.catch_warnings(),
+        ):
+            warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
+            # Something small first, of another size each time: the compiler is loaded and has its headers.
+            torch.compile(lambda x: x + 1, dynamic=False)(torch.ones(8 + len(self._entrants), device=self.device))
+            yield
+
+
+def _cost(way: str, entrant: _Entrant, eager_ms: list[float]) -> WayCost:
+    if not entrant.taken_ms:
+        raise ValueError(f"{way} has no samples: run() times the steps")
+    low, middle, high = statistics.quantiles(entrant.taken_ms, n=4)
+    compile_s = max(0.0, entrant.first_s - FIRST_CALLS * middle / 1e3)
+    pays = payback(compile_s, eager_ms, entrant.taken_ms) if way != "eager" and eager_ms else None
+    return WayCost(
+        way,
+        compile_s=None if way == "eager" else round(compile_s, 3),
+        compile_cpu_s=None if way == "eager" else round(max(0.0, entrant.cpu_s - FIRST_CALLS * middle / 1e3), 3),
+        graphs=entrant.graphs,
+        step=Spread(round(middle, 4), round(low, 4), round(high, 4)),
+        payback=pays,
+        kernels=entrant.kernels,
+        peak_nbytes=entrant.peak_nbytes,
+    )
+
+
+def raced(
+    model: nn.Module,
+    step: Step,
+    ways: tuple[str, ...] = WAYS,
+    samples: int = 25,
+    most_s: float = 4.0,
+    told: Callable[[str], None] = lambda way: None,
+) -> dict[str, WayCost]:
+    """Each way's cost on one model, all in this process; ``told`` hears of each way that is compiled."""
+    race = WaysRace(model, step)
+    for way in ways:
+        race.enter(way)
+        told(way)
+    race.run(samples, most_s)
+    race.count()
+    return race.costs()
