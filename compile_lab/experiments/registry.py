@@ -51,6 +51,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
     "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
+    "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 70),
     "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
     "patterns": Experiment("step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "patterns_compiled": Experiment("the same for 1.3 B with compiled blocks, on few sequences", 180),
