@@ -77,7 +77,9 @@ FILE, FIRST_LINE = "<many calls: {count}>", 2
 def _one_function(count: int) -> Callable[..., Any]:
     """A function of so many lines; its source is where tracebacks look for it, so that each kernel finds its line."""
     body = [f"    y{at} = fns[{at}](*inputs[{at}][0], **inputs[{at}][1])" for at in range(count)]
-    source = "\n".join(["def many(fns, inputs):", *body, f"    return [{', '.join(f'y{at}' for at in range(count))}]\n"])
+    source = "\n".join(
+        ["def many(fns, inputs):", *body, f"    return [{', '.join(f'y{at}' for at in range(count))}]\n"]
+    )
     file = FILE.format(count=count)
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     namespace: dict[str, Any] = {}

@@ -90,7 +90,7 @@ class OperatorError:
 
     @property
     def verdict(self) -> str:
-        """"bitwise equal", "as close", "compiled closer", "eager closer", or "not judged"."""
+        """ "bitwise equal", "as close", "compiled closer", "eager closer", or "not judged"."""
         if self.stopped or self.eager is None or self.compiled is None:
             return "not judged"
         if self.equal:
@@ -131,9 +131,7 @@ def judged(
     return found
 
 
-def _group(
-    names: Sequence[str], precision: str, device: str, options: Mapping[str, Any] | None
-) -> list[OperatorError]:
+def _group(names: Sequence[str], precision: str, device: str, options: Mapping[str, Any] | None) -> list[OperatorError]:
     stopped, calls, exact, eager = [], [], [], []
     for name in names:
         try:
@@ -162,7 +160,9 @@ def _judged(
         return OperatorError(call.name, precision, stopped=compiled.stopped)
     found = _results(compiled.result)
     dtype = PRECISIONS[precision]
-    kept = [truth.isfinite() & one.isfinite() & truth.to(dtype).isfinite() for truth, one in zip(exact, eager, strict=True)]
+    kept = [
+        truth.isfinite() & one.isfinite() & truth.to(dtype).isfinite() for truth, one in zip(exact, eager, strict=True)
+    ]
     errors = [_error(each, exact, kept) for each in (eager, found, [truth.to(dtype) for truth in exact])]
     elements = sum(int(mask.sum()) for mask in kept)
     if not elements or not all(map(math.isfinite, errors)):

@@ -49,6 +49,7 @@ RUN_WAYS: dict[str, RunWay] = {
     "tf32 compiled": RunWay(compiled=True, products="tf32"),
 }
 CPU_RUN_WAYS = tuple(name for name in RUN_WAYS if "tf32" not in name)
+GPU_RUN_WAYS = tuple(name for name in RUN_WAYS if name != "fp64 compiled")
 
 
 @door
@@ -91,7 +92,8 @@ def trajectories(
     """Train ``make(seed)`` on ``batches(seed)``, a step a batch, each way; float64 eager first, as every seed's truth.
 
     The model's call returns the loss. AdamW, without decay. What is compiled is compiled once and trained again for
-    each seed. A seed that would begin after ``budget_s`` seconds is left out. Raises ValueError for an unknown way, and
+    each seed. A seed that would begin after ``budget_s`` seconds is left out, a way that would after twice as many is
+    told so. Raises ValueError for an unknown way, and
     where ``at_steps`` are more than the batches.
     """
     if unknown := [name for name in ways if name not in RUN_WAYS]:
@@ -105,9 +107,14 @@ def trajectories(
             break
         start, data = make(seed), batches(seed)
         if not data or max(at_steps) > len(data):
-            raise ValueError(f"at_steps={tuple(at_steps)} asks for more steps than the {len(data)} batches of seed {seed}")
+            raise ValueError(
+                f"at_steps={tuple(at_steps)} asks for more steps than the {len(data)} batches of seed {seed}"
+            )
         truth = None
         for name in (REFERENCE, *(each for each in ways if each != REFERENCE)):
+            if truth is not None and time.monotonic() - began > 2 * budget_s:
+                found.append(TrainedRun(name, seed, (), (), (), f"not begun: {2 * budget_s:g} s were spent"))
+                continue
             try:
                 losses, weights = _trained(name, start, data, set(at_steps), lr, compiled)
             except Exception as reason:  # one way that a torch or a device refuses leaves the others as they are
