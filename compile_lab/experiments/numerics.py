@@ -137,7 +137,7 @@ def training_runs(
     budget_s: float = float("inf"),
 ) -> list[TrainedRun]:
     """MiniGPT of two layers learns the grammar, each way, with each seed: its own weights and its own sentences."""
-    chosen = ways or (GPU_RUN_WAYS if device == "cuda" else CPU_RUN_WAYS))
+    chosen = ways or (GPU_RUN_WAYS if device == "cuda" else CPU_RUN_WAYS)
 
     def make(seed: int) -> torch.nn.Module:
         model = subjects.deep_gpt(RUN_LAYERS, RUN_DIM, RUN_HEADS, RUN_CONTEXT)
