@@ -25,7 +25,7 @@ from ..precision.chains import (
     rows_alone,
 )
 from ..precision.operators_judged import OPERATORS, OperatorError, judged
-from ..precision.runs import CPU_RUN_WAYS, GPU_RUN_WAYS, TrainedRun, trajectories
+from ..precision.runs import AT_STEPS, CPU_RUN_WAYS, GPU_RUN_WAYS, TrainedRun, trajectories
 from ..recordings import Provenance, Recording
 from . import subjects
 from .registry import Progress
@@ -80,8 +80,9 @@ def record(
 ) -> dict[str, Any]:
     """Operators and chains in fp32, tf32 (on a GPU) and bf16, dropout's mask, rows alone, and training runs.
 
-    ``parts`` are those of `PARTS` that are wanted. Somewhat more than a minute on an H200. Returns ``{"operators", "chains", "masks", "alone", "runs"}``, lists
-    of the rows that `recorded` gives back, ``"stopped"``: a reason for each part that is not there, and ``"seconds"``.
+    ``parts`` are those of `PARTS` that are wanted. Somewhat more than a minute on an H200. Returns
+    ``{"operators", "chains", "masks", "alone", "runs"}``, lists of the rows that `recorded` gives back, ``"stopped"``:
+    a reason for each part that is not there, and ``"seconds"`` of each part.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -153,7 +154,7 @@ def training_runs(
         found = [subjects.sentences(model, RUN_BATCH, 1000 * seed + step) for step in range(steps)]
         return [(tokens.to(device), targets.to(device)) for tokens, targets in found]
 
-    at_steps = tuple(step for step in (1, 3, 10, 30, 100, 200, 300) if step < steps) + (steps,)
+    at_steps = (*(step for step in AT_STEPS if step < steps), steps)
     return trajectories(make, batches, chosen, seeds, at_steps, budget_s=budget_s)
 
 

@@ -28,156 +28,32 @@ SIDE, SAMPLES, GROUP, SEED = 32, 40, 41, 0
 CLOSE = 1.1
 """Two errors of which one is less than this times the other count as equally far from the truth."""
 
-ELEMENTWISE = [
-    "add",
-    "sub",
-    "mul",
-    "div.no_rounding_mode",
-    "reciprocal",
-    "addcmul",
-    "addcdiv",
-    "lerp",
-    "exp",
-    "exp2",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "square",
-    "pow",
-    "float_power",
-    "sin",
-    "cos",
-    "tan",
-    "sinc",
-    "asin",
-    "acos",
-    "atan",
-    "atan2",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "hypot",
-    "sigmoid",
-    "logit",
-    "erf",
-    "erfc",
-    "erfinv",
-    "lgamma",
-    "digamma",
-    "i0",
-    "special.i0e",
-    "special.i1",
-    "special.i1e",
-    "special.ndtr",
-    "special.xlog1py",
-    "xlogy",
-    "logaddexp",
-    "logaddexp2",
-    "deg2rad",
-    "rad2deg",
-    "fmod",
-    "remainder",
-    "mvlgamma.mvlgamma_p_3",
-    "nn.functional.relu",
-    "nn.functional.gelu",
-    "nn.functional.silu",
-    "nn.functional.mish",
-    "nn.functional.elu",
-    "nn.functional.selu",
-    "nn.functional.celu",
-    "nn.functional.softplus",
-    "nn.functional.softsign",
-    "nn.functional.tanhshrink",
-    "nn.functional.logsigmoid",
-    "nn.functional.hardswish",
-    "nn.functional.hardsigmoid",
-    "nn.functional.leaky_relu",
-    "nn.functional.glu",
-    "nn.functional.mse_loss",
-    "nn.functional.l1_loss",
-    "nn.functional.smooth_l1_loss",
-    "nn.functional.huber_loss",
-    "nn.functional.kl_div",
-    "nn.functional.binary_cross_entropy",
-    "nn.functional.binary_cross_entropy_with_logits",
-    "nn.functional.poisson_nll_loss",
-    "nn.functional.soft_margin_loss",
-]
-REDUCTIONS = [
-    "sum",
-    "mean",
-    "prod",
-    "nansum",
-    "nanmean",
-    "var",
-    "var_mean",
-    "std",
-    "std_mean",
-    "amax",
-    "norm",
-    "linalg.vector_norm",
-    "logsumexp",
-    "softmax",
-    "log_softmax",
-    "nn.functional.softmin",
-    "cumsum",
-    "cumprod",
-    "trapezoid",
-    "nn.functional.layer_norm",
-    "nn.functional.rms_norm",
-    "nn.functional.group_norm",
-    "nn.functional.instance_norm",
-    "nn.functional.batch_norm",
-    "nn.functional.local_response_norm",
-    "nn.functional.normalize",
-    "nn.functional.cosine_similarity",
-    "nn.functional.pairwise_distance",
-    "nn.functional.cross_entropy",
-    "nn.functional.nll_loss",
-    "nn.functional.triplet_margin_loss",
-    "nn.functional.avg_pool2d",
-    "nn.functional.adaptive_avg_pool2d",
-    "nn.functional.interpolate.bilinear",
-    "nn.functional.interpolate.bicubic",
-    "nn.functional.grid_sample",
-    "index_add",
-    "cross",
-    "outer",
-    "addr",
-    "kron",
-    "renorm",
-]
-PRODUCTS = [
-    "mm",
-    "bmm",
-    "matmul",
-    "addmm",
-    "addbmm",
-    "baddbmm",
-    "mv",
-    "addmv",
-    "dot",
-    "inner",
-    "einsum",
-    "tensordot",
-    "linalg.multi_dot",
-    "linalg.vecdot",
-    "nn.functional.linear",
-    "nn.functional.bilinear",
-    "nn.functional.conv1d",
-    "nn.functional.conv2d",
-    "nn.functional.conv_transpose2d",
-    "nn.functional.embedding_bag",
-    "logcumsumexp",
-]
-OPERATORS = (*ELEMENTWISE, *REDUCTIONS, *PRODUCTS)
+ELEMENTWISE = """
+add sub mul div.no_rounding_mode reciprocal addcmul addcdiv lerp exp exp2 expm1 log log2 log10 log1p sqrt rsqrt
+square pow float_power sin cos tan sinc asin acos atan atan2 sinh cosh tanh asinh acosh atanh hypot sigmoid logit
+erf erfc erfinv lgamma digamma i0 special.i0e special.i1 special.i1e special.ndtr special.xlog1py xlogy logaddexp
+logaddexp2 deg2rad rad2deg fmod remainder mvlgamma.mvlgamma_p_3 nn.functional.relu nn.functional.gelu
+nn.functional.silu nn.functional.mish nn.functional.elu nn.functional.selu nn.functional.celu nn.functional.softplus
+nn.functional.softsign nn.functional.tanhshrink nn.functional.logsigmoid nn.functional.hardswish
+nn.functional.hardsigmoid nn.functional.leaky_relu nn.functional.glu nn.functional.mse_loss nn.functional.l1_loss
+nn.functional.smooth_l1_loss nn.functional.huber_loss nn.functional.kl_div nn.functional.binary_cross_entropy
+nn.functional.binary_cross_entropy_with_logits nn.functional.poisson_nll_loss nn.functional.soft_margin_loss
+"""
+REDUCTIONS = """
+sum mean prod nansum nanmean var var_mean std std_mean amax norm linalg.vector_norm logsumexp softmax log_softmax
+nn.functional.softmin cumsum cumprod trapezoid nn.functional.layer_norm nn.functional.rms_norm
+nn.functional.group_norm nn.functional.instance_norm nn.functional.batch_norm nn.functional.local_response_norm
+nn.functional.normalize nn.functional.cosine_similarity nn.functional.pairwise_distance nn.functional.cross_entropy
+nn.functional.nll_loss nn.functional.triplet_margin_loss nn.functional.avg_pool2d nn.functional.adaptive_avg_pool2d
+nn.functional.interpolate.bilinear nn.functional.interpolate.bicubic nn.functional.grid_sample index_add cross outer
+addr kron renorm
+"""
+PRODUCTS = """
+mm bmm matmul addmm addbmm baddbmm mv addmv dot inner einsum tensordot linalg.multi_dot linalg.vecdot
+nn.functional.linear nn.functional.bilinear nn.functional.conv1d nn.functional.conv2d nn.functional.conv_transpose2d
+nn.functional.embedding_bag logcumsumexp
+"""
+OPERATORS = tuple(f"{ELEMENTWISE} {REDUCTIONS} {PRODUCTS}".split())
 """Names in torch's table of operators that compute: what only moves numbers has no error."""
 
 

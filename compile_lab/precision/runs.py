@@ -26,7 +26,7 @@ Batch = tuple[Tensor, ...]
 @door
 @dataclass(frozen=True)
 class RunWay:
-    """How a run computes. ``ulp``: every weight begins one step of its format higher. ``products``: "fp32" or "tf32"."""
+    """How a run computes. ``ulp``: every weight begins one step of its format higher. ``products``: fp32's way."""
 
     dtype: torch.dtype = torch.float32
     autocast: bool = False
