@@ -54,6 +54,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
     "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
     "overhead": Experiment("what a call costs the host: guards, wrappers, CUDA graphs, packages", 35),
+    "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 80),
+    "numerics_cpu": Experiment("the same operators and chains in C++ on a CPU", 120, on_cpu=True),
     "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
     "patterns": Experiment("step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "patterns_compiled": Experiment("the same for 1.3 B with compiled blocks, on few sequences", 180),
