@@ -56,8 +56,8 @@ class Interval:
 class CompiledWay:
     """One model compiled in one way: what a step takes, what compiling saves of it, what a start costs.
 
-    ``eager_ms`` and ``saved_ms`` are of one step; below 0, compiled steps are slower. ``starts_s`` has a start's seconds
-    of compiling for each of `CACHES` that was measured; cold is always there. ``source`` says where all this is from.
+    ``eager_ms`` and ``saved_ms`` are of one step; below 0, compiled steps are slower. ``starts_s`` has a start's
+    seconds of compiling for each of `CACHES` that was measured; cold is always there. ``source`` says where it is from.
     """
 
     model: str
@@ -95,7 +95,8 @@ class Balance:
     """What compiling is worth to one job. Seconds; negative is lost.
 
     ``break_even`` are the steps after which all of the job's starts are paid: the value, from when on they may be, and
-    from when on they surely are; infinite where they never are. ``restarts`` is how many restarts use up what the steps save, in the same form.
+    from when on they surely are; infinite where they never are. ``restarts`` is how many restarts use up what the steps
+    save, in the same form.
     """
 
     saved_s: Interval

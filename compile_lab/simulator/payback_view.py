@@ -60,10 +60,8 @@ def panel(
     sure to a tenth. Raises ValueError as `balance`, and for a way of a model that was not recorded.
     """
     check_whole("steps", steps), check_whole("devices", devices)
-    if model == OWN:
-        row = own(eager_step, compiled_step, unsure_by, cold_start, later_start)
-    else:
-        row = recorded(model, way)
+    times = (eager_step, compiled_step, unsure_by, cold_start, later_start)
+    row = own(*times) if model == OWN else recorded(model, way)
     found = balance(row, steps, restarts, a_restart_finds)
     return [
         told(row, steps, restarts, a_restart_finds, devices),
