@@ -17,6 +17,8 @@ from typing import Any
 from ..doors import check_amount, check_whole, door
 
 STORED = "paybacks.json"
+ONCE = 0.1
+"""Half the interval of a time that was measured a single time, as a share: assumed."""
 CACHES = ("cold", "artifacts", "warm")
 """What a restart finds: nothing, what ``save_cache_artifacts`` kept, the folder of the run before."""
 
@@ -50,6 +52,25 @@ class Interval:
         check_whole("samples", samples)
         each = 1.96 * math.sqrt(math.pi / 2 / samples) / 0.674
         return cls(median, median - each * (median - low), median + each * (high - median))
+
+    @classmethod
+    def once(cls, value: float) -> Interval:
+        """A time above 0 that was measured a single time: taken as sure to a tenth, which is no measurement."""
+        return cls(value, value * (1 - ONCE), value * (1 + ONCE))
+
+    def times(self, many: float) -> Interval:
+        """As many of the same, from 0: what is wrong about one is wrong about all."""
+        return Interval(many * self.value, many * self.low, many * self.high)
+
+    def plus(self, other: Interval) -> Interval:
+        """The sum of two whose errors are independent: the half-widths of a side add as squares."""
+        value = self.value + other.value
+        down = math.hypot(self.value - self.low, other.value - other.low)
+        return Interval(value, value - down, value + math.hypot(self.high - self.value, other.high - other.value))
+
+    def minus(self, other: Interval) -> Interval:
+        """The difference of two whose errors are independent."""
+        return self.plus(Interval(-other.value, -other.high, -other.low))
 
 
 @dataclass(frozen=True)
@@ -125,12 +146,10 @@ def balance(way: CompiledWay, steps: int, restarts: int = 0, cache: str = "cold"
         raise ValueError(f"{way.model}, {way.way}: {cache!r} was not measured; there is {', '.join(way.starts_s)}")
     again = way.starts_s[cache]
     first = again if shipped else way.starts_s["cold"]
-    saved = _times(way.saved_ms, steps / 1e3)
-    paid = _sum(first, _times(again, restarts)) if not shipped else _times(again, restarts + 1)
-    once = _times(way.saved_ms, 1e-3)
-    return Balance(
-        saved, paid, _difference(saved, paid), _crossings(paid, once), _crossings(_difference(saved, first), again)
-    )
+    saved = way.saved_ms.times(steps / 1e3)
+    paid = again.times(restarts + 1) if shipped else first.plus(again.times(restarts))
+    borne = _crossings(saved.minus(first), again)
+    return Balance(saved, paid, saved.minus(paid), _crossings(paid, way.saved_ms.times(1e-3)), borne)
 
 
 def _crossings(cost: Interval, each: Interval) -> tuple[float, float, float]:
@@ -140,7 +159,7 @@ def _crossings(cost: Interval, each: Interval) -> tuple[float, float, float]:
     """
 
     def left(n: float) -> Interval:
-        return _difference(_times(each, n), cost)
+        return each.times(n).minus(cost)
 
     value = max(0.0, cost.value / each.value) if each.value > 0 else math.inf
     return value, min(value, _first(lambda n: left(n).high)), max(value, _first(lambda n: left(n).low))
@@ -156,20 +175,6 @@ def _first(gain: Callable[[float], float]) -> float:
         middle = (below + above) / 2
         below, above = (below, middle) if gain(middle) >= 0 else (middle, above)
     return above
-
-
-def _times(one: Interval, many: float) -> Interval:
-    return Interval(many * one.value, many * one.low, many * one.high)
-
-
-def _sum(a: Interval, b: Interval) -> Interval:
-    value = a.value + b.value
-    down = math.hypot(a.value - a.low, b.value - b.low)
-    return Interval(value, value - down, value + math.hypot(a.high - a.value, b.high - b.value))
-
-
-def _difference(a: Interval, b: Interval) -> Interval:
-    return _sum(a, Interval(-b.value, -b.high, -b.low))
 
 
 def _three(interval: Interval) -> list[float]:

@@ -13,8 +13,6 @@ from ..page.tables import Table
 from .payback import CACHES, CompiledWay, Interval, balance, stored
 
 OWN = "my own times"
-STARTS_SURE = 0.1
-"""Half the interval of a reader's own starts, as a share."""
 MOST_TEETH = 60
 """Restarts that are drawn one by one; of more, the line is straight."""
 Place = Callable[[float, float], tuple[float, float]]
@@ -86,13 +84,13 @@ def own(eager: float, compiled: float, unsure: float, cold: float, later: float)
         if not value and name in ("eager_step", "compiled_step"):
             raise ValueError(f"{name} is 0; a step takes time")
     wide = unsure / 100 * eager
-    starts = {"cold": cold, "artifacts": later, "warm": later}
+    starts = {"cold": Interval.once(cold), "artifacts": Interval.once(later), "warm": Interval.once(later)}
     return CompiledWay(
         OWN,
         "as measured",
         eager,
         Interval(eager - compiled, eager - compiled - wide, eager - compiled + wide),
-        {name: Interval(s, s * (1 - STARTS_SURE), s * (1 + STARTS_SURE)) for name, s in starts.items()},
+        starts,
     )
 
 
