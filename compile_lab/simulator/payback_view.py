@@ -57,7 +57,7 @@ def panel(
     ``unsure_by`` is half the interval of the difference of two steps, in per cent of an eager one; starts are taken as
     sure to a tenth. Raises ValueError as `balance`, and for a way of a model that was not recorded.
     """
-    check_whole("steps", steps), check_whole("devices", devices)
+    check_whole("steps", steps), check_whole("devices", devices), check_whole("restarts", restarts, 0)
     times = (eager_step, compiled_step, unsure_by, cold_start, later_start)
     row = own(*times) if model == OWN else recorded(model, way)
     found = balance(row, steps, restarts, a_restart_finds)

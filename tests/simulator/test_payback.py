@@ -103,7 +103,12 @@ def test_any_choice_is_drawn(steps, restarts):
 
 @pytest.mark.parametrize(
     ("change", "wrong"),
-    [({"steps": 0}, "steps is 0"), ({"devices": 0}, "devices is 0"), ({"eager_step": 0}, "eager_step is 0")],
+    [
+        ({"steps": 0}, "steps is 0"),
+        ({"restarts": 2.5}, "restarts is 2.5"),
+        ({"devices": 0}, "devices is 0"),
+        ({"eager_step": 0}, "eager_step is 0"),
+    ],
 )
 def test_a_choice_that_makes_no_sense_is_refused(change, wrong):
     with pytest.raises(ValueError, match=wrong):
