@@ -57,6 +57,8 @@ EXPERIMENTS: dict[str, Experiment] = {
     "peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
     "pipeline": Experiment("pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
+    "restarts": Experiment("a training step started again: what the caches hold, what changed, what it costs", 95),
+    "restarts_cpu": Experiment("the same for MiniGPT, whose code is C++, one start at a time", 150, on_cpu=True),
     "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
     "timeline": Experiment("when the host launches and when the GPU computes, kernel by kernel, in three modes", 40),
 }
