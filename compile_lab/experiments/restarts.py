@@ -25,7 +25,7 @@ from ..modes.restarts import Restart, answers
 from .registry import Progress
 
 AT_A_TIME = {"cuda": 5, "cpu": 1}
-BUDGET_S = {"cuda": 96, "cpu": 240}
+BUDGET_S = {"cuda": 96, "cpu": 480}
 SOURCE = "def loss_of(model, tokens, targets):\n    return model(tokens, targets) * 1.0\n"
 LATER_STEPS = 5
 
