@@ -17,7 +17,7 @@ from lab_site import live, schedules
 
 from compile_lab._torch import distributed
 from compile_lab.page.live import answer
-from compile_lab.simulator import fit_view, stage_view
+from compile_lab.simulator import fit_view, payback_view, stage_view
 from compile_lab.simulator.fit import CHIPS
 from compile_lab.simulator.pipeline import SCHEDULES
 
@@ -305,6 +305,8 @@ def test_the_pages_answers_are_cpythons_digit_for_digit(reader):
 FITS = {"model": "7 B", "layers": 30, "width": 4096, "heads": 32, "vocabulary": 50257, "pattern": "best that fits"}
 FITS |= {"devices": 8, "sequences": 2, "context": 2048, "checkpointing": "off", "precision": "bf16", "chip": "H100"}
 FITS |= {"of_the_peak": 40}
+PAID = {"way": "whole", "a_restart_finds": "warm", "steps": 20_000, "restarts": 3, "devices": 1, "eager_step": 100}
+PAID |= {"compiled_step": 80, "unsure_by": 1, "cold_start": 60, "later_start": 10}
 STAGED = ((2, 3, "1.3 B"), (4, 9, "7 B"), (6, 13, "1.3 B"), (8, 14, "1.3 B"), (8, 99, "7 B"))
 TIMES = {"backward": 41.3, "latency": 0.07}
 OTHERS = [
@@ -340,6 +342,15 @@ OTHERS = [
         ("lifetimes_view:budgeted", {"model": model, "budget": budget})
         for model in ("MiniGPT, one layer", "MLP by hand", "MiniGPT, four layers")
         for budget in (1, 0.83, 0.37, 0.125, 0.06, 0, 1.5)
+    ),
+    *(
+        ("payback_view:panel", PAID | {"model": model} | choice)
+        for model in (payback_view.axes()["model"][0], payback_view.OWN)
+        for choice in (
+            *({"steps": steps, "restarts": restarts} for steps in (1, 777, 3_000_000) for restarts in (0, 7, 200)),
+            *({"compiled_step": 101.5}, {"unsure_by": 30}, {"steps": 0}, {"devices": 96}, {"eager_step": 0}),
+            *({"way": "never measured"}, {"a_restart_finds": "artifacts"}, {"a_restart_finds": "cold"}),
+        )
     ),
 ]
 

@@ -1,0 +1,231 @@
+"""One training step of a GPT, started again and again: what is in the folder, what has changed, what it costs.
+
+Each start is a process (``python -m compile_lab.experiments.restarts JSON``) whose step is a function in a file of its
+own, in a folder of its own, so that a line or a name can change. The first is cold; most find a copy of its cache.
+"""
+
+import contextlib
+import json
+import os
+import resource
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..modes.restarts import Restart, answers
+from .registry import Progress
+
+AT_A_TIME = {"cuda": 5, "cpu": 1}
+BUDGET_S = {"cuda": 96, "cpu": 480}
+SOURCE = "def loss_of(model, tokens, targets):\n    return model(tokens, targets) * 1.0\n"
+LATER_STEPS = 5
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is different from the start before. ``folder`` is "kept" (a copy of the first one's cache) or "empty"."""
+
+    folder: str = "kept"
+    artifacts: bool = False
+    source: str = SOURCE
+    environment: Mapping[str, str] = field(default_factory=dict)
+    kill_after_s: float | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+STARTS: dict[str, Start] = {
+    "cold": Start("empty"),
+    "artifacts, empty folder": Start("empty", artifacts=True),
+    "another constant": Start(source=SOURCE.replace("1.0", "2.0")),
+    "another option": Start(options={"epilogue_fusion": False}),
+    "cold, one compiler at a time": Start("empty", environment={"TORCHINDUCTOR_COMPILE_THREADS": "1"}),
+    "killed while it compiled, again": Start("killed"),
+    "the same folder": Start(),
+    "killed while it trained, again": Start("trained"),
+    "AOTAutograd's cache off": Start(environment={"TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}),
+    "three comment lines above": Start(source="# one\n# two\n# three\n" + SOURCE),
+    "a name changed": Start(source=SOURCE.replace("targets", "labels")),
+    "another rank": Start(environment={"RANK": "1", "LOCAL_RANK": "1", "WORLD_SIZE": "2"}),
+    "caches forbidden": Start(environment={"TORCHINDUCTOR_FORCE_DISABLE_CACHES": "1"}),
+}
+"""By name, the expensive ones first so that they end with the others; "cold" is run before all."""
+GPT2 = {"layers": 12, "dim": 768, "heads": 12, "context": 1024, "vocabulary": 50_304, "batch": 8}
+MINI = {"layers": 4, "dim": 64, "heads": 4, "context": 64, "vocabulary": 600, "batch": 16}
+
+
+def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] = tuple(STARTS)) -> dict[str, Any]:
+    """Every start's seconds and what the caches said, as plain JSON values: about 90 s on a GPU, minutes on two cores.
+
+    Returns ``{"what", "at_a_time", "starts": [Restart as a dict]}``. A start that fails or comes too late has
+    ``stopped``. "cold" is always run.
+    """
+    ends = time.monotonic() + BUDGET_S[device]
+    shape = GPT2 if device == "cuda" else MINI
+    with tempfile.TemporaryDirectory() as root:
+        series = _Series(Path(root), device, shape, ends)
+        found = {"cold": series.start("cold")}
+        if found["cold"].stopped:
+            raise RuntimeError(f"the cold start came to no end: {found['cold'].stopped}")
+        others = [name for name in STARTS if name in names and name != "cold"]
+        with ThreadPoolExecutor(AT_A_TIME[device]) as pool:
+            jobs = {name: pool.submit(series.start, name) for name in others}
+            for name in progress(others):
+                found[name] = jobs[name].result()
+    what = f"{shape['layers']} layers of width {shape['dim']}, a training step"
+    starts = [asdict(found[name]) for name in STARTS if name in found]
+    return {"what": what, "at_a_time": AT_A_TIME[device], "starts": starts}
+
+
+class _Series:
+    """Starts of one program under one root, which holds the first one's cache folder and its artifacts."""
+
+    def __init__(self, root: Path, device: str, shape: Mapping[str, int], ends: float) -> None:
+        self.root, self.device, self.shape, self.ends = root, device, shape, ends
+
+    def start(self, name: str) -> Restart:
+        """One start; what goes wrong is told as ``stopped``."""
+        one = STARTS[name]
+        own = self.root / name.replace(" ", "_")
+        own.mkdir()
+        cache = self.root / "first" if name == "cold" else own / "cache"
+        if one.folder in ("kept", "trained"):
+            shutil.copytree(self.root / "first", cache)
+        try:
+            if one.folder in ("killed", "trained"):
+                self._killed(name, one, own, cache)
+            return Restart(name, **self._answer(self._run(name, one, own, cache), name))
+        except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+            return Restart(name, stopped=f"{type(error).__name__}: {str(error).strip()[-200:]}")
+
+    def _killed(self, name: str, one: Start, own: Path, cache: Path) -> None:
+        """Start it and kill it, as a machine is taken away: at its first step, or while it still compiles."""
+        running = self._run(name, one, own, cache)
+        said = running.stdout.readline()
+        if one.folder == "killed":
+            until = time.monotonic() + 20  # it compiles; it is killed as soon as anything is in the cache
+            while running.poll() is None and not _files(cache) and time.monotonic() < until:
+                time.sleep(0.05)
+        else:
+            running.stdout.readline()
+        _kill(running)
+        if not said:
+            raise RuntimeError("the process that was to be killed ended by itself")
+
+    def _run(self, name: str, one: Start, own: Path, cache: Path) -> subprocess.Popen:
+        place = own / "job"
+        place.mkdir(exist_ok=True)
+        (place / "loss_of.py").write_text(one.source, "utf-8")
+        asked = {
+            "device": self.device,
+            "shape": dict(self.shape),
+            "place": str(place),
+            "options": dict(one.options),
+            "save": str(self.root / "artifacts") if name == "cold" else "",
+            "load": str(self.root / "artifacts") if one.artifacts else "",
+        }
+        inherited = {key: value for key, value in os.environ.items() if not key.startswith("TORCHINDUCTOR_CACHE")}
+        environment = {**inherited, **one.environment, "TORCHINDUCTOR_CACHE_DIR": str(cache)}
+        environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), environment.get("PYTHONPATH", "")])
+        environment["TRITON_CACHE_DIR"] = str(cache / "triton")
+        if self.device == "cpu":
+            environment |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        return subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-m", __spec__.name, json.dumps(asked)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _answer(self, running: subprocess.Popen, name: str) -> dict[str, Any]:
+        try:
+            out, err = running.communicate(timeout=max(1.0, self.ends - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            _kill(running)
+            raise
+        if running.returncode:
+            raise RuntimeError(err.strip()[-200:] or f"exit code {running.returncode}")
+        return json.loads(out.strip().splitlines()[-1])
+
+
+def _files(folder: Path) -> list[Path]:
+    return [path for path in folder.rglob("*.py") if path.is_file()] if folder.is_dir() else []
+
+
+def _kill(running: subprocess.Popen) -> None:
+    """The process and those that it started, at once."""
+    with contextlib.suppress(OSError):
+        os.killpg(running.pid, signal.SIGKILL)
+    running.communicate()
+
+
+def child(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """In the process that is started: compile, make the steps, and say what that took and what the caches said.
+
+    Prints a line before the first step and one after it.
+    """
+    import torch
+
+    from .._torch.dynamo import dynamo_utils
+    from . import subjects
+
+    sys.path.insert(0, asked["place"])
+    from loss_of import loss_of
+
+    shape = dict(asked["shape"])
+    batch = shape.pop("batch")
+    model = subjects.deep_gpt(**shape, device=asked["device"])
+    tokens = subjects.tokens(model, batch)
+    nbytes = None
+    if asked["load"]:
+        content = Path(asked["load"]).read_bytes()
+        nbytes = len(content)
+        torch.compiler.load_cache_artifacts(content)
+    print("begins", flush=True)
+    compiled = torch.compile(loss_of, options=asked["options"] or None)
+
+    def step() -> tuple[float, float]:
+        """Seconds on the clock, and of work."""
+        begin, worked = time.perf_counter(), _worked_s()
+        with torch.autocast(asked["device"], torch.bfloat16, enabled=asked["device"] == "cuda"):
+            compiled(model, *tokens).backward()
+        if asked["device"] == "cuda":
+            torch.cuda.synchronize()
+        model.zero_grad()
+        return time.perf_counter() - begin, _worked_s() - worked
+
+    first = step()
+    print("stepped", flush=True)
+    later = [step() for _ in range(LATER_STEPS)]
+    middle = [statistics.median(column) for column in zip(*later, strict=True)]
+    if asked["save"]:
+        content, _ = torch.compiler.save_cache_artifacts()
+        Path(asked["save"]).write_bytes(content)
+        nbytes = len(content)
+    return {
+        "seconds": round(max(0.0, first[0] - middle[0]), 3),
+        "cpu_s": round(max(0.0, first[1] - middle[1]), 3),
+        "step_ms": round(1e3 * middle[0], 3),
+        "found": answers(dynamo_utils.counters),
+        "artifacts_nbytes": nbytes,
+    }
+
+
+def _worked_s() -> float:
+    """Seconds of work: of this process, and of the compilers that it started and that have ended."""
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+if __name__ == "__main__":
+    print(json.dumps(child(json.loads(sys.argv[1]))), flush=True)

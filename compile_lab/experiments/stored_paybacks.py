@@ -1,0 +1,63 @@
+"""What live pages compute with: ``python -m compile_lab.experiments.stored_paybacks`` writes it from the recordings.
+
+It is stored beside the simulator, as numbers. A test says if the recordings have moved on since.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..measure.timing import SAMPLES
+from ..modes.cost import Comparison, Spread, compared
+from ..recordings import load
+from ..simulator import payback
+from ..simulator.payback import CompiledWay, Interval
+
+PATH = Path(payback.__file__).with_name(payback.STORED)
+MODELS = {
+    "GPT-2 training": "GPT-2 124M, training, 16 sequences",
+    "GPT-2 inference, batch 32": "GPT-2 124M, inference, 32 sequences",
+    "GPT-2 inference, batch 1": "GPT-2 124M, inference, 1 sequence",
+    "MiniGPT inference": "MiniGPT, inference, 8 sequences",
+}
+"""Of the recording of modes."""
+WAYS = {
+    "default": "whole",
+    "reduce-overhead": "whole, reduce-overhead",
+    "max-autotune": "whole, max-autotune",
+}
+
+
+def rows() -> Iterator[CompiledWay]:
+    """What the recordings have of steps and starts, a row for each model and way."""
+    found = compared(load("modes"))
+    for name, model in MODELS.items():
+        for mode, way in WAYS.items():
+            yield of_mode(found[name], model, mode, way)
+
+
+def of_mode(one: Comparison, model: str, mode: str, way: str) -> CompiledWay:
+    """A mode's row: its steps were not timed in turn with eager's, so the two medians' intervals are subtracted."""
+    cost, eager = one.costs[mode], one.eager
+    starts = {name: rounded(Interval.once(getattr(cost, name).seconds)) for name in ("cold", "warm")}
+    saved = step(eager.call).minus(step(cost.call))
+    return CompiledWay(model, way, eager.call.median_ms, rounded(saved), starts, str(one.provenance))
+
+
+def step(call: Spread) -> Interval:
+    """A step's milliseconds, and the interval of their median."""
+    return Interval.from_quartiles(call.median_ms, call.low_ms, call.high_ms, SAMPLES)
+
+
+def rounded(one: Interval) -> Interval:
+    """Six figures, as a file keeps them."""
+    return Interval(*(float(f"{value:.6g}") for value in (one.value, one.low, one.high)))
+
+
+def text(found: list[CompiledWay]) -> str:
+    """As JSON, a row on each line, so that a change can be read."""
+    return "[\n" + ",\n".join(json.dumps(row.to_json()) for row in found) + "\n]\n"
+
+
+if __name__ == "__main__":
+    PATH.write_text(text(list(rows())), "utf-8")

@@ -1,0 +1,78 @@
+"""What does a restart find? A start is a process of its own; what it compiled, loaded and missed, layer by layer.
+
+torch keeps two caches on disk, one above the other. AOTAutograd's holds a whole compilation, from Dynamo's graph to the
+code of forward and backward; Inductor's holds the code of one graph. What hits above never asks below.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..doors import door
+from ..recordings import Recording
+
+LAYERS = {"AOTAutograd's cache": "autograd_cache", "Inductor's cache": "fxgraph_cache"}
+"""What torch calls them in its counters, ``torch._dynamo.utils.counters``."""
+ANSWERS = ("hit", "miss", "bypass")
+
+
+@dataclass(frozen=True)
+class Restart:
+    """One start. ``seconds`` is the first step less a later one, on the clock; ``cpu_s`` all work of this process and
+    the compilers that it started. ``found`` has for each of `LAYERS` how often it said each of `ANSWERS`.
+
+    ``artifacts_nbytes`` is what ``save_cache_artifacts`` gave, or what was loaded. What was not measured is None;
+    ``stopped`` says why.
+    """
+
+    name: str
+    seconds: float | None = None
+    cpu_s: float | None = None
+    step_ms: float | None = None
+    found: Mapping[str, Mapping[str, int]] | None = None
+    artifacts_nbytes: int | None = None
+    stopped: str = ""
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "Restart":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        return cls(**fields)
+
+    def said(self, layer: str) -> str:
+        """What a layer answered, in a word: "hit", "miss", "bypass", "both" for hits and misses, or "not asked"."""
+        if self.found is None:
+            return "not measured"
+        answers = [answer for answer in ANSWERS if self.found[layer].get(answer)]
+        return answers[0] if len(answers) == 1 else "both" if answers else "not asked"
+
+
+@dataclass(frozen=True)
+class Restarts:
+    """All starts of one program, and what it is; ``clock`` says whether seconds are wall or CPU seconds."""
+
+    what: str
+    starts: Mapping[str, Restart]
+    provenance: object
+
+    def share(self, name: str, cpu: bool = False) -> float | None:
+        """What part of a cold start's seconds this one took; None where either was not measured."""
+        cold, other = self.starts["cold"], self.starts[name]
+        one, whole = (other.cpu_s, cold.cpu_s) if cpu else (other.seconds, cold.seconds)
+        return one / whole if one is not None and whole else None
+
+
+@door
+def restarts(recording: Recording) -> Restarts:
+    """The starts of a recording, in its order."""
+    starts = {one["name"]: Restart.from_json(one) for one in recording.result["starts"]}
+    return Restarts(recording.result["what"], starts, recording.provenance)
+
+
+@door
+def answers(counters: Mapping[str, Mapping[str, int]]) -> dict[str, dict[str, int]]:
+    """Hits, misses and bypasses of each layer, from torch's counters (a group of counts for each part of torch)."""
+    counts = {name: count for group in counters.values() for name, count in group.items()}
+    return {
+        layer: {answer: int(counts.get(f"{prefix}_{answer}", 0)) for answer in ANSWERS}
+        for layer, prefix in LAYERS.items()
+    }

@@ -1,0 +1,57 @@
+"""A start is a real process: what it finds in a folder that is full, that is empty, and after it was killed."""
+
+import pytest
+
+from compile_lab.experiments import restarts as experiment
+from compile_lab.modes.restarts import LAYERS, Restart, Restarts, answers
+from compile_lab.modes.restarts_view import picture
+from compile_lab.recordings import Recording, here
+
+COUNTERS = {"inductor": {"fxgraph_cache_miss": 2, "other": 7}, "aot_autograd": {"autograd_cache_hit": 1, "total": 1}}
+ABOVE, BELOW = LAYERS
+
+
+def made(name, seconds, counters=COUNTERS, **rest):
+    return Restart(name, seconds, seconds, 1.0, answers(counters), **rest)
+
+
+def several():
+    found = [made("cold", 20.0, {}), made("the same folder", 2.0), Restart("late", stopped="TimeoutExpired: 9 s")]
+    return Restarts("a step", {one.name: one for one in found}, here("a test"))
+
+
+def test_torchs_counters_are_told_by_layer():
+    one = made("x", 1.0)
+    assert one.said(ABOVE) == "hit" and one.said(BELOW) == "miss"
+    assert made("x", 1.0, {}).said(ABOVE) == "not asked" and Restart("x").said(ABOVE) == "not measured"
+    assert made("x", 1.0, {"i": {"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}}).said(BELOW) == "both"
+
+
+def test_a_share_is_that_of_the_cold_start():
+    assert several().share("the same folder") == pytest.approx(0.1) and several().share("late") is None
+
+
+def test_it_is_drawn_with_what_stopped():
+    drawn = picture(several())
+    assert "stopped" in drawn.svg and "the same folder 2 (hit, miss)" in drawn.alt
+    with pytest.raises(ValueError, match="no start is called 'warm'"):
+        picture(several(), ["warm"])
+
+
+@pytest.mark.slow
+def test_a_restart_finds_what_is_left_also_after_a_kill(monkeypatch):
+    tiny = {"layers": 1, "dim": 16, "heads": 2, "context": 8, "vocabulary": 16, "batch": 2}
+    monkeypatch.setattr(experiment, "MINI", tiny)
+    names = ("artifacts, empty folder", "the same folder", "killed while it trained, again", "another constant")
+    result = experiment.record("cpu", names=names)
+    found = {one["name"]: Restart.from_json(one) for one in result["starts"]}
+    assert [one.stopped for one in found.values()] == [""] * 5
+    assert {one.said(ABOVE) for one in found.values()} == {"hit", "miss"}
+    assert found["cold"].said(ABOVE) == found["another constant"].said(ABOVE) == "miss"
+    for name in ("the same folder", "killed while it trained, again"):
+        assert found[name].said(ABOVE) == "hit" and found[name].cpu_s < 0.5 * found["cold"].cpu_s
+    loaded = found["artifacts, empty folder"]
+    assert loaded.said(ABOVE) == loaded.said(BELOW) == "hit"
+    assert loaded.artifacts_nbytes == found["cold"].artifacts_nbytes > 10_000
+    assert loaded.cpu_s > 0.3 * found["cold"].cpu_s, "on a CPU an artifact holds no machine code"
+    assert Recording("restarts", here("a test"), result).result["what"] == "1 layers of width 16, a training step"

@@ -1,0 +1,129 @@
+"""The calculator of chapter 16: break-even as an interval, restarts, and numbers checked another way."""
+
+import math
+import random
+
+import pytest
+
+from compile_lab.page.axes import first
+from compile_lab.simulator import payback_view
+from compile_lab.simulator.payback import CompiledWay, Interval, balance, stored
+
+GPT = CompiledWay(
+    "GPT", "whole", 90.0, Interval(24, 23, 25), {"cold": Interval(43, 40, 50), "warm": Interval(8, 7, 10)}
+)
+SLOWER = CompiledWay("MLP", "blocks", 30.0, Interval(-0.2, -0.5, 0.1), {"cold": Interval.exactly(15)})
+
+
+def test_one_start_is_earned_back_where_the_division_says():
+    value, early, late = balance(GPT, 0).break_even
+    assert value == pytest.approx(43e3 / 24) and early < value < late
+    exact = CompiledWay("GPT", "whole", 90.0, Interval.exactly(24), {"cold": Interval.exactly(43)})
+    assert balance(exact, 0).break_even == pytest.approx(3 * (43e3 / 24,))
+
+
+def test_the_interval_of_the_break_even_holds_ninety_five_of_a_hundred_draws():
+    """Drawn as normal, with the half-widths 1.96 standard deviations: another way to the same ends."""
+    draw = random.Random(0)
+    even = sorted(draw.gauss(40, 2 / 1.96) * 1e3 / draw.gauss(24, 3 / 1.96) for _ in range(40_000))
+    way = CompiledWay("GPT", "whole", 90.0, Interval(24, 21, 27), {"cold": Interval(40, 38, 42)})
+    _, early, late = balance(way, 0).break_even
+    assert even[1_000] == pytest.approx(early, rel=0.01) and even[39_000] == pytest.approx(late, rel=0.01)
+
+
+def test_at_the_ends_of_the_break_even_the_net_interval_leaves_zero():
+    _, early, late = balance(GPT, 0, 5, "warm").break_even
+    for steps, end in ((early, "high"), (late, "low")):
+        net = [getattr(balance(GPT, round(steps * by), 5, "warm").net_s, end) for by in (0.999, 1.001)]
+        assert net[0] < 0 < net[1]
+
+
+def test_restarts_use_the_saving_up_where_the_division_says():
+    found = balance(GPT, 100_000, 3, "warm")
+    assert found.restarts[0] == pytest.approx((100_000 * 0.024 - 43) / 8)
+    assert balance(GPT, 100_000, math.ceil(found.restarts[2]), "warm").net_s.high < 60
+    assert found.verdict == "pays" and found.compile_s.value == 43 + 3 * 8
+    assert balance(GPT, 100_000, 3, "warm", shipped=True).compile_s.value == 4 * 8
+
+
+def test_what_saves_nothing_never_pays_and_what_is_not_known_is_said():
+    found = balance(SLOWER, 10_000)
+    assert found.break_even[0] == math.inf and found.break_even[2] == math.inf and found.verdict == "loses"
+    assert found.break_even[1] == pytest.approx(15e3 / 0.1) and found.restarts[0] == 0
+    assert balance(GPT, 1_800).verdict == "cannot be told"
+
+
+def test_an_interval_from_quartiles_is_that_of_the_median():
+    draw, medians = random.Random(1), []
+    for _ in range(2_000):
+        medians.append(sorted(draw.gauss(0, 1) for _ in range(101))[50])
+    medians.sort()
+    found = Interval.from_quartiles(0.0, -0.6745, 0.6745, 101)
+    assert found.low == pytest.approx(medians[50], abs=0.04) and found.high == pytest.approx(medians[1_949], abs=0.04)
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (lambda: Interval(1, 2, 3), "low ≤ value ≤ high"),
+        (lambda: balance(GPT, -1), "steps is -1"),
+        (lambda: balance(GPT, 10, 2.5), "restarts is 2.5"),
+        (lambda: balance(GPT, 10, 0, "artifacts"), "'artifacts' was not measured; there is cold, warm"),
+        (lambda: CompiledWay("m", "w", 1, Interval.exactly(0), {"warm": Interval.exactly(1)}), "cold is not there"),
+        (lambda: CompiledWay("m", "w", 1, Interval.exactly(2), {"cold": Interval.exactly(1)}), "less than all of it"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(make, wrong):
+    with pytest.raises((ValueError, TypeError), match=wrong):
+        make()
+
+
+CHOICE = {name: first(axis) for name, axis in payback_view.axes().items()}
+
+
+def test_a_row_survives_being_stored():
+    assert CompiledWay.from_json(GPT.to_json()) == GPT
+    assert all(row.starts_s["cold"].value > 0 and row.source for row in stored())
+
+
+def test_the_panel_tells_what_the_balance_says():
+    choice = CHOICE | {"model": payback_view.OWN, "steps": 10_000, "restarts": 2, "devices": 8}
+    told, line, bars = payback_view.panel(**choice)
+    assert told.startswith("**It pays: ") and "8 devices" in told
+    assert "10,000 steps with 2 restarts" in line.alt and "starts" in bars.alt
+
+
+@pytest.mark.parametrize("restarts", [0, 1, 37, 200])
+@pytest.mark.parametrize("steps", [1, 7, 12_345, 10_000_000])
+def test_any_choice_is_drawn(steps, restarts):
+    for model in (CHOICE["model"], payback_view.OWN):
+        _, line, _ = payback_view.panel(**CHOICE | {"model": model, "steps": steps, "restarts": restarts})
+        assert "nan" not in line.svg and "inf" not in line.svg
+
+
+@pytest.mark.parametrize(
+    ("change", "wrong"),
+    [
+        ({"steps": 0}, "steps is 0"),
+        ({"restarts": 2.5}, "restarts is 2.5"),
+        ({"devices": 0}, "devices is 0"),
+        ({"eager_step": 0}, "eager_step is 0"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_is_refused(change, wrong):
+    with pytest.raises(ValueError, match=wrong):
+        payback_view.panel(**CHOICE | {"model": payback_view.OWN} | change)
+
+
+def test_crossings_draw_never_as_never():
+    drawn = payback_view.crossings([GPT, SLOWER])
+    assert "never" in drawn.svg and "MLP, blocks never (150,000 to never)" in drawn.alt
+    with pytest.raises(ValueError, match="nothing to draw"):
+        payback_view.crossings([])
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"), [(0.003, "3 ms"), (99, "99 s"), (600, "10 minutes"), (8_000, "2.22 hours"), (2e5, "2.31 days")]
+)
+def test_times_are_told_in_a_unit_that_reads_well(seconds, said):
+    assert payback_view.duration(seconds) == said
