@@ -35,6 +35,11 @@ def test_reset_dynamo_forgets_compiled_code():
     assert len(made) == 2
 
 
+def test_what_cannot_be_one_graph_is_told_by_an_error_of_its_own():
+    with pytest.raises(dynamo.NotOneGraphError):
+        torch.compile(lambda x: print(x), backend="eager", fullgraph=True)(torch.ones(2))
+
+
 def test_the_bytecode_hook_sees_old_and_new_code():
     seen = []
     handle = dynamo.register_bytecode_hook(lambda old, new: seen.append((old.co_name, new)))
