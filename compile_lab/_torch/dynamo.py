@@ -92,6 +92,7 @@ def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[No
 
 __all__ = [
     "CompileContext",
+    "NotOneGraphError",
     "cache_entries",
     "compiled_backward",
     "dynamo_config",

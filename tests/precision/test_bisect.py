@@ -90,7 +90,7 @@ def test_a_bad_target_is_told_on_stderr(tmp_path, capsys, target, text, message)
 def test_what_is_no_whole_graph_is_refused():
     with pytest.raises(BisectError, match="is not one graph"):
         first_divergence(lambda x: print(x), torch.ones(2))
-    with pytest.raises(BisectError, match="nothing of torch|nothing to judge"):
+    with pytest.raises(BisectError, match=r"nothing of torch|nothing to judge"):
         first_divergence(lambda x: x, torch.ones(2))
     with pytest.raises(ValueError, match="tolerance"):
         first_divergence(calm, torch.ones(2), tolerance=-1.0)
