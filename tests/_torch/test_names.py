@@ -565,3 +565,8 @@ def test_rules_are_restored_and_what_was_decided_is_forgotten():
             register_sharding(operator)(lambda x, dim, *, dtype=None: [([Shard(0)], [Shard(0), None])])
             assert x.cumsum(0).placements == (Shard(0),)
         assert x.cumsum(0).placements == (Replicate(),)
+
+
+def test_torchs_own_bisector_calls_what_it_is_given_until_it_holds():
+    asked = []
+    assert inductor.bisect_compiler(lambda: asked.append(1) or len(asked) > 1).backend == "eager"
