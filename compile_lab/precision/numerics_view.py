@@ -19,7 +19,7 @@ from .operators_judged import VERDICTS, OperatorError
 from .runs import REFERENCE, TrainedRun
 
 COLOURS = dict(zip(VERDICTS, ("grey", "sky", "green", "vermillion"), strict=True))
-_LEFT, _SIZE, _TOP, _GAP = 70, 400, 46, 110
+_LEFT, _SIZE, _TOP, _GAP = 70, 400, 46, 95
 _BOTTOM = _TOP + _SIZE
 
 
