@@ -51,7 +51,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
     "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
-    "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 80),
+    "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 95),
     "numerics_cpu": Experiment("the same operators and chains in C++ on a CPU", 120, on_cpu=True),
     "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
     "patterns": Experiment("step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
