@@ -13,6 +13,7 @@ from torch._dynamo import graph_break
 from torch._dynamo import reset as reset_dynamo
 from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.convert_frame import register_bytecode_hook
+from torch._dynamo.exc import Unsupported as NotOneGraphError
 from torch._dynamo.guards import get_guard_fail_reason
 from torch._guards import CompileContext
 from torch._logging._internal import trace_log
@@ -91,6 +92,7 @@ def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[No
 
 __all__ = [
     "CompileContext",
+    "NotOneGraphError",
     "cache_entries",
     "compiled_backward",
     "dynamo_config",

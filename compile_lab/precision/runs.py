@@ -92,9 +92,8 @@ def trajectories(
     """Train ``make(seed)`` on ``batches(seed)``, a step a batch, each way; float64 eager first, as every seed's truth.
 
     The model's call returns the loss. AdamW, without decay. What is compiled is compiled once and trained again for
-    each seed. A seed that would begin after ``budget_s`` seconds is left out, a way that would after twice as many is
-    told so. Raises ValueError for an unknown way, and
-    where ``at_steps`` are more than the batches.
+    each seed. A seed that would begin after ``budget_s`` seconds is left out; a way that would after half as many again
+    is told so. Raises ValueError for an unknown way, and where ``at_steps`` are more than the batches.
     """
     if unknown := [name for name in ways if name not in RUN_WAYS]:
         raise ValueError(f"no run is called {', '.join(map(repr, unknown))}: there are {', '.join(RUN_WAYS)}")
@@ -112,8 +111,8 @@ def trajectories(
             )
         truth = None
         for name in (REFERENCE, *(each for each in ways if each != REFERENCE)):
-            if truth is not None and time.monotonic() - began > 2 * budget_s:
-                found.append(TrainedRun(name, seed, (), (), (), f"not begun: {2 * budget_s:g} s were spent"))
+            if truth is not None and time.monotonic() - began > 1.5 * budget_s:
+                found.append(TrainedRun(name, seed, (), (), (), f"not begun: {1.5 * budget_s:g} s were spent"))
                 continue
             try:
                 losses, weights = _trained(name, start, data, set(at_steps), lr, compiled)

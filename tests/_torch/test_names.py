@@ -35,6 +35,11 @@ def test_reset_dynamo_forgets_compiled_code():
     assert len(made) == 2
 
 
+def test_what_cannot_be_one_graph_is_told_by_an_error_of_its_own():
+    with pytest.raises(dynamo.NotOneGraphError):
+        torch.compile(lambda x: print(x), backend="eager", fullgraph=True)(torch.ones(2))
+
+
 def test_the_bytecode_hook_sees_old_and_new_code():
     seen = []
     handle = dynamo.register_bytecode_hook(lambda old, new: seen.append((old.co_name, new)))
@@ -560,3 +565,8 @@ def test_rules_are_restored_and_what_was_decided_is_forgotten():
             register_sharding(operator)(lambda x, dim, *, dtype=None: [([Shard(0)], [Shard(0), None])])
             assert x.cumsum(0).placements == (Shard(0),)
         assert x.cumsum(0).placements == (Replicate(),)
+
+
+def test_torchs_own_bisector_calls_what_it_is_given_until_it_holds():
+    asked = []
+    assert inductor.bisect_compiler(lambda: asked.append(1) or len(asked) > 1).backend == "eager"
