@@ -1,7 +1,7 @@
 """What does a restart find? A start is a process of its own; what it compiled, loaded and missed, layer by layer.
 
-torch keeps two caches on disk, one above the other. AOTAutograd's holds a whole compilation, from Dynamo's graph to the
-code of forward and backward; Inductor's holds the code of one graph. What hits above never asks below.
+torch keeps two caches on disk, one above the other. AOTAutograd's is asked for what Dynamo traced, and names the graphs
+of forward and backward; Inductor's holds the code of each. A hit above saves the joint trace; the code is from below.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from ..page.units import with_unit
 from .restarts import LAYERS, Restart, Restarts
 
 SAID = {"hit": "green", "both": "yellow", "miss": "vermillion", "bypass": "purple", "not asked": "grey"}
-_ROW, _CELL, _LEFT, _RIGHT = 34, 74, 330.0, 985.0
+_ROW, _CELL, _BARS, _RIGHT = 56, 150, 330.0, 900.0
 
 
 def picture(found: Restarts, names: Sequence[str] = (), caption: str = "", cpu: bool = False) -> Drawing:
@@ -24,20 +24,19 @@ def picture(found: Restarts, names: Sequence[str] = (), caption: str = "", cpu: 
     chosen = [found.starts[name] for name in names or found.starts]
     times = [(one.cpu_s if cpu else one.seconds) or 0.0 for one in chosen]
     canvas, until = Canvas(), max(*times, 1e-3)
-    bars = _LEFT + 2 * _CELL + 30
     for at, layer in enumerate(LAYERS):
-        canvas.words(_LEFT + _CELL * at + _CELL / 2, 18, layer.split("'")[0], anchor="middle", size=14)
+        canvas.words(_CELL * at + _CELL / 2, 18, layer.split("'")[0], anchor="middle")
     for row, (one, taken) in enumerate(zip(chosen, times, strict=True)):
-        top = 28 + _ROW * row
-        canvas.words(_LEFT - 12, top + 20, one.name, anchor="end")
+        top = 44 + _ROW * row  # the name stands above, where a phone's larger letters have room
+        canvas.words(_BARS, top - 4, one.name)
         for at, layer in enumerate(LAYERS):
             said = one.said(layer)
-            box = (_LEFT + _CELL * at, top + 2, _CELL - 4, _ROW - 8)
-            canvas.box(*box, SAID.get(said, "grey"), said, title=f"{layer}: {said}", faint=said == "not asked", size=14)
-        long = taken / until * (_RIGHT - bars - 70)
-        canvas.box(bars, top + 2, max(long, 1), _ROW - 8, "blue", title=f"{one.name}: {taken:.3g} s")
-        canvas.words(bars + long + 8, top + 20, "stopped" if one.stopped else f"{taken:.3g} s")
-    canvas.axis(bars, 32 + _ROW * len(chosen), _RIGHT - bars - 70, round_ticks(until, "s"))
+            box = (_CELL * at, top + 2, _CELL - 6, 26)
+            canvas.box(*box, SAID.get(said, "grey"), said, title=f"{layer}: {said}", faint=said == "not asked")
+        long = taken / until * (_RIGHT - _BARS)
+        canvas.box(_BARS, top + 2, max(long, 1), 26, "blue", title=f"{one.name}: {taken:.3g} s")
+        canvas.words(_BARS + long + 8, top + 22, "stopped" if one.stopped else f"{taken:.3g} s")
+    canvas.axis(_BARS, 38 + _ROW * len(chosen), _RIGHT - _BARS, round_ticks(until, "s"))
     clock = "CPU seconds" if cpu else "seconds"
     alt = f"{clock} until the first step is done: " + "; ".join(map(_told, chosen, times)) + "."
     caption = caption or f"{found.what}: {clock} until the first step is done, less a later step"

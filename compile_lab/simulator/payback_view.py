@@ -28,7 +28,7 @@ def axes(rows: Sequence[CompiledWay] | None = None) -> dict[str, tuple[str, ...]
         "model": (*dict.fromkeys(row.model for row in rows), OWN),
         "way": tuple(dict.fromkeys(row.way for row in rows)),
         "a_restart_finds": CACHES,
-        "steps": Range(100, 10_000_000, 100_000, 100, log=True),
+        "steps": Range(100, 10_000_000, 20_000, 100, log=True),
         "restarts": Range(0, 200, 3),
         "devices": Range(1, 4096, 1, log=True),
         "eager_step": Range(1, 10_000, 100, unit="ms", **own),
@@ -201,7 +201,7 @@ def crossings(
 ) -> Drawing:
     """After how many steps each way has earned back one start: a mark with its interval, on a logarithmic axis.
 
-    A start is a cold one unless `cache` says. A way that never does stands at the right edge. Raises ValueError for no
+    A start is a cold one unless `cache` says. An arrow at the right edge may be never. Raises ValueError for no
     rows.
     """
     if not rows:
@@ -214,27 +214,26 @@ def crossings(
     )
     high = max(high, 10 * low)
     names = [f"{row.model}, {row.way}" for row in rows]
-    left = min(430.0, 9.6 * max(map(len, names)) + 16)
-    canvas, wide = Canvas(), 985 - left - 70
+    canvas, wide = Canvas(), 870.0
 
     def at(n: float) -> float:
-        share = math.log(min(max(n, low), high) / low) / math.log(high / low)
-        return left + share * wide
+        return 30 + math.log(min(max(n, low), high) / low) / math.log(high / low) * wide
 
     for index, ((_, (value, early, late)), name) in enumerate(zip(found, names, strict=True)):
-        y = 18 + 32 * index
-        canvas.words(left - 14, y + 6, name, anchor="end")
-        canvas.line([(left, y), (left + wide, y)], "#8884", thick=1)
-        canvas.line(
-            [(at(early), y), (985 if late == math.inf else at(late), y)], "blue", thick=6, arrow=late == math.inf
-        )
+        y = 18 + 50 * index  # the name stands above its line, where a phone's larger letters have room
+        canvas.words(0, y, name)
+        y += 18
+        canvas.line([(30, y), (30 + wide, y)], "#8884", thick=1)
+        if early == math.inf:
+            canvas.words(985, y + 6, "never", anchor="end", colour="vermillion", bold=True)
+            continue
+        until = 985 if late == math.inf else at(late)
+        canvas.line([(at(early), y), (until, y)], "blue", thick=6, arrow=late == math.inf)
         if value < math.inf:
             canvas.words(at(value), y + 7, "●", anchor="middle", size=22, colour="blue")
-        else:
-            canvas.words(985, y - 4, "never", anchor="end", colour="vermillion", bold=True)
     powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
     ticks = [(math.log(10.0**p / low) / math.log(high / low), count(10.0**p)) for p in powers]
-    canvas.axis(left, 18 + 32 * len(rows), wide, ticks, "steps until compiling is earned back")
+    canvas.axis(30, 6 + 50 * len(rows), wide, ticks, "steps until compiling is earned back")
     said = [[name, *map(count, three)] for (_, three), name in zip(found, names, strict=True)]
     alt = "Steps until compiling is earned back: " + "; ".join(f"{n} {v} ({e} to {late})" for n, v, e, late in said)
     table = Table(["model, way", "steps", "from", "to"], said, align="lrrr")

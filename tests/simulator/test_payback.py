@@ -116,8 +116,13 @@ def test_a_choice_that_makes_no_sense_is_refused(change, wrong):
 
 
 def test_crossings_draw_never_as_never():
-    drawn = payback_view.crossings([GPT, SLOWER])
-    assert "never" in drawn.svg and "MLP, blocks never (150,000 to never)" in drawn.alt
+    surely = CompiledWay("RNN", "whole", 30.0, Interval(-2, -3, -1), {"cold": Interval.exactly(15)})
+    drawn = payback_view.crossings([GPT, SLOWER, surely])
+    assert (
+        ">never<" in drawn.svg
+        and "RNN, whole never (never to never)" in drawn.alt
+        and "MLP, blocks never (150,000 to never)" in drawn.alt
+    )
     with pytest.raises(ValueError, match="nothing to draw"):
         payback_view.crossings([])
 
