@@ -109,7 +109,7 @@ def nearer_to_the_truth(answer: Callable[..., str]) -> str | None:
 
 
 @dataclass(frozen=True)
-class Program:
+class CachedProgram:
     """What a cache is asked for: a function's source, its inputs, the compiler's flags, and where all this happens."""
 
     source: str
@@ -122,7 +122,7 @@ class Program:
     rank: int
 
 
-BASE = Program(
+BASE = CachedProgram(
     "def step(x, w):\n    y = x @ w\n    return y * 2 + x\n",
     ((64, 64), (64, 64)),
     ("float32", "float32"),
@@ -171,5 +171,5 @@ def key_of_a_program(answer: Callable) -> str | None:
     return None
 
 
-def _changed(change: dict) -> Program:
-    return Program(**{**vars(BASE), **change})
+def _changed(change: dict) -> CachedProgram:
+    return CachedProgram(**{**vars(BASE), **change})

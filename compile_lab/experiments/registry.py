@@ -64,7 +64,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "pipeline": Experiment("pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
     "regional": Experiment("a model compiled whole, by the block, by region: 2 to 48 layers, 124 M to 1.5 B", 120),
-    "restarts_cpu": Experiment("the same for MiniGPT, whose code is C++, one start at a time", 150, on_cpu=True),
+    "restarts_cpu": Experiment(
+        "MiniGPT's training started again: what caches hold, what changed, after a kill", 300, on_cpu=True
+    ),
     "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
     "threads": Experiment("one compiled function called from 1 to 8 threads: calls a second, answers compared", 60),
     "timeline": Experiment("when the host launches and when the GPU computes, kernel by kernel, in three modes", 40),

@@ -4,8 +4,9 @@ torch keeps two caches on disk, one above the other. AOTAutograd's is asked for 
 of forward and backward; Inductor's holds the code of each. A hit above saves the joint trace; the code is from below.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..doors import door
@@ -21,6 +22,8 @@ class Restart:
     """One start. ``seconds`` is the first step less a later one, on the clock; ``cpu_s`` all work of this process and
     the compilers that it started. ``found`` has for each of `LAYERS` how often it said each of `ANSWERS`.
 
+    ``built``: files of machine code that compilers wrote in this start. ``losses`` of its steps, from ``first_step``
+    on. ``key_parts``: what AOTAutograd's key was made of, a hash by name.
     ``artifacts_nbytes`` is what ``save_cache_artifacts`` gave, or what was loaded. What was not measured is None;
     ``stopped`` says why.
     """
@@ -31,6 +34,10 @@ class Restart:
     step_ms: float | None = None
     found: Mapping[str, Mapping[str, int]] | None = None
     artifacts_nbytes: int | None = None
+    built: int | None = None
+    first_step: int = 1
+    losses: Sequence[float] = ()
+    key_parts: Mapping[str, str] = field(default_factory=dict)
     stopped: str = ""
 
     @classmethod
@@ -59,6 +66,13 @@ class Restarts:
         cold, other = self.starts["cold"], self.starts[name]
         one, whole = (other.cpu_s, cold.cpu_s) if cpu else (other.seconds, cold.seconds)
         return one / whole if one is not None and whole else None
+
+    def differing(self, name: str) -> dict[str, int]:
+        """The parts of its key that are not those of the cold start, by kind, and how many of each: a changed graph
+        has other ``gm``, another option other ``inductor_config[…]``."""
+        cold, other = self.starts["cold"].key_parts, self.starts[name].key_parts
+        changed = [part for part in sorted({*cold, *other}) if cold.get(part) != other.get(part)]
+        return dict(Counter(part.partition("[")[0] for part in changed))
 
 
 @door

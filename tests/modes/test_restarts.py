@@ -2,7 +2,7 @@
 
 import pytest
 
-from compile_lab.experiments import restarts as experiment
+from compile_lab.experiments import starts as experiment
 from compile_lab.modes.restarts import LAYERS, Restart, Restarts, answers
 from compile_lab.modes.restarts_view import picture
 from compile_lab.recordings import Recording, here
@@ -42,16 +42,24 @@ def test_it_is_drawn_with_what_stopped():
 def test_a_restart_finds_what_is_left_also_after_a_kill(monkeypatch):
     tiny = {"layers": 1, "dim": 16, "heads": 2, "context": 8, "vocabulary": 16, "batch": 2}
     monkeypatch.setattr(experiment, "MINI", tiny)
-    names = ("artifacts, empty folder", "the same folder", "killed while it trained, again", "another constant")
-    result = experiment.record("cpu", names=names)
+    again = "killed while it trained, again"
+    names = ("artifacts, empty folder", "the same folder", again, "another constant", "another option")
+    result = experiment.measured("cpu", names=names)
     found = {one["name"]: Restart.from_json(one) for one in result["starts"]}
-    assert [one.stopped for one in found.values()] == [""] * 5
+    assert [one.stopped for one in found.values()] == [""] * 6
     assert {one.said(ABOVE) for one in found.values()} == {"hit", "miss"}
     assert found["cold"].said(ABOVE) == found["another constant"].said(ABOVE) == "miss"
-    for name in ("the same folder", "killed while it trained, again"):
+    cold = found["cold"]
+    assert found[again].first_step > 1 and len(cold.losses) == experiment.STEPS
+    assert found[again].losses == cold.losses[found[again].first_step - 1 :], "as if nothing had happened"
+    assert cold.built > 0 == found["the same folder"].built == found[again].built
+    several = Restarts("", found, None)
+    assert not several.differing("the same folder")
+    assert "gm" in several.differing("another constant") and "inductor_config" in several.differing("another option")
+    for name in ("the same folder", again):
         assert found[name].said(ABOVE) == "hit" and found[name].cpu_s < 0.5 * found["cold"].cpu_s
     loaded = found["artifacts, empty folder"]
     assert loaded.said(ABOVE) == loaded.said(BELOW) == "hit"
     assert loaded.artifacts_nbytes == found["cold"].artifacts_nbytes > 10_000
-    assert loaded.cpu_s > 0.3 * found["cold"].cpu_s, "on a CPU an artifact holds no machine code"
+    assert loaded.built == cold.built, "on a CPU an artifact holds no machine code"
     assert Recording("restarts", here("a test"), result).result["what"] == "1 layers of width 16, a training step"

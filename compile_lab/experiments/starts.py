@@ -1,7 +1,8 @@
-"""One training step of a GPT, started again and again: what is in the folder, what has changed, what it costs.
+"""A few training steps of a GPT, started again and again: what is in the folder, what has changed, what it costs.
 
-Each start is a process (``python -m compile_lab.experiments.restarts JSON``) whose step is a function in a file of its
-own, in a folder of its own, so that a line or a name can change. The first is cold; most find a copy of its cache.
+Each start is a process (``python -m compile_lab.experiments.starts JSON``) whose loss is a function in a file, so that
+a line or a name can change. The first is cold; most find a copy of its cache. Two are killed, as a machine is taken
+away: one while it compiles, one while it trains, and those find nothing but what the killed process left.
 """
 
 import contextlib
@@ -27,19 +28,27 @@ from .registry import Progress
 AT_A_TIME = {"cuda": 5, "cpu": 1}
 BUDGET_S = {"cuda": 96, "cpu": 480}
 SOURCE = "def loss_of(model, tokens, targets):\n    return model(tokens, targets) * 1.0\n"
-LATER_STEPS = 5
+STEPS = 8
+KILLED_AFTER = 3
+"""The step after which the training process is killed."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """What is different from the start before. ``folder`` is "kept" (a copy of the first one's cache) or "empty"."""
+    """What is different from the cold start. ``folder`` is "kept" (a copy of the first one's cache) or "empty".
+
+    ``killed`` is when a process before it is killed in the same folder: "compiling", "training", or never. Its source
+    lies where the first one's lay, unless it or ``path`` differs.
+    """
 
     folder: str = "kept"
     artifacts: bool = False
     source: str = SOURCE
+    path: str = "job"
     environment: Mapping[str, str] = field(default_factory=dict)
-    kill_after_s: float | None = None
+    killed: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
+    rows: int = 0
 
 
 STARTS: dict[str, Start] = {
@@ -48,9 +57,11 @@ STARTS: dict[str, Start] = {
     "another constant": Start(source=SOURCE.replace("1.0", "2.0")),
     "another option": Start(options={"epilogue_fusion": False}),
     "cold, one compiler at a time": Start("empty", environment={"TORCHINDUCTOR_COMPILE_THREADS": "1"}),
-    "killed while it compiled, again": Start("killed"),
+    "another batch size": Start(rows=2),
+    "killed while it compiled, again": Start("empty", killed="compiling"),
+    "killed while it trained, again": Start("empty", killed="training"),
     "the same folder": Start(),
-    "killed while it trained, again": Start("trained"),
+    "another path": Start(path="elsewhere"),
     "AOTAutograd's cache off": Start(environment={"TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}),
     "three comment lines above": Start(source="# one\n# two\n# three\n" + SOURCE),
     "a name changed": Start(source=SOURCE.replace("targets", "labels")),
@@ -62,7 +73,7 @@ GPT2 = {"layers": 12, "dim": 768, "heads": 12, "context": 1024, "vocabulary": 50
 MINI = {"layers": 4, "dim": 64, "heads": 4, "context": 64, "vocabulary": 600, "batch": 16}
 
 
-def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] = tuple(STARTS)) -> dict[str, Any]:
+def measured(device: str, progress: Progress = iter, names: tuple[str, ...] = tuple(STARTS)) -> dict[str, Any]:
     """Every start's seconds and what the caches said, as plain JSON values: about 90 s on a GPU, minutes on two cores.
 
     Returns ``{"what", "at_a_time", "starts": [Restart as a dict]}``. A start that fails or comes too late has
@@ -71,7 +82,7 @@ def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] = t
     ends = time.monotonic() + BUDGET_S[device]
     shape = GPT2 if device == "cuda" else MINI
     with tempfile.TemporaryDirectory() as root:
-        series = _Series(Path(root), device, shape, ends)
+        series = _Starts(Path(root), device, shape, ends)
         found = {"cold": series.start("cold")}
         if found["cold"].stopped:
             raise RuntimeError(f"the cold start came to no end: {found['cold'].stopped}")
@@ -85,7 +96,7 @@ def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] = t
     return {"what": what, "at_a_time": AT_A_TIME[device], "starts": starts}
 
 
-class _Series:
+class _Starts:
     """Starts of one program under one root, which holds the first one's cache folder and its artifacts."""
 
     def __init__(self, root: Path, device: str, shape: Mapping[str, int], ends: float) -> None:
@@ -97,38 +108,45 @@ class _Series:
         own = self.root / name.replace(" ", "_")
         own.mkdir()
         cache = self.root / "first" if name == "cold" else own / "cache"
-        if one.folder in ("kept", "trained"):
+        if one.folder == "kept":
             shutil.copytree(self.root / "first", cache)
         try:
-            if one.folder in ("killed", "trained"):
+            if one.killed:
                 self._killed(name, one, own, cache)
-            return Restart(name, **self._answer(self._run(name, one, own, cache), name))
+            before = _machine_code(cache)
+            found = self._answer(self._run(name, one, own, cache), name)
+            return Restart(name, **found, built=len(_machine_code(cache) - before))
         except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
             return Restart(name, stopped=f"{type(error).__name__}: {str(error).strip()[-200:]}")
 
     def _killed(self, name: str, one: Start, own: Path, cache: Path) -> None:
-        """Start it and kill it, as a machine is taken away: at its first step, or while it still compiles."""
+        """Start it and kill it: in the middle of its steps, or as soon as the compiler has written something.
+
+        RuntimeError if it came to its end by itself before that.
+        """
         running = self._run(name, one, own, cache)
-        said = running.stdout.readline()
-        if one.folder == "killed":
-            until = time.monotonic() + 20  # it compiles; it is killed as soon as anything is in the cache
-            while running.poll() is None and not _files(cache) and time.monotonic() < until:
-                time.sleep(0.05)
+        if one.killed == "training":
+            for line in running.stdout:
+                if line.startswith(f"step {KILLED_AFTER} "):
+                    break
         else:
-            running.stdout.readline()
+            until = time.monotonic() + 60
+            while running.poll() is None and not _sources(cache) and time.monotonic() < until:
+                time.sleep(0.02)
         _kill(running)
-        if not said:
-            raise RuntimeError("the process that was to be killed ended by itself")
+        if running.returncode != -signal.SIGKILL:
+            raise RuntimeError(f"the process that was to be killed ended by itself with {running.returncode}")
 
     def _run(self, name: str, one: Start, own: Path, cache: Path) -> subprocess.Popen:
-        place = own / "job"
+        place = self.root / "job" if (one.source, one.path) == (SOURCE, "job") else own / one.path
         place.mkdir(exist_ok=True)
         (place / "loss_of.py").write_text(one.source, "utf-8")
         asked = {
             "device": self.device,
-            "shape": dict(self.shape),
+            "shape": dict(self.shape) | ({"batch": one.rows} if one.rows else {}),
             "place": str(place),
             "options": dict(one.options),
+            "checkpoint": str(own / "checkpoint.pt") if one.killed == "training" else "",
             "save": str(self.root / "artifacts") if name == "cold" else "",
             "load": str(self.root / "artifacts") if one.artifacts else "",
         }
@@ -158,8 +176,14 @@ class _Series:
         return json.loads(out.strip().splitlines()[-1])
 
 
-def _files(folder: Path) -> list[Path]:
+def _sources(folder: Path) -> list[Path]:
     return [path for path in folder.rglob("*.py") if path.is_file()] if folder.is_dir() else []
+
+
+def _machine_code(folder: Path) -> set[Path]:
+    """What compilers wrote: libraries of C++, binaries of Triton."""
+    found = (path for path in folder.rglob("*") if path.suffix in (".so", ".cubin")) if folder.is_dir() else ()
+    return set(found)
 
 
 def _kill(running: subprocess.Popen) -> None:
@@ -170,12 +194,13 @@ def _kill(running: subprocess.Popen) -> None:
 
 
 def child(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """In the process that is started: compile, make the steps, and say what that took and what the caches said.
+    """In the process that is started: train some steps, and say what the first took and what the caches said.
 
-    Prints a line before the first step and one after it.
+    With a checkpoint it goes on from there, and leaves one after each step. Prints a line after each step.
     """
     import torch
 
+    from .._torch.caches import key_parts_heard
     from .._torch.dynamo import dynamo_utils
     from . import subjects
 
@@ -185,28 +210,47 @@ def child(asked: Mapping[str, Any]) -> dict[str, Any]:
     shape = dict(asked["shape"])
     batch = shape.pop("batch")
     model = subjects.deep_gpt(**shape, device=asked["device"])
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = subjects.tokens(model, batch)
     nbytes = None
     if asked["load"]:
         content = Path(asked["load"]).read_bytes()
         nbytes = len(content)
-        torch.compiler.load_cache_artifacts(content)
-    print("begins", flush=True)
+        if torch.compiler.load_cache_artifacts(content) is None:
+            raise RuntimeError("the artifacts could not be read: save them again, with the torch that loads them")
     compiled = torch.compile(loss_of, options=asked["options"] or None)
 
-    def step() -> tuple[float, float]:
-        """Seconds on the clock, and of work."""
+    def step() -> tuple[float, float, float]:
+        """Seconds on the clock, and of work; the loss."""
         begin, worked = time.perf_counter(), _worked_s()
         with torch.autocast(asked["device"], torch.bfloat16, enabled=asked["device"] == "cuda"):
-            compiled(model, *tokens).backward()
+            loss = compiled(model, *tokens)
+        loss.backward()
         if asked["device"] == "cuda":
             torch.cuda.synchronize()
-        model.zero_grad()
-        return time.perf_counter() - begin, _worked_s() - worked
+        took = time.perf_counter() - begin, _worked_s() - worked
+        optimizer.step()
+        optimizer.zero_grad()
+        return *took, loss.item()
 
-    first = step()
-    print("stepped", flush=True)
-    later = [step() for _ in range(LATER_STEPS)]
+    checkpoint = Path(asked["checkpoint"]) if asked["checkpoint"] else None
+    done, rows = 0, []
+    if checkpoint and checkpoint.exists():
+        kept = torch.load(checkpoint)
+        model.load_state_dict(kept["model"]), optimizer.load_state_dict(kept["optimizer"])
+        done = kept["done"]
+    parts: dict[str, str] = {}
+    with key_parts_heard(parts):
+        for number in range(done, STEPS):
+            rows.append(step())
+            if checkpoint:
+                torch.save(
+                    {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "done": number + 1},
+                    temporary := checkpoint.with_suffix(".part"),
+                )
+                temporary.replace(checkpoint)  # a kill while it is written leaves the last one whole
+            print(f"step {number + 1} {rows[-1][2]}", flush=True)
+    first, *later = rows
     middle = [statistics.median(column) for column in zip(*later, strict=True)]
     if asked["save"]:
         content, _ = torch.compiler.save_cache_artifacts()
@@ -218,6 +262,9 @@ def child(asked: Mapping[str, Any]) -> dict[str, Any]:
         "step_ms": round(1e3 * middle[0], 3),
         "found": answers(dynamo_utils.counters),
         "artifacts_nbytes": nbytes,
+        "first_step": done + 1,
+        "losses": [loss for *_, loss in rows],
+        "key_parts": parts,
     }
 
 
