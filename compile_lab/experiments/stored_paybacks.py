@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ..measure.timing import SAMPLES
 from ..modes.cost import Comparison, Spread, compared
+from ..modes.regional import Regional, WayCost, recorded
 from ..recordings import load
 from ..simulator import payback
 from ..simulator.payback import CompiledWay, Interval
@@ -34,6 +35,18 @@ def rows() -> Iterator[CompiledWay]:
     for name, model in MODELS.items():
         for mode, way in WAYS.items():
             yield of_mode(found[name], model, mode, way)
+    for one in recorded(load("regional")):
+        for way in ("whole", "region", "blocks"):
+            if "GPT" in one.name and way in one.done and one.ways[way].payback:
+                yield of_region(one, one.ways[way])
+
+
+def of_region(one: Regional, cost: WayCost) -> CompiledWay:
+    """A way's row: its steps were timed in turn with eager's; of its starts the cold one alone is known."""
+    paid = cost.payback
+    saved = rounded(Interval(paid.saved_ms, paid.saved_low_ms, paid.saved_high_ms))
+    start = {"cold": rounded(Interval.once(cost.compile_s))}
+    return CompiledWay(one.name, cost.way, paid.eager_ms, saved, start, str(one.provenance))
 
 
 def of_mode(one: Comparison, model: str, mode: str, way: str) -> CompiledWay:

@@ -27,7 +27,7 @@ def axes(rows: Sequence[CompiledWay] | None = None) -> dict[str, tuple[str, ...]
     return {
         "model": (*dict.fromkeys(row.model for row in rows), OWN),
         "way": tuple(dict.fromkeys(row.way for row in rows)),
-        "a_restart_finds": CACHES,
+        "a_restart_finds": tuple(cache for cache in CACHES if any(cache in row.starts_s for row in rows)),
         "steps": Range(100, 10_000_000, 20_000, 100, log=True),
         "restarts": Range(0, 200, 3),
         "devices": Range(1, 4096, 1, log=True),
