@@ -116,7 +116,9 @@ class _Starts:
             before = _machine_code(cache)
             found = self._answer(self._run(name, one, own, cache), name)
             return Restart(name, **found, built=len(_machine_code(cache) - before))
-        except (RuntimeError, OSError, ValueError, subprocess.TimeoutExpired) as error:
+        except subprocess.TimeoutExpired:  # its own words name the command, and so this machine's folders
+            return Restart(name, stopped="not done in the time that was left")
+        except (RuntimeError, OSError, ValueError) as error:
             return Restart(name, stopped=f"{type(error).__name__}: {str(error).strip()[-200:]}")
 
     def _killed(self, name: str, one: Start, own: Path, cache: Path) -> None:
