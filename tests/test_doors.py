@@ -30,7 +30,6 @@ from compile_lab.exercises import check
 from compile_lab.inductor.generated import generated_code
 from compile_lab.inductor.reuse import buffer_reuse
 from compile_lab.inductor.traffic import generated_traffic
-from compile_lab.inference.roofline import decode_work, least_ms, turning_batch
 from compile_lab.inference.service import Endpoint, Request, payback, phase_cost, serve
 from compile_lab.measure import trace as traces
 from compile_lab.memory.eager import eager_lifetimes
@@ -49,6 +48,7 @@ from compile_lab.simulator.overlap import difference
 from compile_lab.simulator.patterns import plan
 from compile_lab.simulator.pipeline import closed_form, simulate, table, timeline_of
 from compile_lab.simulator.recommendation import Network, recommend
+from compile_lab.simulator.serving import decode_work, least_ms, turning_batch
 from compile_lab.simulator.stage import stage
 from compile_lab.simulator.wire import Gradient, buckets, ddp_overlap, fsdp_order, measured_wire, step_of
 from compile_lab.virtual_gpu.chips import CHIPS, chip

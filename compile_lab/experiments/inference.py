@@ -17,10 +17,10 @@ from typing import Any, TypeVar
 import torch
 
 from .._torch.inductor import inductor_modes
-from ..inference.roofline import decode_work
 from ..inference.service import Endpoint, PhaseCost, Request, Stream, phase_cost, serve, serving
 from ..measure.judge import relative_error
 from ..measure.timing import sustained_ms
+from ..simulator.serving import decode_work
 from . import subjects
 from .registry import Progress
 

@@ -26,7 +26,7 @@ from ..modes.restarts import Restart, answers
 from .registry import Progress
 
 AT_A_TIME = {"cuda": 5, "cpu": 1}
-BUDGET_S = {"cuda": 96, "cpu": 480}
+BUDGET_S = {"cuda": 96, "cpu": 900}
 SOURCE = "def loss_of(model, tokens, targets):\n    return model(tokens, targets) * 1.0\n"
 STEPS = 8
 KILLED_AFTER = 3

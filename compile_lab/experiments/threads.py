@@ -43,11 +43,11 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
         reset_dynamo()
         with tempfile.TemporaryDirectory() as folder:
             try:
-                call = WAYS[way](model, inputs, Path(folder))
+                call = WAYS[way](model, inputs[0], Path(folder))
             except Exception as error:  # a way that this torch does not go: the row says so, and the others stand
                 rows.append(Throughput(title, 1, error=f"{type(error).__name__}: {str(error).strip()[:300]}"))
                 continue
-            rows += throughput({title: call}, *inputs, threads=THREADS[device], round_s=ROUND_S[device])
+            rows += throughput({title: call}, inputs, threads=THREADS[device], round_s=ROUND_S[device])
     reset_dynamo()
     told = {name: what for name, (what, _, _) in subjects_here.items()}
     return {"throughputs": [row.to_json() for row in rows], "subjects": told, "runners": RUNNERS}
@@ -75,18 +75,19 @@ WAYS: dict[str, Callable[[nn.Module, tuple[Tensor, ...], Path], Callable]] = {
 }
 
 
-def _subjects(device: str) -> dict[str, tuple[str, nn.Module, tuple[Tensor, ...]]]:
-    """By name: what it is, the module, its inputs."""
+def _subjects(device: str) -> dict[str, tuple[str, nn.Module, list[tuple[Tensor, ...]]]]:
+    """By name: what it is, the module, and inputs for each thread."""
     torch.manual_seed(0)
     large = device == "cuda"
     gpt = subjects.deep_gpt(4 if large else 1, 64, 4, 64, device).eval()
     width = 4096 if large else 64
     product = nn.Sequential(nn.Linear(width, width), nn.GELU(), nn.Linear(width, width)).to(device).eval()
-    rows = torch.randn(width, width, device=device)
-    if large:
-        product, rows = product.bfloat16(), rows.bfloat16()
-    tokens = torch.randint(0, 600, (1, 64), device=device)
+    dtype = torch.bfloat16 if large else torch.float32
+    product = product.to(dtype)
+    threads = range(max(THREADS[device]))
+    rows = [(torch.randn(width, width, device=device, dtype=dtype),) for _ in threads]
+    tokens = [(torch.randint(0, 600, (1, 64), device=device),) for _ in threads]
     return {
-        "short": ("MiniGPT, one sequence of 64 tokens: the host's work", gpt, (tokens,)),
-        "long": (f"two products of {width:,} by {width:,} and a GELU: the device's work", product, (rows,)),
+        "short": ("MiniGPT, one sequence of 64 tokens: the host's work", gpt, tokens),
+        "long": (f"two products of {width:,} by {width:,} and a GELU: the device's work", product, rows),
     }

@@ -1,9 +1,9 @@
 """What compiled code costs and gives when it answers requests: a service, its guards, threads, a package, experts."""
 
+from ..simulator.serving import DecodeWork, decode_work, least_ms, most_slots, turning_batch
 from .grouped import grouped_product, grouped_traps, layer_runs, virtual_product
 from .overhead import call_costs, guard_costs, per_guard
 from .package import build_runner, run_in_cpp, said_to_be_for, start_ups, unlooked, updated
-from .roofline import DecodeWork, decode_work, least_ms, most_slots, turning_batch
 from .served import Served, ServedModels, recorded
 from .service import Answer, Endpoint, PhaseCost, Request, RequestPayback, Stream, payback, phase_cost, serve, warm_up
 from .skipped import skipped_changes, stances

@@ -78,7 +78,7 @@ def package(
     except Exception as error:  # torch raises of many kinds here, and each says what to change
         raise PackageError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
     export_s, start = _cpu_s() - start, _cpu_s()
-    file = _place(model, exported)
+    file = _place(exported)
     found = file.exists() and not again
     if not found:
         require_compiler()
@@ -94,10 +94,13 @@ def package(
     return Package(file, operations, export_s, spent, *contents(file))
 
 
-def _place(model: nn.Module, exported: torch.export.ExportedProgram) -> Path:
-    digest = hashlib.sha256(f"{exported}{torch.__version__}{platform.processor()}".encode())
-    for name, value in model.state_dict().items():
-        digest.update(name.encode() + value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+def _place(exported: torch.export.ExportedProgram) -> Path:
+    processor = torch.backends.cpu.get_cpu_capability()
+    digest = hashlib.sha256(f"{exported}{torch.__version__}{processor}{platform.machine()}".encode())
+    for name, value in sorted({**exported.state_dict, **exported.constants}.items()):
+        digest.update(name.encode())
+        if isinstance(value, Tensor):
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
     return inductor_cache_folder() / "packages" / f"{digest.hexdigest()[:24]}.pt2"
 
 
@@ -121,12 +124,19 @@ def contents(file: Path) -> tuple[dict[str, int], dict[str, str]]:
 def updated(file: Path, weights: Mapping[str, Tensor], *args: Tensor) -> Tensor:
     """What the package answers once other weights are loaded into it, without compiling anything.
 
-    PackageError for weights that are not all of the package's, by name.
+    PackageError for a file that is no package, and for weights that are not the package's, by name: too few, or such as
+    were compiled in.
     """
+    contents(file)
     loaded = unpacked(file)
     wanted = set(loaded.get_constant_fqns())
     if missing := sorted(wanted - set(weights)):
         raise PackageError(f"the package needs {', '.join(missing[:3])} and {len(missing)} in all that are not given")
+    if inlined := sorted(set(weights) - wanted):
+        raise PackageError(
+            f"{', '.join(inlined[:3])}: not among the package's weights. Inductor writes tensors of up to 8 numbers "
+            "into the code, where they stay as they were: compile the package again, or leave out what has not changed"
+        )
     loaded.load_constants({name: weights[name] for name in wanted}, check_full_update=True)
     return loaded(*args)
 
@@ -184,6 +194,7 @@ def _libraries(root: Path) -> list[str]:
 @door
 def run_in_cpp(program: Path, file: Path, *inputs: Tensor, calls: int = 20) -> Ran:
     """What the C++ program answers. PackageError, with what it wrote, if it ends otherwise than it should."""
+    contents(file)
     with tempfile.TemporaryDirectory() as folder:
         given, taken = Path(folder) / "in.pt", Path(folder) / "out.pt"
         torch.save(list(inputs), given)

@@ -7,7 +7,7 @@ from ..modes.totals_view import COLOURS
 from ..page.figures import Figure, Series, lines
 from ..page.tables import Table
 from ..page.units import number, rounded, with_unit
-from .roofline import DecodeWork, least_ms, most_slots, turning_batch
+from ..simulator.serving import DecodeWork, least_ms, most_slots, turning_batch
 from .service import PhaseCost
 
 BATCHES = tuple(2**power for power in range(11))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ..doors import door
 from ..recordings import Recording
-from .roofline import DecodeWork
+from ..simulator.serving import DecodeWork
 from .service import PhaseCost, Request, Stream
 
 

@@ -1,8 +1,8 @@
 """One compiled function, several threads of Python: how many calls a second, and is every answer still right?
 
-All threads call the same function with the same inputs, begin together and go on for the same time; each answer waits
-for its device, as a request's would. The last answer of each thread is held against the answer of the thread that
-made the function.
+All threads call the same function, each with inputs of its own, so that an answer that went to the wrong thread is
+seen; they begin together and go on for the same time, and each answer waits for its device, as a request's would. In a
+round of its own, which is not timed, every answer is held against what one thread alone was answered.
 """
 
 import contextlib
@@ -21,16 +21,17 @@ from ..doors import door
 from ..recordings import Recording
 
 ROUNDS = 5
-PATIENCE_S = 60
-"""How long after its round a thread may still be at work: then it counts as stuck, and is left behind."""
+Call = Callable[..., Tensor]
+PATIENCE_S = 10
+"""How long after a round's end its threads may still be at work, all of them together: then they are left behind."""
 
 
 @dataclass(frozen=True)
 class Throughput:
     """One way with so many threads: calls a second of all together, median and quartiles of five rounds.
 
-    ``same``: every thread's last answer is that of one thread, to rounding. ``compiled_again``: frames that Dynamo
-    compiled meanwhile. ``error``: what a thread raised; then there is no figure.
+    ``same``: every answer is that which one thread alone was given for the same inputs, to rounding.
+    ``compiled_again``: frames that Dynamo compiled meanwhile. ``error``: what a thread raised; then there is no figure.
     """
 
     way: str
@@ -54,18 +55,21 @@ def recorded(recording: Recording) -> list[Throughput]:
 
 @door
 def throughput(
-    calls: Mapping[str, Callable[..., Tensor]],
-    *inputs: Tensor,
+    calls: Mapping[str, Call],
+    inputs: Sequence[tuple[Tensor, ...]],
     threads: Sequence[int] = (1, 2, 4),
     round_s: float = 0.2,
     progress: Callable[[list], Iterable] = iter,
 ) -> list[Throughput]:
-    """Each way called from each number of threads. A thread that raises ends its way's row, and the others go on.
+    """Each way called from each number of threads: thread i with ``inputs[i]``. A row whose threads raise, or do not
+    come to an end, says so, and the others go on.
 
-    ValueError for a number of threads below 1, or a round that takes no time.
+    ValueError for a number of threads below 1, fewer inputs than threads, or a round that takes no time.
     """
     if not threads or min(threads) < 1:
         raise ValueError(f"threads={tuple(threads)}: give at least one number, each 1 or more")
+    if len(inputs) < max(threads):
+        raise ValueError(f"{len(inputs)} inputs for {max(threads)} threads: give each thread inputs of its own")
     if round_s <= 0:
         raise ValueError(f"round_s={round_s}: a round takes some time; give seconds above 0")
     rows = []
@@ -74,60 +78,64 @@ def throughput(
     return rows
 
 
-def _row(way: str, call: Callable[..., Tensor], inputs: Sequence[Tensor], count: int, round_s: float) -> Throughput:
+def _row(way: str, call: Call, inputs: Sequence[tuple[Tensor, ...]], count: int, round_s: float) -> Throughput:
+    own = inputs[:count]
     try:
-        wanted = _called(call, inputs).clone()
+        wanted = [_called(call, each).clone() for each in own]
         before = dynamo_utils.counters["frames"]["ok"]
-        rounds = [_round(call, inputs, count, round_s) for _ in range(ROUNDS)]
+        rates = [sum(_round(call, own, round_s)) / round_s for _ in range(ROUNDS)]
+        checked = _round(call, own, round_s, wanted)
     except Exception as error:  # whatever a thread raised: it is what the row tells
         said = next(iter(str(error).strip().splitlines()), "")
         return Throughput(way, count, error=f"{type(error).__name__}: {said}")
-    rates = [rate for rate, _ in rounds]
     low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
-    same = all(torch.allclose(one, wanted, rtol=1e-3, atol=1e-3) for _, answers in rounds for one in answers)
     again = dynamo_utils.counters["frames"]["ok"] - before
-    return Throughput(way, count, *(round(rate, 1) for rate in (median, low, high)), same, again)
+    return Throughput(way, count, *(round(rate, 1) for rate in (median, low, high)), min(checked) >= 0, again)
 
 
 def _round(
-    call: Callable[..., Tensor], inputs: Sequence[Tensor], count: int, round_s: float
-) -> tuple[float, list[Tensor]]:
-    """Calls a second of all threads together, and the last answer of each; raises what one of them raised."""
-    begin, done, errors = threading.Barrier(count + 1), [], []
-    stop = threading.Event()
+    call: Call, inputs: Sequence[tuple[Tensor, ...]], round_s: float, wanted: Sequence[Tensor] | None = None
+) -> list[int]:
+    """How many calls each thread made; with ``wanted``, its answers, less than 0 for a thread that got a wrong one.
 
-    def work() -> None:
-        made = 0
+    Raises what one of the threads raised, TimeoutError if one is still at work long after the round.
+    """
+    begin, stop = threading.Barrier(len(inputs) + 1), threading.Event()
+    made, errors = [0] * len(inputs), []
+
+    def work(place: int) -> None:
         try:
-            with _stream(inputs):
-                answer = _called(call, inputs)
+            with _stream(inputs[place]):
+                _called(call, inputs[place])
                 begin.wait(PATIENCE_S)
                 while not stop.is_set():
-                    answer = _called(call, inputs)
-                    made += 1
-                done.append((made, answer.clone()))
+                    answer = _called(call, inputs[place])
+                    if wanted and not torch.allclose(answer, wanted[place], rtol=1e-3, atol=1e-3):
+                        made[place] = -1
+                        return
+                    made[place] += 1
         except Exception as error:  # handed to the thread that waits
             errors.append(error)
             begin.abort()
 
-    workers = [threading.Thread(target=work, daemon=True) for _ in range(count)]
+    workers = [threading.Thread(target=work, args=(place,), daemon=True) for place in range(len(inputs))]
     for worker in workers:
         worker.start()
     with contextlib.suppress(threading.BrokenBarrierError):
         begin.wait(PATIENCE_S)
-        start = time.perf_counter()
         stop.wait(round_s)
     stop.set()
+    until = time.monotonic() + PATIENCE_S
     for worker in workers:
-        worker.join(PATIENCE_S)
+        worker.join(max(0.0, until - time.monotonic()))
     if errors:
         raise next((error for error in errors if not isinstance(error, threading.BrokenBarrierError)), errors[0])
     if any(worker.is_alive() for worker in workers):
         raise TimeoutError(f"a thread was still at work {PATIENCE_S} s after its round")
-    return sum(made for made, _ in done) / (time.perf_counter() - start), [answer for _, answer in done]
+    return made
 
 
-def _called(call: Callable[..., Tensor], inputs: Sequence[Tensor]) -> Tensor:
+def _called(call: Call, inputs: Sequence[Tensor]) -> Tensor:
     """One answer, ready. Gradients are off in each thread by itself: a new thread begins with them on."""
     with torch.no_grad():
         answer = call(*inputs)

@@ -71,6 +71,8 @@ class Restarts:
         """The parts of its key that are not those of the cold start, by kind, and how many of each: a changed graph
         has other ``gm``, another option other ``inductor_config[…]``."""
         cold, other = self.starts["cold"].key_parts, self.starts[name].key_parts
+        if not other:
+            return {}  # its key was not made: that cache was off
         changed = [part for part in sorted({*cold, *other}) if cold.get(part) != other.get(part)]
         return dict(Counter(part.partition("[")[0] for part in changed))
 

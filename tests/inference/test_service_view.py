@@ -2,11 +2,11 @@
 
 import pytest
 
-from compile_lab.inference.roofline import decode_work
 from compile_lab.inference.roofline_view import roofline, turning
 from compile_lab.inference.service import Answer, PhaseCost, Request, Stream
 from compile_lab.inference.service_view import latencies, paid_back, phases
 from compile_lab.modes.cost import Spread
+from compile_lab.simulator.serving import decode_work
 
 USUAL, LONG = Request(1, 128, 16), Request(8, 512, 16)
 WORK = decode_work(12, 768, 50257, 1024)

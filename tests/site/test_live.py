@@ -306,6 +306,15 @@ FITS = {"model": "7 B", "layers": 30, "width": 4096, "heads": 32, "vocabulary": 
 FITS |= {"devices": 8, "sequences": 2, "context": 2048, "checkpointing": "off", "precision": "bf16", "chip": "H100"}
 FITS |= {"of_the_peak": 40}
 PAID = {"way": "whole", "a_restart_finds": "warm", "steps": 20_000, "restarts": 3, "devices": 1, "eager_step": 100}
+SERVED = {
+    "weights": "16 bits",
+    "model": 7,
+    "batch": 8,
+    "context": 4096,
+    "bandwidth": 4,
+    "arithmetic": 700,
+    "memory": 141,
+}
 PAID |= {"compiled_step": 80, "unsure_by": 1, "cold_start": 60, "later_start": 10}
 STAGED = ((2, 3, "1.3 B"), (4, 9, "7 B"), (6, 13, "1.3 B"), (8, 14, "1.3 B"), (8, 99, "7 B"))
 TIMES = {"backward": 41.3, "latency": 0.07}
@@ -342,6 +351,14 @@ OTHERS = [
         ("lifetimes_view:budgeted", {"model": model, "budget": budget})
         for model in ("MiniGPT, one layer", "MLP by hand", "MiniGPT, four layers")
         for budget in (1, 0.83, 0.37, 0.125, 0.06, 0, 1.5)
+    ),
+    *(
+        ("serving_view:panel", SERVED | {"weights": weights} | choice)
+        for weights in ("16 bits", "4 bits")
+        for choice in (
+            *({"model": model, "batch": batch} for model in (0.1, 13.7, 500) for batch in (1, 77, 1024)),
+            *({"bandwidth": 0.37, "arithmetic": 33.3}, {"context": 131_072}, {"batch": 0}, {"memory": 4}, {"model": 0}),
+        )
     ),
     *(
         ("payback_view:panel", PAID | {"model": model} | choice)

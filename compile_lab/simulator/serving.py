@@ -110,3 +110,81 @@ def _check_rates(bytes_per_s: float, flop_per_s: float) -> None:
     check_amount("flop_per_s", flop_per_s)
     if not bytes_per_s or not flop_per_s:
         raise ValueError(f"bytes_per_s is {bytes_per_s}, flop_per_s is {flop_per_s}; both must be above 0")
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What one machine does with one model: a decode step of ``batch`` sequences at its two limits, and its memory.
+
+    ``most_sequences``: how many caches fit beside the weights; ``reading_ms`` and ``computing_ms`` are for a step.
+    """
+
+    work: DecodeWork
+    batch: int
+    reading_ms: float
+    computing_ms: float
+    most_sequences: int
+
+    @property
+    def step_ms(self) -> float:
+        """The longer of the two limits: no step is faster."""
+        return max(self.reading_ms, self.computing_ms)
+
+    @property
+    def tokens_per_s(self) -> float:
+        """New tokens a second of all sequences together, at most."""
+        return 1e3 * self.batch / self.step_ms
+
+    @property
+    def fits(self) -> bool:
+        """Whether weights and all caches are in memory together."""
+        return self.batch <= self.most_sequences
+
+    @property
+    def limit(self) -> str:
+        """What binds: "memory size" where it does not fit, else the longer of "reading" and "arithmetic"."""
+        if not self.fits:
+            return "memory size"
+        return "reading" if self.reading_ms >= self.computing_ms else "arithmetic"
+
+
+@door
+def capacity(work: DecodeWork, batch: int, memory_nbytes: float, bytes_per_s: float, flop_per_s: float) -> Capacity:
+    """A step's limits, and how many sequences fit: the rest of the memory after the weights, over one cache.
+
+    ValueError for a batch below 1, a rate of 0, or a negative memory.
+    """
+    check_whole("batch", batch)
+    check_amount("memory_nbytes", memory_nbytes)
+    _check_rates(bytes_per_s, flop_per_s)
+    return Capacity(
+        work,
+        batch,
+        1e3 * work.nbytes(batch) / bytes_per_s,
+        1e3 * work.flop(batch) / flop_per_s,
+        max(0, int((memory_nbytes - work.weights_nbytes) // work.cache_nbytes)),
+    )
+
+
+@door
+def sized_work(billions: float, context: int, weight_nbytes: float, cache_itemsize: int = 2) -> DecodeWork:
+    """The work of a GPT of so many 1e9 weights whose shape is the usual one: ``dim = 128 · layers``, nothing else.
+
+    The weights are 12 · layers · dim²; a cached key or value has ``dim`` numbers of ``cache_itemsize`` bytes a layer.
+    Each weight takes ``weight_nbytes`` (0.5 for 4 bits). A model with grouped-query attention has a smaller cache.
+    """
+    for name, value in {"billions": billions, "weight_nbytes": weight_nbytes}.items():
+        check_amount(name, value)
+        if not value:
+            raise ValueError(f"{name} is 0; it must be above 0")
+    check_whole("context", context), check_whole("cache_itemsize", cache_itemsize)
+    weights = billions * 1e9
+    layers = max(1, round((weights / 12 / 128**2) ** (1 / 3)))
+    dim = max(1, round(math.sqrt(weights / 12 / layers)))
+    return DecodeWork(
+        weights_nbytes=round(weights * weight_nbytes),
+        cache_nbytes=2 * layers * context * dim * cache_itemsize,
+        weights_flop=round(2 * weights),
+        attention_flop=4 * layers * context * dim,
+        slots=context,
+    )

@@ -3,7 +3,16 @@
 import pytest
 import torch
 
-from compile_lab.inference.roofline import DecodeWork, decode_work, least_ms, most_slots, turning_batch
+from compile_lab.simulator import serving_view
+from compile_lab.simulator.serving import (
+    DecodeWork,
+    capacity,
+    decode_work,
+    least_ms,
+    most_slots,
+    sized_work,
+    turning_batch,
+)
 from mini_model.generation import CachedGPT
 from mini_model.model import GPT2_124M, MINI, MiniGPT
 
@@ -76,3 +85,35 @@ def test_the_least_time_is_the_longer_of_two():
 def test_impossible_sizes_and_rates_are_refused(call, said):
     with pytest.raises(ValueError, match=said):
         call()
+
+
+def test_a_machine_serves_what_fits_at_the_longer_of_its_limits():
+    work = sized_work(7, 4096, 2)
+    small = capacity(work, 1, 141e9, 4e12, 700e12)
+    assert work.weights_nbytes == 14_000_000_000 and small.limit == "reading"
+    assert small.step_ms == pytest.approx((14e9 + work.cache_nbytes) / 4e9) and small.tokens_per_s < 300
+    most = small.most_sequences
+    assert capacity(work, most, 141e9, 4e12, 700e12).fits
+    assert capacity(work, most + 1, 141e9, 4e12, 700e12).limit == "memory size"
+    assert capacity(sized_work(7, 128, 2), 500, 141e9, 4e12, 100e12).limit == "arithmetic"
+    assert capacity(work, 1, 10e9, 4e12, 700e12).most_sequences == 0
+
+
+def test_the_usual_shape_has_the_weights_that_were_asked_for():
+    for billions in (0.1, 7, 70):
+        work = sized_work(billions, 1024, 0.5)
+        assert work.weights_nbytes == round(billions * 5e8) and work.weights_flop == round(billions * 2e9)
+    assert sized_work(7, 2048, 1).cache_nbytes == 2 * sized_work(7, 1024, 1).cache_nbytes
+    with pytest.raises(ValueError, match="billions is 0"):
+        sized_work(0, 1024, 2)
+    with pytest.raises(ValueError, match="batch is 0"):
+        capacity(sized_work(7, 1024, 2), 0, 1e9, 1e12, 1e12)
+
+
+def test_the_panel_says_and_draws_the_same_limits():
+    said, drawing = serving_view.panel("16 bits", 7, 8, 4096, 4, 700, 141)
+    assert "Reading binds" in said and "weights: " in drawing.svg and "of 141 GB" in drawing.alt
+    assert "does not fit" in serving_view.panel("16 bits", 100, 8, 4096, 4, 700, 141)[0]
+    assert "Arithmetic binds" in serving_view.panel("4 bits", 7, 500, 128, 4, 10, 141)[0]
+    with pytest.raises(ValueError, match="both must be above 0"):
+        serving_view.panel("16 bits", 7, 8, 4096, 0, 700, 141)

@@ -1,0 +1,98 @@
+"""What one machine can serve, as it is seen: a decode step's two limits, and its memory, for any model."""
+
+import math
+
+from ..doors import check_amount
+from ..page.axes import Range
+from ..page.canvas import Canvas, key, round_ticks
+from ..page.figures import Drawing
+from .serving import Capacity, capacity, sized_work
+
+WEIGHTS = {"16 bits": 2.0, "8 bits": 1.0, "4 bits": 0.5}
+LEFT, WIDE = 150.0, 780.0
+BINDS = {
+    "reading": "**Reading binds**: a larger batch is almost free until the caches weigh as much as the weights.",
+    "arithmetic": "**Arithmetic binds**: more sequences now take more time each.",
+    "memory size": "**It does not fit**: the step below would need more memory than there is.",
+}
+
+
+def axes(bandwidth: float = 4.0, rate: float = 700.0) -> dict[str, tuple[str, ...] | Range]:
+    """The controls of `panel`; bandwidth in TB/s and rate in TFLOP/s start where a machine was measured."""
+    return {
+        "weights": tuple(WEIGHTS),
+        "model": Range(0.1, 500, 7, 0.1, "1e9 weights", log=True),
+        "batch": Range(1, 1024, 8, log=True),
+        "context": Range(128, 131_072, 4096, 128, "tokens", log=True),
+        "bandwidth": Range(0.02, 10, bandwidth, 0.01, "TB/s", log=True),
+        "arithmetic": Range(0.1, 2500, rate, 0.1, "TFLOP/s", log=True),
+        "memory": Range(4, 1000, 141, 1, "GB", log=True),
+    }
+
+
+def panel(
+    weights: str, model: float, batch: int, context: int, bandwidth: float, arithmetic: float, memory: float
+) -> list[str | Drawing]:
+    """A decode step at its limits. ValueError for a size or a rate that is not above 0."""
+    for name, value in {"bandwidth": bandwidth, "arithmetic": arithmetic, "memory": memory}.items():
+        check_amount(name, value)
+    work = sized_work(model, context, WEIGHTS[weights])
+    found = capacity(work, batch, memory * 1e9, bandwidth * 1e12, arithmetic * 1e12)
+    return [told(found), limits(found, memory * 1e9)]
+
+
+def told(found: Capacity) -> str:
+    """The step, its tokens a second, what fits, and what binds, in words."""
+    each = found.tokens_per_s / found.batch
+    return (
+        f"**{_figures(found.step_ms)} ms** a step at least: {_figures(found.tokens_per_s)} tokens/s, "
+        f"{_figures(each)} to each sequence. The weights take {_figures(found.work.weights_nbytes / 1e9)} GB, a "
+        f"sequence's cache {_figures(found.work.cache_nbytes / 1e9)} GB; **{found.most_sequences:,} sequences fit**. "
+        f"{BINDS[found.limit]}"
+    )
+
+
+def limits(found: Capacity, memory_nbytes: float) -> Drawing:
+    """Three bars: milliseconds to read, with the weights' share apart, to compute, and bytes beside the memory."""
+    canvas, work = Canvas(), found.work
+    weights_ms = found.reading_ms * work.weights_nbytes / work.nbytes(found.batch)
+    until = _rounded_up(found.step_ms)
+    for row, (name, parts) in enumerate(
+        {
+            "reading": (("weights", weights_ms, "blue"), ("caches", found.reading_ms - weights_ms, "orange")),
+            "arithmetic": (("products", found.computing_ms, "green"),),
+        }.items()
+    ):
+        canvas.words(0, 30 + 44 * row, name)
+        x = LEFT
+        for what, ms, colour in parts:
+            canvas.box(x, 10 + 44 * row, max(1.0, ms / until * WIDE), 30, colour, title=f"{what}: {_figures(ms)} ms")
+            x += ms / until * WIDE
+    canvas.axis(LEFT, 98, WIDE, round_ticks(until, "ms"))
+    needed = work.nbytes(found.batch)
+    most = max(needed, memory_nbytes)
+    canvas.words(0, 170, "memory")
+    split = LEFT + work.weights_nbytes / most * WIDE
+    canvas.box(
+        LEFT, 150, max(1.0, split - LEFT), 30, "blue", title=f"weights: {_figures(work.weights_nbytes / 1e9)} GB"
+    )
+    caches = found.batch * work.cache_nbytes
+    canvas.box(split, 150, max(1.0, caches / most * WIDE), 30, "orange", title=f"caches: {_figures(caches / 1e9)} GB")
+    edge = LEFT + memory_nbytes / most * WIDE
+    canvas.line([(edge, 142), (edge, 188)], "vermillion", thick=4)
+    canvas.words(min(edge, LEFT + WIDE), 210, f"{_figures(memory_nbytes / 1e9)} GB", anchor="end")
+    alt = (
+        f"Reading takes {_figures(found.reading_ms)} ms, arithmetic {_figures(found.computing_ms)} ms; "
+        f"{_figures(needed / 1e9)} GB of {_figures(memory_nbytes / 1e9)} GB are needed."
+    )
+    colours = {"weights": "blue", "caches": "orange", "arithmetic": "green"}
+    return Drawing(canvas.svg(), alt, "Limits only: no time of launches or of activations", legend=key(colours))
+
+
+def _rounded_up(value: float) -> float:
+    power = 10.0 ** math.floor(math.log10(value))
+    return next(part * power for part in (1, 2, 5, 10) if part * power >= value)
+
+
+def _figures(value: float) -> str:
+    return f"{float(f'{value:.3g}'):,g}"
