@@ -35,7 +35,7 @@ SEARCHED = {"cuda": 4096, "cpu": 16}
 """The tokens for which max-autotune searches, with the fewest experts only."""
 
 
-def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
+def measured(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
     """Milliseconds, rates and errors of each way, as plain JSON values; 45 seconds on a large GPU.
 
     ``{"width", "hidden", "matmul_tflop_per_s", "tilings", "rows": [{"way", "experts", "tokens", "median_ms",

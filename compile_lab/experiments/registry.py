@@ -48,7 +48,6 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
     "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
     "graph_breaks": Experiment("time of a pointwise chain with 0 to 7 graph breaks", 30),
-    "grouped": Experiment("a mixture of experts by loop and by grouped products, eager, compiled, packaged", 45),
     "inference": Experiment("a service that generates: prefill, decode, first requests, by mode; its roofline", 100),
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
@@ -68,7 +67,6 @@ EXPERIMENTS: dict[str, Experiment] = {
         "MiniGPT's training started again: what caches hold, what changed, after a kill", 300, on_cpu=True
     ),
     "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
-    "threads": Experiment("one compiled function called from 1 to 8 threads: calls a second, answers compared", 60),
     "timeline": Experiment("when the host launches and when the GPU computes, kernel by kernel, in three modes", 40),
 }
 

@@ -25,7 +25,7 @@ ROUND_S = {"cuda": 0.15, "cpu": 0.05}
 OUT_OF_TIME = "not begun: the recording's time was used up"
 
 
-def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
+def measured(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
     """``{"throughputs": [Throughput as a dict], "subjects": {name: what it is}, "runners"}``; a minute on a large GPU.
 
     A way's name begins with its subject's. What fails is told in its row's ``error``.

@@ -6,7 +6,7 @@ from compile_lab.experiments import grouped, overhead
 
 
 def test_without_time_every_part_says_that_it_was_not_begun():
-    kept = grouped.record("cpu", budget_s=0)
+    kept = grouped.measured("cpu", budget_s=0)
     assert kept["rows"] == [] and kept["matmul_tflop_per_s"] > 0
     assert {one["why"] for one in kept["stopped"]} == {"not begun: the time given was over"}
 
@@ -17,7 +17,7 @@ def test_a_part_that_fails_keeps_its_reason_and_the_others_are_measured(monkeypa
 
     monkeypatch.setattr(grouped, "packaged", broken)
     monkeypatch.setattr(grouped.torch, "compile", broken)
-    kept = grouped.record("cpu", list)
+    kept = grouped.measured("cpu", list)
     assert {row["way"] for row in kept["rows"]} == {"loop", "grouped"} and len(kept["rows"]) == 4
     assert {one["way"]: one["why"] for one in kept["stopped"]} == dict.fromkeys(
         ("grouped, compiled", "max-autotune", "AOTInductor"), "RuntimeError: no compiler here"
@@ -28,6 +28,6 @@ def test_a_part_that_fails_keeps_its_reason_and_the_others_are_measured(monkeypa
 @pytest.mark.slow
 def test_a_calls_cost_is_recorded_with_its_line(monkeypatch):
     monkeypatch.setitem(overhead.GUARDED, "cpu", (1, 2, 3))
-    kept = overhead.record("cpu", budget_s=0)
+    kept = overhead.measured("cpu", budget_s=0)
     assert {row["guards"] for row in kept["guards"]} > {0} and "us_per_guard" in kept["per_guard"]
     assert {one["stopped"] for one in kept["calls"]} == {"not begun: the time given was over"}
