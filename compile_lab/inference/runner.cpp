@@ -1,5 +1,6 @@
-// Runs a package without Python: runner PACKAGE INPUTS OUTPUTS CALLS. INPUTS and OUTPUTS are tensors in a list or
-// tuple, as torch.save writes them; on standard output, as JSON, the milliseconds to load, of the first call, and of one of CALLS more.
+// Runs a package without Python: runner PACKAGE INPUTS OUTPUTS CALLS
+// INPUTS and OUTPUTS are tensors in a list or tuple, as torch.save writes them.
+// It says as JSON the milliseconds to load, of the first call, of one of CALLS more.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -10,13 +11,17 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
 int main(int argc, char** argv) {
+  if (argc != 5) return std::puts("runner PACKAGE INPUTS OUTPUTS CALLS"), 2;
   using clock = std::chrono::steady_clock;
-  auto ms = [](auto from, auto to) { return std::chrono::duration<double, std::milli>(to - from).count(); };
+  auto ms = [](auto from, auto to) {
+    return std::chrono::duration<double, std::milli>(to - from).count();
+  };
   at::set_num_threads(1);
   std::ifstream file(argv[2], std::ios::binary);
   std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
   std::vector<at::Tensor> inputs;
-  for (const auto& each : torch::jit::pickle_load(bytes).toList()) inputs.push_back(static_cast<c10::IValue>(each).toTensor());
+  for (c10::IValue each : torch::jit::pickle_load(bytes).toList())
+    inputs.push_back(each.toTensor());
 
   auto start = clock::now();
   torch::inductor::AOTIModelPackageLoader model(argv[1]);

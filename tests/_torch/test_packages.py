@@ -1,0 +1,26 @@
+"""The private names of compile caches and of packages."""
+
+import pytest
+import torch
+
+from compile_lab._torch.caches import key_parts_heard
+from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.inductor import inductor_modes
+from compile_lab._torch.packages import package_sources, packaged, unpacked
+
+
+def test_the_parts_of_a_key_are_heard_and_the_graph_is_one_of_them():
+    parts = {}
+    reset_dynamo()
+    with inductor_modes().fresh_cache(), key_parts_heard(parts):
+        torch.compile(lambda x: x + 1)(torch.ones(3))
+    assert len(parts) > 50 and {"gm", "torch_version"} <= set(parts)
+
+
+@pytest.mark.slow
+def test_a_package_is_made_loaded_and_shows_its_sources(tmp_path):
+    model, x = torch.nn.Linear(4, 16).eval(), torch.randn(2, 4)
+    with torch.no_grad():
+        file = packaged(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+    torch.testing.assert_close(unpacked(file, num_runners=2)(x), model(x))
+    assert any("AOTInductorModel" in source for source in package_sources(file))
