@@ -18,7 +18,6 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-    from mini_model.generation import CachedGPT
     from mini_model.model import GPTConfig, MiniGPT
 
 
@@ -51,13 +50,6 @@ def of_shape(shape: GPTConfig, device: str = "cpu") -> MiniGPT:
     torch.manual_seed(0)
     with torch.device(device):
         return MiniGPT(shape)
-
-
-def with_cache(model: MiniGPT, rows: int, slots: int | None = None) -> CachedGPT:
-    """The model as it generates: with room for the keys and values of so many sequences."""
-    from mini_model.generation import CachedGPT
-
-    return CachedGPT(model.eval(), rows, slots)
 
 
 def spread(
@@ -210,3 +202,10 @@ def resnet(device: str = "cpu") -> nn.Module:
     sizes = {"embedding_size": 16, "hidden_sizes": [32], "depths": [1], "layer_type": "basic"}
     with torch.device(device):
         return ResNetForImageClassification(ResNetConfig(**sizes, num_labels=10)).train()
+
+
+def with_cache(model: MiniGPT, rows: int, slots: int | None = None) -> nn.Module:
+    """The model as it generates: with room for the keys and values of so many sequences."""
+    from mini_model.generation import CachedGPT
+
+    return CachedGPT(model.eval(), rows, slots)

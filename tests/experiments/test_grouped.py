@@ -28,6 +28,6 @@ def test_a_part_that_fails_keeps_its_reason_and_the_others_are_measured(monkeypa
 @pytest.mark.slow
 def test_a_calls_cost_is_recorded_with_its_line(monkeypatch):
     monkeypatch.setitem(overhead.GUARDED, "cpu", (1, 2, 3))
-    kept = overhead.measured("cpu", budget_s=0)
+    kept = overhead.record("cpu", budget_s=0)
     assert {row["guards"] for row in kept["guards"]} > {0} and "us_per_guard" in kept["per_guard"]
     assert {one["stopped"] for one in kept["calls"]} == {"not begun: the time given was over"}
