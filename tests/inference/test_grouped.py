@@ -23,7 +23,7 @@ def test_grouped_trusts_its_offsets():
     assert not good.said and good.wrong_rows == 0
     assert wide.said == "Offsets have to be int32"
     assert not unsorted.said and unsorted.wrong_rows > 0
-    assert not short.said and short.wrong_rows > 0, "rows after the last group are not the product"
+    assert not short.said and short.wrong_rows <= 4, "the rows after the last group are whatever lay in memory"
     assert "nothing" in str(traps_table([short]))
 
 

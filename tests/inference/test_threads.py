@@ -1,6 +1,7 @@
 """Threads: rates of a function that is right, and the answers of one that is not."""
 
 import threading
+import time
 
 import pytest
 import torch
@@ -25,19 +26,16 @@ def test_each_number_of_threads_has_a_rate_between_its_quartiles():
 
 
 def test_an_answer_that_another_thread_wrote_over_is_seen():
-    shared, both = torch.empty(64), threading.Barrier(2)
+    shared = torch.empty(64)
 
     def careless(x):
         shared.copy_(x)
-        if both.n_waiting or threading.active_count() > 2:
-            both.wait(5)
+        time.sleep(0.002)  # the other thread writes meanwhile
         return shared + 0
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(threads, "ROUNDS", 2)
-        alone, together = throughput({"careless": careless}, INPUTS, threads=(1, 2), round_s=0.02)
-    assert alone.same
-    assert together.same is not True, "two threads wrote into one buffer"
+    alone, together = throughput({"careless": careless}, INPUTS, threads=(1, 2), round_s=0.1)
+    assert alone.same is True
+    assert together.same is False, "two threads wrote into one buffer"
 
 
 def test_what_a_thread_raises_is_its_rows_error():
