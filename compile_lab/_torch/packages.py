@@ -1,8 +1,16 @@
 """Names of torch._inductor for a package that runs without Python's compiler: AOTInductor's."""
 
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
+
+import torch
+
+LOAD = "import sys; from torch._inductor.package import load_package; load_package(sys.argv[1])"
+_ENDED: list[str] = []
 
 
 def packaged(exported: Any, file: Path, options: dict[str, Any] | None = None) -> str:
@@ -12,12 +20,29 @@ def packaged(exported: Any, file: Path, options: dict[str, Any] | None = None) -
     return aoti_compile_and_package(exported, package_path=str(file), inductor_configs=options)
 
 
-def unpacked(file: str | Path, num_runners: int = 1) -> Any:
+def unpacked(file: str | Path, num_runners: int = 1, *, tried: bool = torch.version.cuda is not None) -> Any:
     """Such a package, loaded: a function, with ``load_constants`` and ``get_constant_fqns``. So many threads can be
-    inside it at once as there are runners."""
+    inside it at once as there are runners.
+
+    With ``tried`` another process loads a package first, once: there is a build of torch that a package of its own ends
+    (2.11.0 for CUDA 13.0), and a notebook would end with it. RuntimeError if that happens.
+    """
     from torch._inductor.package import load_package
 
+    if tried and (ended := _ended_by_loading(str(file))):
+        raise RuntimeError(
+            f"a process that loaded {Path(file).name} was ended by {ended}: this build of torch, {torch.__version__}, "
+            "cannot load packages into Python here; run it from C++, or use another build"
+        )
     return load_package(str(file), num_runners=num_runners)
+
+
+def _ended_by_loading(file: str) -> str:
+    """The signal that ends a process which loads this package, or nothing; the first package's answer is kept."""
+    if not _ENDED:
+        code = subprocess.run([sys.executable, "-c", LOAD, file], capture_output=True, check=False).returncode
+        _ENDED.append(signal.Signals(-code).name if code < 0 else "")
+    return _ENDED[0]
 
 
 def package_sources(file: str | Path) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 from ..inference.overhead import CALL_WAYS, COUNTS, call_costs, guard_costs, per_guard
 from .registry import Progress
 
-BUDGET_S = {"cuda": 30.0, "cpu": 30.0}
+BUDGET_S = {"cuda": 80.0, "cpu": 30.0}
 LAYERS = {"cuda": COUNTS, "cpu": (1, 3)}
 AHEAD = ("aot_compile", "AOTInductor")
 JIT = tuple(way for way in CALL_WAYS if way not in AHEAD)

@@ -48,13 +48,14 @@ EXPERIMENTS: dict[str, Experiment] = {
     "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
     "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
     "graph_breaks": Experiment("time of a pointwise chain with 0 to 7 graph breaks", 30),
-    "inference": Experiment("a service that generates: prefill, decode, first requests, by mode; its roofline", 100),
+    "grouped": Experiment("a mixture of experts by loop and by grouped products; errors against float64", 130),
+    "inference": Experiment("a service that generates: prefill, decode, first requests, by mode; its roofline", 280),
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
     "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
-    "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 95),
+    "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 240),
     "numerics_cpu": Experiment("the same operators and chains in C++ on a CPU", 120, on_cpu=True),
-    "overhead": Experiment("what a call costs the host: guards, wrappers, CUDA graphs, packages", 35),
+    "overhead": Experiment("what a call costs the host: guards, wrappers, CUDA graphs, packages", 90),
     "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
     "patterns": Experiment("step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "patterns_compiled": Experiment("the same for 1.3 B with compiled blocks, on few sequences", 180),
@@ -62,11 +63,13 @@ EXPERIMENTS: dict[str, Experiment] = {
     "peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
     "pipeline": Experiment("pipeline schedules over several GPUs: bubbles, step times and memory", 140),
     "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
-    "regional": Experiment("a model compiled whole, by the block, by region: 2 to 48 layers, 124 M to 1.5 B", 120),
+    "regional": Experiment("a model compiled whole, by the block, by region: 2 to 48 layers, 124 M to 1.5 B", 430),
+    "restarts": Experiment("GPT-2 124M's training started again: what caches hold, what changed, after a kill", 380),
     "restarts_cpu": Experiment(
         "MiniGPT's training started again: what caches hold, what changed, after a kill", 300, on_cpu=True
     ),
     "softmax": Experiment("softmax against copy: eager, generated, written by hand", 25),
+    "threads": Experiment("one compiled function called from 1 to 8 threads, each way of compiling it", 150),
     "timeline": Experiment("when the host launches and when the GPU computes, kernel by kernel, in three modes", 40),
 }
 

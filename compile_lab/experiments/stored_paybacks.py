@@ -10,6 +10,7 @@ from pathlib import Path
 from ..measure.timing import SAMPLES
 from ..modes.cost import Comparison, Spread, compared
 from ..modes.regional import Regional, WayCost, recorded
+from ..modes.restarts import restarts
 from ..recordings import load
 from ..simulator import payback
 from ..simulator.payback import CompiledWay, Interval
@@ -22,6 +23,9 @@ MODELS = {
     "MiniGPT inference": "MiniGPT, inference, 8 sequences",
 }
 """Of the recording of modes."""
+STARTED_AGAIN = "GPT-2 124M, training", "whole"
+"""The model and way of the recording of restarts."""
+FOUND = {"cold": "cold", "artifacts": "artifacts, empty folder", "warm": "the same folder"}
 WAYS = {
     "default": "whole",
     "reduce-overhead": "whole, reduce-overhead",
@@ -42,10 +46,14 @@ def rows() -> Iterator[CompiledWay]:
 
 
 def of_region(one: Regional, cost: WayCost) -> CompiledWay:
-    """A way's row: its steps were timed in turn with eager's; of its starts the cold one alone is known."""
+    """A way's row: its steps were timed in turn with eager's. All three starts are known of the job that was started
+    again; of the others the cold one alone."""
     paid = cost.payback
     saved = rounded(Interval(paid.saved_ms, paid.saved_low_ms, paid.saved_high_ms))
     start = {"cold": rounded(Interval.once(cost.compile_s))}
+    if (one.name, cost.way) == STARTED_AGAIN:
+        starts = restarts(load("restarts")).starts
+        start = {cache: rounded(Interval.once(starts[name].seconds)) for cache, name in FOUND.items()}
     return CompiledWay(one.name, cost.way, paid.eager_ms, saved, start, str(one.provenance))
 
 

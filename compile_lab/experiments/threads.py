@@ -1,11 +1,16 @@
 """One compiled function called from 1 to 8 threads: a small GPT whose calls are short, and a product that is long.
 
-Eager, compiled, with a wrapper in C++, as CUDA graphs and as a package of AOTInductor, on the same inputs.
+Eager, compiled, with a wrapper in C++, as CUDA graphs and as a package of AOTInductor, on the same inputs. On a GPU
+two of them have a process of their own: several threads inside them have ended it.
 """
 
+import contextlib
+import multiprocessing
+import signal
 import tempfile
 import time
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -18,41 +23,83 @@ from ..inference.threads import Throughput, throughput
 from . import subjects
 from .registry import Progress
 
-BUDGET_S = 60
+BUDGET_S = 150
 """No way is begun after this."""
 THREADS = {"cuda": (1, 2, 4, 8), "cpu": (1, 2)}
 ROUND_S = {"cuda": 0.15, "cpu": 0.05}
 OUT_OF_TIME = "not begun: the recording's time was used up"
 
 
-def measured(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
-    """``{"throughputs": [Throughput as a dict], "subjects": {name: what it is}, "runners"}``; a minute on a large GPU.
+def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
+    """``{"throughputs": [Throughput as a dict], "subjects": {name: what it is}, "runners"}``; two minutes on a GPU.
 
     A way's name begins with its subject's. What fails is told in its row's ``error``.
     """
     until = time.monotonic() + budget_s
     subjects_here = _subjects(device)
-    steps = [(name, way) for name in subjects_here for way in WAYS if device == "cuda" or way != "CUDA graphs"]
+    steps = [(name, way) for name in subjects_here for way in WAYS if device == "cuda" or way != GRAPHS]
     rows: list[Throughput] = []
     for name, way in progress(steps):
-        _, model, inputs = subjects_here[name]
-        title = f"{name}: {way}"
         if time.monotonic() > until:
-            rows.append(Throughput(title, 1, error=OUT_OF_TIME))
-            continue
-        reset_dynamo()
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                call = WAYS[way](model, inputs[0], Path(folder))
-            except Exception as error:  # a way that this torch does not go: the row says so, and the others stand
-                rows.append(Throughput(title, 1, error=f"{type(error).__name__}: {str(error).strip()[:300]}"))
-                continue
-            rows += throughput({title: call}, inputs, threads=THREADS[device], round_s=ROUND_S[device])
-    reset_dynamo()
+            rows.append(Throughput(f"{name}: {way}", 1, error=OUT_OF_TIME))
+        elif device == "cuda" and way in ENDED:
+            rows += _by_itself(name, way, device)
+        else:
+            rows += _rows(name, way, device, *subjects_here[name][1:])
     told = {name: what for name, (what, _, _) in subjects_here.items()}
     return {"throughputs": [row.to_json() for row in rows], "subjects": told, "runners": RUNNERS}
 
 
+def _rows(
+    name: str, way: str, device: str, model: nn.Module, inputs: list[tuple[Tensor, ...]], counts: tuple[int, ...] = ()
+) -> list[Throughput]:
+    title = f"{name}: {way}"
+    reset_dynamo()
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            call = WAYS[way](model, inputs[0], Path(folder))
+        except Exception as error:  # a way that this torch does not go: the row says so, and the others stand
+            return [Throughput(title, 1, error=f"{type(error).__name__}: {str(error).strip()[:300]}")]
+        return throughput({title: call}, inputs, threads=counts or THREADS[device], round_s=ROUND_S[device])
+
+
+def _by_itself(name: str, way: str, device: str) -> list[Throughput]:
+    """The same from a process of its own; the number of threads at which it ended has the signal as its error."""
+    context = multiprocessing.get_context("spawn")  # fork and CUDA do not go together
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_told, args=(theirs, name, way, device), daemon=True)
+    process.start()
+    theirs.close()
+    rows: list[Throughput] = []
+    with contextlib.suppress(EOFError):
+        while ours.poll(CHILD_S):
+            rows += ours.recv()
+    process.kill()  # one that hangs is ended, one that has ended keeps its exit code
+    process.join()
+    if len(rows) < len(THREADS[device]):
+        why = f"the process ended with {process.exitcode}, as {_signal(process.exitcode)} ends it"
+        rows.append(Throughput(f"{name}: {way}", THREADS[device][len(rows)], error=why))
+    return rows
+
+
+def _told(pipe: Connection, name: str, way: str, device: str) -> None:
+    _, model, inputs = _subjects(device)[name]
+    for count in THREADS[device]:
+        pipe.send(_rows(name, way, device, model, inputs, (count,)))
+
+
+def _signal(code: int | None) -> str:
+    try:
+        return signal.Signals(-(code or 0)).name
+    except ValueError:
+        return "an exit"
+
+
+CHILD_S = 60
+"""How long a process of its own may say nothing."""
+GRAPHS, PACKAGE = "CUDA graphs", "package"
+ENDED = GRAPHS, PACKAGE
+"""Ways in which several threads have ended the process."""
 RUNNERS = 8
 """Copies of its buffers that a package keeps, so that as many threads can be inside."""
 
@@ -69,8 +116,8 @@ def _package(model: nn.Module, inputs: tuple[Tensor, ...], folder: Path) -> Call
 WAYS: dict[str, Callable[[nn.Module, tuple[Tensor, ...], Path], Callable]] = {
     "eager": lambda model, inputs, folder: model,
     "compiled": _compiled(),
-    "CUDA graphs": _compiled(mode="reduce-overhead"),
-    "package": _package,
+    GRAPHS: _compiled(mode="reduce-overhead"),
+    PACKAGE: _package,
     "C++ wrapper": _compiled(options={"cpp_wrapper": True}),
 }
 

@@ -33,7 +33,7 @@ def _made(way: str, model: torch.nn.Module, file: str) -> Callable[[], Callable]
     ways = {
         "eager": lambda: model,
         "compiled": lambda: torch.compile(model, dynamic=True),
-        "package": lambda: unpacked(file),
+        "package": lambda: unpacked(file, tried=False),
     }
     return ways[way]
 
@@ -56,7 +56,7 @@ def _outcome(model: torch.nn.Module, args: Sequence[torch.Tensor], file: str) ->
         except Exception:  # whatever eager has against it
             wanted = None
         try:
-            found = unpacked(file)(*args)
+            found = unpacked(file, tried=False)(*args)
         except Exception as error:  # whatever the package has against it
             return f"refused: {_reason(error)}"
     if wanted is None:

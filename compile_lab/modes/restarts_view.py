@@ -61,6 +61,20 @@ def table(starts: Sequence[Restart]) -> Table:
     return Table(columns, rows, align="lllrrrl")
 
 
+def keys(found: Restarts, names: Sequence[str]) -> Table:
+    """Why each of these starts was answered so: the parts of AOTAutograd's key that are not the cold start's, the
+    layers' answers, and how many files of machine code had to be made.
+
+    Raises KeyError for a name that no start has.
+    """
+    rows = []
+    for name in names:
+        one = found.starts[name]
+        parts = ", ".join(f"{count} of {kind}" for kind, count in found.differing(name).items())
+        rows.append((name, parts or ("none" if one.key_parts else "no key was made"), *_words(one), one.built))
+    return Table(["start", "other parts of its key", *LAYERS, "machine code made"], rows, align="llllr")
+
+
 def _counts(one: Restart, layer: str) -> str:
     said = {answer: count for answer, count in (one.found or {}).get(layer, {}).items() if count}
     return ", ".join(f"{count} {answer}" for answer, count in said.items()) or one.said(layer)

@@ -19,8 +19,8 @@ from ..doors import check_amount, check_whole, door
 STORED = "paybacks.json"
 ONCE = 0.1
 """Half the interval of a time that was measured a single time, as a share: assumed."""
-CACHES = ("cold", "artifacts", "warm")
-"""What a restart finds: nothing, what ``save_cache_artifacts`` kept, the folder of the run before."""
+CACHES = ("warm", "artifacts", "cold")
+"""What a restart finds: the folder of the run before, what ``save_cache_artifacts`` kept, nothing."""
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from compile_lab._torch import packages
 from compile_lab._torch.caches import key_parts_heard
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.inductor import inductor_modes
@@ -24,3 +25,10 @@ def test_a_package_is_made_loaded_and_shows_its_sources(tmp_path):
         file = packaged(torch.export.export(model, (x,)), tmp_path / "model.pt2")
     torch.testing.assert_close(unpacked(file, num_runners=2)(x), model(x))
     assert any("AOTInductorModel" in source for source in package_sources(file))
+
+
+def test_a_package_that_ends_a_process_is_refused_before_it_ends_this_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(packages, "LOAD", "import os; os.abort()")
+    monkeypatch.setattr(packages, "_ENDED", [])
+    with pytest.raises(RuntimeError, match=r"loaded model.pt2 was ended by SIGABRT: .* run it from C\+\+"):
+        unpacked(tmp_path / "model.pt2", tried=True)

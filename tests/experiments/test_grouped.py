@@ -2,11 +2,11 @@
 
 import pytest
 
-from compile_lab.experiments import grouped, overhead
+from compile_lab.experiments import grouped, overhead, threads
 
 
 def test_without_time_every_part_says_that_it_was_not_begun():
-    kept = grouped.measured("cpu", budget_s=0)
+    kept = grouped.record("cpu", budget_s=0)
     assert kept["rows"] == [] and kept["matmul_tflop_per_s"] > 0
     assert {one["why"] for one in kept["stopped"]} == {"not begun: the time given was over"}
 
@@ -17,7 +17,7 @@ def test_a_part_that_fails_keeps_its_reason_and_the_others_are_measured(monkeypa
 
     monkeypatch.setattr(grouped, "packaged", broken)
     monkeypatch.setattr(grouped.torch, "compile", broken)
-    kept = grouped.measured("cpu", list)
+    kept = grouped.record("cpu", list)
     assert {row["way"] for row in kept["rows"]} == {"loop", "grouped"} and len(kept["rows"]) == 4
     assert {one["way"]: one["why"] for one in kept["stopped"]} == dict.fromkeys(
         ("grouped, compiled", "max-autotune", "AOTInductor"), "RuntimeError: no compiler here"
@@ -31,3 +31,12 @@ def test_a_calls_cost_is_recorded_with_its_line(monkeypatch):
     kept = overhead.record("cpu", budget_s=0)
     assert {row["guards"] for row in kept["guards"]} > {0} and "us_per_guard" in kept["per_guard"]
     assert {one["stopped"] for one in kept["calls"]} == {"not begun: the time given was over"}
+
+
+@pytest.mark.slow
+def test_a_way_that_ends_its_process_is_told_with_its_number_of_threads(monkeypatch):
+    monkeypatch.setitem(threads.THREADS, "cpu", (3, 4))  # the other process has its own, of two
+    done = threads._by_itself("short", "eager", "cpu")
+    assert [row.threads for row in done] == [1, 2] and not any(row.error for row in done)
+    (told,) = threads._by_itself("no such subject", "eager", "cpu")
+    assert told.threads == 3 and told.error == "the process ended with 1, as an exit ends it"

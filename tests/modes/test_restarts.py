@@ -4,7 +4,7 @@ import pytest
 
 from compile_lab.experiments import starts as experiment
 from compile_lab.modes.restarts import LAYERS, Restart, Restarts, answers
-from compile_lab.modes.restarts_view import picture
+from compile_lab.modes.restarts_view import keys, picture
 from compile_lab.recordings import Recording, here
 
 COUNTERS = {"inductor": {"fxgraph_cache_miss": 2, "other": 7}, "aot_autograd": {"autograd_cache_hit": 1, "total": 1}}
@@ -36,6 +36,15 @@ def test_it_is_drawn_with_what_stopped():
     assert "stopped" in drawn.svg and "the same folder 2 (hit, miss)" in drawn.alt
     with pytest.raises(ValueError, match="no start is called 'warm'"):
         picture(several(), ["warm"])
+
+
+def test_a_table_says_which_part_of_the_key_was_another():
+    cold = made("cold", 20.0, {}, key_parts={"gm": "a", "example_inputs[0]": "b", "example_inputs[1]": "c"}, built=7)
+    larger = made("larger", 9.0, key_parts={"gm": "a", "example_inputs[0]": "x", "example_inputs[1]": "y"}, built=2)
+    found = Restarts("a step", {one.name: one for one in (cold, larger, made("off", 1.0))}, here("a test"))
+    rows = keys(found, ["larger", "cold", "off"]).rows
+    assert rows[0] == ("larger", "2 of example_inputs", "hit", "miss", 2)
+    assert [row[1] for row in rows[1:]] == ["none", "no key was made"]
 
 
 @pytest.mark.slow
