@@ -88,7 +88,7 @@ def test_the_picture_tells_what_failed_and_what_is_wrong():
 
 
 def test_a_recording_has_a_row_for_each_way_and_goes_on_past_its_time():
-    result = experiment.measured("cpu", budget_s=0)
+    result = experiment.record("cpu", budget_s=0)
     rows = recorded(Recording("threads", here("a test"), result))
     assert {row.way for row in rows} == {f"{name}: {way}" for name in ("short", "long") for way in WAYS}
     assert {row.error for row in rows} == {experiment.OUT_OF_TIME}
