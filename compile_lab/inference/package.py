@@ -209,18 +209,21 @@ def run_in_cpp(program: Path, file: Path, *inputs: Tensor, calls: int = 20) -> R
 @dataclass(frozen=True)
 class StartUp:
     """One way from a new process to its first answer: ``ready_s`` seconds of the clock after the imports, CPU seconds
-    and peak memory of the whole process with the compilers it called, microseconds of a later call."""
+    and peak memory of the whole process with the compilers it called, microseconds of a later call. What was not
+    measured is None; ``stopped`` says why."""
 
     way: str
-    ready_s: float
-    cpu_s: float
-    peak_nbytes: int | None
-    call_us: float
+    ready_s: float | None = None
+    cpu_s: float | None = None
+    peak_nbytes: int | None = None
+    call_us: float | None = None
+    stopped: str = ""
 
 
 @door
 def start_ups(model: nn.Module, *args: Tensor, file: Path, ways: Sequence[str] = WAYS) -> list[StartUp]:
-    """Each way in a process of its own, on one thread; cold and warm share a cache folder that is empty at first.
+    """Each way in a process of its own, on one thread; cold and warm share a cache folder that is empty at first. A
+    process that fails says so in its row.
 
     ValueError for an unknown way, or "warm" without the "cold" before it that fills the folder.
     """
@@ -240,7 +243,10 @@ def _started(way: str, given: Path, file: Path, args: Sequence[Tensor], cache: P
         return StartUp(way, (ran.load_ms + ran.first_ms) / 1e3, ran.cpu_s, ran.peak_nbytes, ran.call_ms * 1e3)
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     child = [sys.executable, "-m", f"{__package__}.start", way.partition(",")[0], str(given), str(file)]
-    said, used = _measured(child, environment)
+    try:
+        said, used = _measured(child, environment)
+    except PackageError as error:
+        return StartUp(way, stopped=str(error))
     return StartUp(way, **json.loads(said.splitlines()[-1]), **used)
 
 

@@ -19,15 +19,18 @@ def parts(package: Package) -> Table:
 
 
 def started(ways: Sequence[StartUp], provenance: object | None = None) -> Figure:
-    """Seconds from the end of the imports to the first answer of a new process, a bar a way.
+    """Seconds from the end of the imports to the first answer of a new process, a bar a way; who failed stands in the
+    caption.
 
-    ValueError for none.
+    ValueError where no way came to an answer.
     """
-    if not ways:
-        raise ValueError("nothing to draw: give at least one StartUp")
-    said = "; ".join(f"{one.way}: {_seconds(one.ready_s)}" for one in ways)
-    series = Series("first answer", [one.way for one in ways], [rounded(one.ready_s, 3) for one in ways])
-    caption = "From a new process, its imports done, to the first answer"
+    done = [one for one in ways if one.ready_s is not None]
+    if not done:
+        raise ValueError("nothing to draw: give at least one StartUp that came to its first answer")
+    said = "; ".join(f"{one.way}: {_seconds(one.ready_s)}" for one in done)
+    series = Series("first answer", [one.way for one in done], [rounded(one.ready_s, 3) for one in done])
+    failed = [f"{one.way}: {one.stopped}" for one in ways if one.stopped]
+    caption = "; ".join(["From a new process, its imports done, to the first answer", *failed])
     figure = bars(series, value_title="s", alt=f"{said}.", caption=caption, provenance=provenance)
     rows = [
         [
@@ -37,7 +40,7 @@ def started(ways: Sequence[StartUp], provenance: object | None = None) -> Figure
             with_unit(one.peak_nbytes) if one.peak_nbytes else None,
             round(one.call_us),
         ]
-        for one in ways
+        for one in done
     ]
     columns = ["way", "first answer after", "CPU s, imports too", "memory", "µs a later call"]
     return replace(figure, table=Table(columns, rows))

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from ..modes.totals_view import COLOURS
+from ..modes.totals_view import COLOURS, SHORT
 from ..page.canvas import Canvas, key
 from ..page.figures import Drawing, Figure, Series, bars
 from ..page.tables import Table
@@ -173,7 +173,9 @@ def paid_back(streams: Mapping[str, Stream], request: Request, provenance: objec
 
     for row, each in enumerate(found):
         y, colour = top + ROW * (row + 0.5), COLOURS[each.mode]
-        canvas.words(left - 14, y + 6, f"{each.mode} against {each.against}", anchor="end", size=16)
+        canvas.words(
+            left - 14, y + 6, f"{SHORT.get(each.mode, each.mode)} against {each.against}", anchor="end", size=16
+        )
         canvas.line([(left, y), (RIGHT - 70, y)], "#8884", thick=1)
         if each.low is not None:
             end = RIGHT - 70 if each.high is None else across(each.high)

@@ -95,12 +95,20 @@ def test_warm_needs_cold_before_it(tmp_path):
         packages.start_ups(model(), torch.ones(1, 4), file=tmp_path, ways=("compiled, warm",))
 
 
+@pytest.mark.slow
+def test_a_way_whose_process_fails_says_so_in_its_row(tmp_path):
+    (told,) = packages.start_ups(model(), torch.ones(1, 4), file=tmp_path / "none.pt2", ways=("package",))
+    assert told.ready_s is None and "ended with 1" in told.stopped
+
+
 def test_pictures_say_what_they_show(tmp_path):
     ways = [StartUp("eager", 0.0123, 2.0, 10**8, 50.0), StartUp("compiled, cold", 12.3, 15.0, None, 40.0)]
     drawn = started(ways)
     assert drawn.alt == "eager: 12.3 ms; compiled, cold: 12.3 s."
+    failed = StartUp("package", stopped="python3 ended with -11: it wrote nothing")
+    assert started([ways[0], failed]).caption.endswith("first answer; package: python3 ended with -11: it wrote nothing")
     with pytest.raises(ValueError, match="nothing to draw"):
-        started([])
+        started([failed])
     assert "✗ wrong, without an error" in repr(looked([Unlooked("x", "wrong, without an error", "refused: y")]))
     file = tmp_path / "a"
     file.write_bytes(b"")
