@@ -106,7 +106,7 @@ def test_pictures_say_what_they_show(tmp_path):
     drawn = started(ways)
     assert drawn.alt == "eager: 12.3 ms; compiled, cold: 12.3 s."
     failed = StartUp("package", stopped="python3 ended with -11: it wrote nothing")
-    assert started([ways[0], failed]).caption.endswith("first answer; package: python3 ended with -11: it wrote nothing")
+    assert started([ways[0], failed]).caption.endswith("; package: python3 ended with -11: it wrote nothing")
     with pytest.raises(ValueError, match="nothing to draw"):
         started([failed])
     assert "✗ wrong, without an error" in repr(looked([Unlooked("x", "wrong, without an error", "refused: y")]))
