@@ -4,6 +4,7 @@ It is stored beside the simulator, as numbers. A test says if the recordings hav
 """
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -54,7 +55,9 @@ def of_region(one: Regional, cost: WayCost) -> CompiledWay:
     if (one.name, cost.way) == STARTED_AGAIN:
         starts = restarts(load("restarts")).starts
         start = {cache: rounded(Interval.once(starts[name].seconds)) for cache, name in FOUND.items()}
-    return CompiledWay(one.name, cost.way, paid.eager_ms, saved, start, str(one.provenance))
+    batch = re.search(r"batch (\d+)", one.what)
+    model = f"{one.name}, {batch[1]} sequences"
+    return CompiledWay(model, cost.way, paid.eager_ms, saved, start, str(one.provenance))
 
 
 def of_mode(one: Comparison, model: str, mode: str, way: str) -> CompiledWay:
