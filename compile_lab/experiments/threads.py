@@ -4,7 +4,6 @@ Eager, compiled, with a wrapper in C++, as CUDA graphs and as a package of AOTIn
 two of them have a process of their own: several threads inside them have ended it.
 """
 
-import contextlib
 import multiprocessing
 import signal
 import tempfile
@@ -71,10 +70,12 @@ def _by_itself(name: str, way: str, device: str) -> list[Throughput]:
     process.start()
     theirs.close()
     rows: list[Throughput] = []
-    with contextlib.suppress(EOFError):
+    try:
         while ours.poll(CHILD_S):
             rows += ours.recv()
-    process.kill()  # one that hangs is ended, one that has ended keeps its exit code
+    except EOFError:
+        process.join(LEAVE_S)  # it is ending by itself, and its exit code is wanted
+    process.kill()
     process.join()
     if len(rows) < len(THREADS[device]):
         why = f"the process ended with {process.exitcode}, as {_signal(process.exitcode)} ends it"
@@ -95,8 +96,8 @@ def _signal(code: int | None) -> str:
         return "an exit"
 
 
-CHILD_S = 60
-"""How long a process of its own may say nothing."""
+CHILD_S, LEAVE_S = 120, 20
+"""How long a process of its own may say nothing, and take to end."""
 GRAPHS, PACKAGE = "CUDA graphs", "package"
 ENDED = GRAPHS, PACKAGE
 """Ways in which several threads have ended the process."""
