@@ -48,7 +48,9 @@ def same_document(documents: Tensor) -> Mask:
     documents: int [batch, length], the number of the document that each token is of.
     """
     if not isinstance(documents, Tensor) or documents.ndim != 2 or documents.is_floating_point():
-        raise ValueError("documents must be whole numbers [batch, length], one for each token; `documents_of` counts them")
+        raise ValueError(
+            "documents must be whole numbers [batch, length], one for each token; `documents_of` counts them"
+        )
 
     def document(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
         return (query >= key) & (documents[batch, query] == documents[batch, key])

@@ -164,8 +164,8 @@ def written(
 ) -> FlexKernels:
     """The kernels, forward and backward, that Inductor writes for a chip that need not be here; ten seconds.
 
-    ``batch`` × ``heads`` × ``length`` × ``width`` are the sizes of queries, keys and values. Raises ValueError for sizes
-    that are none and an unknown chip, and what torch raises for a mask or a score that it cannot trace.
+    ``batch`` × ``heads`` × ``length`` × ``width`` are the sizes of queries, keys and values. Raises ValueError for
+    sizes that are none and an unknown chip, and what torch raises for a mask or a score that it cannot trace.
     """
     q, k, v = (tensor.to(dtype).requires_grad_() for tensor in inputs(batch, heads, length, width))
     code = generated_code(attend, q, k, v, score, _blocks(mask, batch, length), chip=chip)
@@ -224,9 +224,7 @@ def _does_something(lines: list[str]) -> bool:
     return len(lines) > 1 or not re.fullmatch(r"\s+tmp\d+ = \(\w+\)", lines[0])
 
 
-def dense(
-    q: Tensor, k: Tensor, v: Tensor, score: Callable[..., Any] | None, mask: Callable[..., Tensor]
-) -> Tensor:
+def dense(q: Tensor, k: Tensor, v: Tensor, score: Callable[..., Any] | None, mask: Callable[..., Tensor]) -> Tensor:
     """The same attention without FlexAttention: every score, in the inputs' own type. The judge's own words for it."""
     batch, heads, length, width = q.shape
     b, h = torch.arange(batch)[:, None, None, None], torch.arange(heads)[:, None, None]

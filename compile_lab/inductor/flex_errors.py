@@ -46,9 +46,9 @@ def errors(
 ) -> tuple[FlexErrors, ...]:
     """Errors in float32 of dense attention, FlexAttention called eagerly, compiled for this CPU, written for ``chip``.
 
-    The gradients are those of the sum of the outputs. Dense attention in float32 says what rounding alone costs. Without
-    ``chip`` (None) the last is left out, which takes most of the half minute. ``edit`` changes the chip's kernels before
-    they run, as that of ``interpret``. Sizes and errors are those of ``written``.
+    The gradients are those of the sum of the outputs. Dense attention in float32 says what rounding alone costs.
+    Without ``chip`` (None) the last is left out, which takes most of the half minute. ``edit`` changes the chip's
+    kernels before they run, as that of ``interpret``. Sizes and errors are those of ``written``.
     """
     q, k, v = inputs(batch, heads, length, width)
     blocks = _blocks(mask, batch, length)
