@@ -227,8 +227,8 @@ def _does_something(lines: list[str]) -> bool:
 def dense(q: Tensor, k: Tensor, v: Tensor, score: Callable[..., Any] | None, mask: Callable[..., Tensor]) -> Tensor:
     """The same attention without FlexAttention: every score, in the inputs' own type. The judge's own words for it."""
     batch, heads, length, width = q.shape
-    b, h = torch.arange(batch)[:, None, None, None], torch.arange(heads)[:, None, None]
-    query, key = torch.arange(length)[:, None], torch.arange(length)[None, :]
+    b, h, query, key = (torch.arange(size, device=q.device) for size in (batch, heads, length, length))
+    b, h, query, key = b[:, None, None, None], h[:, None, None], query[:, None], key[None, :]
     scores = q @ k.mT / width**0.5
     if score is not None:
         scores = score(scores, b, h, query, key)
