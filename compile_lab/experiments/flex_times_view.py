@@ -30,8 +30,8 @@ def growth(rows: Iterable[Row], part: str) -> dict[str, float]:
     for way, of_way in _by_way(rows, part).items():
         by_length = {row["length"]: row for row in of_way}
         doubled = [(by_length[n // 2], by_length[n]) for n in by_length if n // 2 in by_length and n % 2 == 0]
-        apart = [(short, long) for short, long in doubled[-1:] if short["high_ms"] < long["low_ms"]]
-        found |= {way: long["median_ms"] / short["median_ms"] for short, long in apart}
+        if doubled and doubled[-1][0]["high_ms"] < doubled[-1][1]["low_ms"]:
+            found[way] = doubled[-1][1]["median_ms"] / doubled[-1][0]["median_ms"]
     return found
 
 
