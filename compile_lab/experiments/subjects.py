@@ -70,6 +70,15 @@ def spread(
     return functools.partial(made.step, average=False), made.parameter_groups()
 
 
+def attention_masks(length: int, window: int, document: int, device: str = "cpu") -> dict[str, Callable[..., Tensor]]:
+    """FlexAttention's mask functions by name: causal, a window, documents of so many tokens in the mean, seeded."""
+    from mini_model.flex import causal, same_document, sliding_window
+
+    ends = torch.rand(1, length, generator=torch.Generator().manual_seed(0)) < 1 / document
+    documents = same_document(ends.cumsum(1).to(device))
+    return {"causal": causal, "window": sliding_window(window), "documents": documents}
+
+
 def headwise(model: MiniGPT) -> MiniGPT:
     """The same model with the rows of q, k and v in the order of the heads, so that a slice of them is whole heads."""
     from mini_model.parallel.parts import HeadwiseAttention

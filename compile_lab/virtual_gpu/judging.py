@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from .._torch.flex import flex_as_on_a_gpu
 from ..measure.judge import largest_relative_error
 from ..tensors import tensors
 from . import travel
@@ -18,12 +19,13 @@ from .interpreter import Interpreter
 
 def judged(body: bytes, config: dict[str, Any]) -> dict[str, Any]:
     """The fields of an Interpreted. `body` is unpickled once for each side: neither sees what the other changed."""
-    fn, args, kwargs, _ = travel.loads(body)
-    expected = _step(fn, fn, args, kwargs)
-    fn, args, kwargs, edit = travel.loads(body)
-    interpreter = Interpreter(edit)
-    with compiling(config):
-        outputs, gradients = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)
+    with flex_as_on_a_gpu():  # the data is here, and stands for a GPU's
+        fn, args, kwargs, _ = travel.loads(body)
+        expected = _step(fn, fn, args, kwargs)
+        fn, args, kwargs, edit = travel.loads(body)
+        interpreter = Interpreter(edit)
+        with compiling(config):
+            outputs, gradients = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)
     if not interpreter.launches:
         raise UnsupportedKernel("no generated kernel ran: nothing in the function was compiled to one")
     if not callable(edit) and (unknown := [name for name in edit if name not in interpreter.kernels]):
