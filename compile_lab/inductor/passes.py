@@ -18,7 +18,7 @@ from .._torch.dynamo import reset_dynamo
 from .._torch.passes import AskedOfInference, KeyedPass
 from ..capture import compilation
 from ..doors import check_whole, door
-from ..measure.judge import largest_relative_error
+from ..measure.judge import largest_relative_error, same_bits
 from ..recordings import here
 from ..tensors import tensors
 from .generated import GeneratedCode, generated_code
@@ -376,9 +376,7 @@ def _random_states() -> list[Tensor]:
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())]
 
 
-def _judged(
-    plain: Sequence[Outcome], passed: Sequence[Outcome], exact: Sequence[Outcome]
-) -> tuple[JudgedTensor, ...]:
+def _judged(plain: Sequence[Outcome], passed: Sequence[Outcome], exact: Sequence[Outcome]) -> tuple[JudgedTensor, ...]:
     return tuple(
         _tensor_judged(name, at, without, passed[at].get(name), exact[at].get(name))
         for at, outcome in enumerate(plain)
@@ -393,8 +391,3 @@ def _tensor_judged(name: str, at: int, without: Tensor, found: Tensor | None, ex
     errors = (None, None) if exact is None else tuple(largest_relative_error(y, exact) for y in (without, found))
     apart = largest_relative_error(found, without)
     return JudgedTensor(name, at, same_bits(found, without), apart, *errors, epsilon)
-
-
-def same_bits(x: Tensor, y: Tensor) -> bool:
-    """True if two tensors of one shape and dtype hold the same bytes: a NaN is itself, and -0 is not 0."""
-    return torch.equal(*(tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (x, y)))

@@ -1,15 +1,36 @@
-"""Three passes to learn from: one that pays, one that comes too late, and one that is wrong.
+"""Passes to learn from: two that pay, much and little, one that comes too late, and one that is wrong.
 
 Each is a function of a graph of aten operations, which it changes, and may be handed to Inductor as it is.
 """
 
+import operator
 from collections.abc import Callable, Hashable
 
 import torch
+import torch.nn.functional as F
 from torch import fx
 from torch.utils._pytree import tree_flatten
 
 aten, prims = torch.ops.aten, torch.ops.prims
+
+
+def products_with_one_hot_are_lookups(graph: fx.Graph) -> None:
+    """``one_hot(tokens, n).float() @ table`` picks rows of the table: so it is written, and no one-hot matrix is made.
+
+    To be run over the captured graph: the gradient is then the lookup's own. The same bits for a finite table; where it
+    holds an infinity, the product gives NaN in every row, and the lookup only where that row is asked for.
+    """
+    for product in [node for node in graph.nodes if node.target in (operator.matmul, torch.matmul)]:
+        floats, table = product.args
+        hot = floats.args[0] if floats.target == "float" else None
+        if hot is None or getattr(hot.target, "__name__", "") != "one_hot" or table.meta["example_value"].ndim != 2:
+            continue
+        with graph.inserting_before(product):
+            rows = graph.call_function(F.embedding, (hot.args[0], table))
+        product.replace_all_uses_with(rows)
+        for node in (product, floats, hot):
+            if not node.users:
+                graph.erase_node(node)
 
 
 def positions_without_scatter(graph: fx.Graph) -> None:
