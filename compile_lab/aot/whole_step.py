@@ -23,6 +23,7 @@ from ..tensors import storage_nbytes, storage_of, tensors
 
 GraphToGraph = Callable[[fx.Graph], fx.Graph]
 WRITE = torch.ops.aten.copy_.default
+WRITES = 3  # of a parameter's update: itself and two moments
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ def updates_at_once(graph: fx.Graph) -> fx.Graph:
     Traced, all updates stand at the end, so that all gradients are held at once. Nothing is computed otherwise.
     """
     order = {node: at for at, node in enumerate(graph.nodes)}
-    updates, readers, inputs = _leading_to_writes(graph), _readers(graph), len(_inputs(graph))
+    updates, readers, inputs = _updates(graph), _readers(graph), len(_inputs(graph))
     ready: dict[fx.Node, int] = {}
     for node in graph.nodes:
         awaited = {*node.all_input_nodes}
@@ -213,13 +214,14 @@ def updates_at_once(graph: fx.Graph) -> fx.Graph:
     return new
 
 
-def _leading_to_writes(graph: fx.Graph) -> set[fx.Node]:
-    """The nodes of which nothing but new parameters and moments are made."""
-    found: set[fx.Node] = set()
+def _updates(graph: fx.Graph) -> set[fx.Node]:
+    """The nodes that lead to one parameter's new contents and moments, and to nothing else."""
+    reached: dict[fx.Node, set[fx.Node | None]] = {}
     for node in reversed(graph.nodes):
-        if node.op == "call_function" and (node.target is WRITE or (node.users and found.issuperset(node.users))):
-            found.add(node)
-    return found
+        own = {node} if node.target is WRITE else {None} if node.op == "output" else set()
+        reached[node] = own.union(*(reached[user] for user in node.users))
+    ops = (node for node in graph.nodes if node.op == "call_function")
+    return {node for node in ops if None not in reached[node] and 0 < len(reached[node]) <= WRITES}
 
 
 def _readers(graph: fx.Graph) -> dict[int, set[fx.Node]]:

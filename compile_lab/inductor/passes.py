@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from .._torch.dynamo import reset_dynamo
@@ -38,8 +39,10 @@ STAGES = {
 """Where Inductor asks a pass, in order, and its option for it: over the captured graph, over forward and backward
 together before and after its own passes, over each of the two before and after its own passes."""
 
-AS_NEAR = 2.0
+AS_NEAR = 4.0
 """With a pass, an error against float64 may be so many times that without: an order of adding moves it by less."""
+UNTOLD = 16.0
+"""Where there is no float64 to ask, results that are further apart than so many roundings are called wrong."""
 
 
 @dataclass(frozen=True)
@@ -87,11 +90,15 @@ class JudgedTensor:
     epsilon: float
 
     @property
-    def is_as_near(self) -> bool:
-        """True if the bits are the same, or float64 is as near with the pass as without."""
-        if self.same_bits or self.without is None or self.with_pass is None:
-            return self.same_bits
-        return self.with_pass <= AS_NEAR * max(self.without, self.epsilon)
+    def is_wrong(self) -> bool:
+        """True if float64 is further away with the pass than without; with no float64 to ask, if the two are apart by
+        more than roundings.
+        """
+        if self.same_bits:
+            return False
+        if self.without is None or self.with_pass is None:
+            return not self.apart <= UNTOLD * self.epsilon
+        return not self.with_pass <= AS_NEAR * max(self.without, self.epsilon)
 
     def __str__(self) -> str:
         if self.same_bits:
@@ -116,10 +123,10 @@ class PassReport:
 
     @property
     def verdict(self) -> str:
-        """``same bits``; ``as near`` to float64 as without the pass, in other bits; or ``wrong``."""
+        """``same bits``; ``other bits``, as near to float64 as without the pass; or ``wrong``."""
         if all(each.same_bits for each in self.judged):
             return "same bits"
-        return "as near" if all(each.is_as_near for each in self.judged) else "wrong"
+        return "wrong" if any(each.is_wrong for each in self.judged) else "other bits"
 
     @property
     def did_nothing(self) -> bool:
@@ -139,7 +146,7 @@ class PassReport:
     @property
     def worst(self) -> JudgedTensor:
         """The result or gradient that is wrong, else the one that is furthest apart."""
-        return max(self.judged, key=lambda each: (not each.is_as_near, not each.same_bits, each.apart))
+        return max(self.judged, key=lambda each: (each.is_wrong, not each.same_bits, each.apart))
 
     def require_right(self) -> "PassReport":
         """The same report; PassError, naming the pass and the tensor, if the verdict is ``wrong``."""
@@ -202,7 +209,7 @@ def with_pass(
             f"{recorder.name} never ran: no graph came by the stage {stage}. Does {name_of(fn)} compute anything with "
             "tensors, and is it compiled at all?"
         )
-    exact = _truths(fn, every, seed)
+    exact = [_truth(fn, given_args, seed) for given_args in every]
     if chip is not None:
         with torch.set_grad_enabled(grad):
             code_without = generated_code(fn, *args, chip=chip, options=given)
@@ -354,22 +361,34 @@ def _leaves(pending: list[Any]) -> list[Tensor]:
     return found
 
 
-def _truths(fn: Callable[..., Any], every: Sequence[tuple[Any, ...]], seed: int) -> list[Outcome]:
-    """The same in float64, run eagerly; empty where there is no such truth."""
-    return [_truth(fn, args, seed) for args in every]
-
-
 def _truth(fn: Callable[..., Any], args: tuple[Any, ...], seed: int) -> Outcome:
+    """The same in float64, run eagerly; empty where random numbers are drawn, for float64 draws other ones."""
     torch.manual_seed(seed)
-    drawn_before = _random_states()
-    try:
+    before = _random_states()
+    with _Wide():
         found = _outcome(fn, args, seed, None, wide=True)
-    except RuntimeError:  # a function that holds float32 tensors, or asks for a dtype, cannot be run in float64
-        return {}
-    if any(not torch.equal(was, now) for was, now in zip(drawn_before, _random_states(), strict=True)):
-        return {}  # float64 draws other numbers
-    floats = (tensor.dtype for tensor in found.values() if tensor.is_floating_point())
-    return found if all(dtype == torch.float64 for dtype in floats) else {}
+    drawn = any(not torch.equal(was, now) for was, now in zip(before, _random_states(), strict=True))
+    return {} if drawn else found
+
+
+class _Wide(TorchFunctionMode):
+    """What is asked to be float32 or shorter is float64, and so is what comes from elsewhere."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = getattr(func, "__name__", "")
+        if name in ("__get__", "__set__", "double", "manual_seed"):
+            return func(*args, **(kwargs or {}))
+        if name in ("float", "half", "bfloat16"):
+            return args[0].double()
+        given, named = tree_map(_wide, (args, kwargs or {}))
+        return _wide(func(*given, **named))
+
+
+def _wide(leaf: Any) -> Any:
+    if isinstance(leaf, torch.dtype):
+        return torch.float64 if leaf.is_floating_point else leaf
+    short = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.dtype != torch.float64
+    return leaf.double() if short else leaf
 
 
 def _random_states() -> list[Tensor]:
