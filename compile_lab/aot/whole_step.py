@@ -198,7 +198,7 @@ def updates_at_once(graph: fx.Graph) -> fx.Graph:
     Traced, all updates stand at the end, so that all gradients are held at once. Nothing is computed otherwise.
     """
     order = {node: at for at, node in enumerate(graph.nodes)}
-    updates, readers, inputs = _updates(graph), _readers(graph), len(_inputs(graph))
+    updates, readers, inputs = updates_of(graph), _readers(graph), len(_inputs(graph))
     ready: dict[fx.Node, int] = {}
     for node in graph.nodes:
         awaited = {*node.all_input_nodes}
@@ -214,7 +214,7 @@ def updates_at_once(graph: fx.Graph) -> fx.Graph:
     return new
 
 
-def _updates(graph: fx.Graph) -> set[fx.Node]:
+def updates_of(graph: fx.Graph) -> set[fx.Node]:
     """The nodes that lead to one parameter's new contents and moments, and to nothing else."""
     reached: dict[fx.Node, set[fx.Node | None]] = {}
     for node in reversed(graph.nodes):

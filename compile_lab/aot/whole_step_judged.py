@@ -48,7 +48,8 @@ def judged_steps(
     seed: int = 0,
 ) -> tuple[StepsJudged, ...]:
     """Train copies of a model on some batches: eagerly with ``torch.optim.AdamW``, by the graph run node by node, by
-    the graph after the passes, and (where ``compiled``) by Inductor's code for it. Each way is judged against the first, and by float64.
+    the graph after the passes, and, where ``compiled``, by Inductor's code for it. Each way is judged against the
+    first, and by float64.
 
     ``model`` stays as it is. Raises what ``whole_step`` raises.
     """

@@ -5,26 +5,23 @@ without it and with it: the graphs are pictured before and after the pass, the r
 the bit, and where bits differ, both are held against float64. Nothing here measures time.
 """
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor, fx, nn
-from torch.overrides import TorchFunctionMode
-from torch.utils._pytree import tree_map
+from torch import fx
 
 from .._torch.dynamo import reset_dynamo
 from .._torch.passes import AskedOfInference, KeyedPass
 from ..capture import compilation
 from ..doors import check_whole, door
-from ..measure.judge import largest_relative_error, same_bits
 from ..recordings import here
 from ..tensors import tensors
 from .generated import GeneratedCode, generated_code
 from .lowering import collecting
 from .passes_graph import NodeChange, PictureNode, broken, differences, moved, pictured, result_kinds
+from .passes_judged import JudgedTensor, Outcome, judged_tensors, outcome, truth
 from .passes_key import PassError, name_of, source_key
 
 GraphChanger = Callable[[fx.Graph], None]
@@ -38,11 +35,6 @@ STAGES = {
 }
 """Where Inductor asks a pass, in order, and its option for it: over the captured graph, over forward and backward
 together before and after its own passes, over each of the two before and after its own passes."""
-
-AS_NEAR = 4.0
-"""With a pass, an error against float64 may be so many times that without: an order of adding moves it by less."""
-UNTOLD = 16.0
-"""Where there is no float64 to ask, results that are further apart than so many roundings are called wrong."""
 
 
 @dataclass(frozen=True)
@@ -70,43 +62,6 @@ class PassRun:
     def __str__(self) -> str:
         counts = ", ".join(f"{self.count(kind)} {kind}" for kind in ("removed", "added", "changed"))
         return f"{self.graph} graph, {len(self.before)} → {len(self.after)} nodes: {counts}"
-
-
-@dataclass(frozen=True)
-class JudgedTensor:
-    """A result or gradient, with and without the pass. Errors are parts of the largest element.
-
-    ``apart`` is the largest difference of the two. ``without`` and ``with_pass`` are their errors against float64;
-    None where there is no such truth: random numbers are drawn, or the function holds tensors that are not its inputs.
-    """
-
-    name: str
-    inputs: int
-    """Which of the inputs it was computed from, from 0."""
-    same_bits: bool
-    apart: float
-    without: float | None
-    with_pass: float | None
-    epsilon: float
-
-    @property
-    def is_wrong(self) -> bool:
-        """True if float64 is further away with the pass than without; with no float64 to ask, if the two are apart by
-        more than roundings.
-        """
-        if self.same_bits:
-            return False
-        if self.without is None or self.with_pass is None:
-            return not self.apart <= UNTOLD * self.epsilon
-        return not self.with_pass <= AS_NEAR * max(self.without, self.epsilon)
-
-    def __str__(self) -> str:
-        if self.same_bits:
-            return f"{self.name}: the same bits"
-        said = f"{self.name} of inputs {self.inputs}: {self.apart:.1e} apart"
-        if self.without is None:
-            return f"{said}, with no float64 to ask"
-        return f"{said}; error against float64 {self.without:.1e} without the pass, {self.with_pass:.1e} with it"
 
 
 @dataclass(frozen=True)
@@ -209,14 +164,14 @@ def with_pass(
             f"{recorder.name} never ran: no graph came by the stage {stage}. Does {name_of(fn)} compute anything with "
             "tensors, and is it compiled at all?"
         )
-    exact = [_truth(fn, given_args, seed) for given_args in every]
+    exact = [truth(fn, given_args, seed) for given_args in every]
     if chip is not None:
         with torch.set_grad_enabled(grad):
             code_without = generated_code(fn, *args, chip=chip, options=given)
             code_with = generated_code(
                 fn, *args, chip=chip, options={**given, stage_option(stage): KeyedPass(own, keyed.key)}
             )
-    judged = _judged(plain, passed, exact)
+    judged = judged_tensors(plain, passed, exact)
     return PassReport(recorder.name, stage, keyed.key, tuple(recorder.runs), judged, code_without, code_with)
 
 
@@ -282,17 +237,13 @@ class _Recorder:
         return "backward" if tangents else "forward"
 
 
-Outcome = dict[str, Tensor]
-"""Results, gradients and buffers by name: "result 0", "gradient of weight", "buffer running_mean"."""
-
-
 def _compiled(
     fn: Callable[..., Any], every: Sequence[tuple[Any, ...]], options: dict[str, Any], seed: int
 ) -> tuple[list[Outcome], GeneratedCode]:
     reset_dynamo()
     try:
         with compilation(use_caches=True) as log, collecting() as graphs:
-            outcomes = [_outcome(fn, args, seed, {"fx_graph_cache": False, **options}) for args in every]
+            outcomes = [outcome(fn, args, seed, {"fx_graph_cache": False, **options}) for args in every]
         log.require_compiled()
     finally:
         reset_dynamo()
@@ -302,111 +253,3 @@ def _compiled(
 
 def _device(every: Sequence[tuple[Any, ...]]) -> str | None:
     return None if any(tensor.is_cuda for tensor in tensors(list(every))) else "cpu"
-
-
-def _outcome(
-    fn: Callable[..., Any], args: tuple[Any, ...], seed: int, options: dict[str, Any] | None, wide: bool = False
-) -> Outcome:
-    """What ``fn`` gives on copies of the inputs, compiled with these options or, without any, eagerly."""
-    fn = copy.deepcopy(fn) if isinstance(fn, nn.Module) else fn
-    if wide and isinstance(fn, nn.Module):
-        fn = fn.double()
-    given = tree_map(lambda leaf: _copied(leaf, wide), args)
-    call = fn if options is None else torch.compile(fn, options=options, dynamic=False)
-    torch.manual_seed(seed)
-    outputs = tensors(call(*given))
-    found = {f"result {at}": output for at, output in enumerate(outputs)}
-    found |= _gradients(fn, given, outputs, seed)
-    if isinstance(fn, nn.Module):
-        found |= {f"buffer {name}": buffer for name, buffer in fn.named_buffers()}
-    return {name: tensor.detach().clone() for name, tensor in found.items()}
-
-
-def _copied(leaf: Any, wide: bool) -> Any:
-    if not isinstance(leaf, Tensor):
-        return leaf
-    value = leaf.detach().clone()
-    value = value.double() if wide and value.is_floating_point() else value
-    return value.requires_grad_(leaf.requires_grad)
-
-
-def _gradients(fn: Callable[..., Any], args: tuple[Any, ...], outputs: list[Tensor], seed: int) -> Outcome:
-    wanted = [output for output in outputs if output.requires_grad and output.is_floating_point()]
-    names = {id(p): name for name, p in fn.named_parameters()} if isinstance(fn, nn.Module) else {}
-    names |= {id(tensor): f"input {at}" for at, tensor in enumerate(tensors(args)) if tensor.requires_grad}
-    leaves = list(_leaves([output.grad_fn for output in wanted]))
-    if not leaves:
-        return {}
-    generator = torch.Generator().manual_seed(seed)
-    along = [
-        torch.randn(output.shape, generator=generator).to(output) if output.ndim else torch.ones_like(output)
-        for output in wanted
-    ]
-    made = torch.autograd.grad(wanted, leaves, along)
-    told = [names.get(id(leaf), f"tensor {at} that it holds") for at, leaf in enumerate(leaves)]
-    return {f"gradient of {name}": gradient for name, gradient in zip(told, made, strict=True)}
-
-
-def _leaves(pending: list[Any]) -> list[Tensor]:
-    """What gradients would be accumulated into, in the order of their first appearance."""
-    seen, found = set(), []
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.append(node.variable)
-        pending.extend(following for following, _ in node.next_functions)
-    return found
-
-
-def _truth(fn: Callable[..., Any], args: tuple[Any, ...], seed: int) -> Outcome:
-    """The same in float64, run eagerly; empty where random numbers are drawn, for float64 draws other ones."""
-    torch.manual_seed(seed)
-    before = _random_states()
-    with _Wide():
-        found = _outcome(fn, args, seed, None, wide=True)
-    drawn = any(not torch.equal(was, now) for was, now in zip(before, _random_states(), strict=True))
-    return {} if drawn else found
-
-
-class _Wide(TorchFunctionMode):
-    """What is asked to be float32 or shorter is float64, and so is what comes from elsewhere."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        name = getattr(func, "__name__", "")
-        if name in ("__get__", "__set__", "double", "manual_seed"):
-            return func(*args, **(kwargs or {}))
-        if name in ("float", "half", "bfloat16"):
-            return args[0].double()
-        given, named = tree_map(_wide, (args, kwargs or {}))
-        return _wide(func(*given, **named))
-
-
-def _wide(leaf: Any) -> Any:
-    if isinstance(leaf, torch.dtype):
-        return torch.float64 if leaf.is_floating_point else leaf
-    short = isinstance(leaf, Tensor) and leaf.is_floating_point() and leaf.dtype != torch.float64
-    return leaf.double() if short else leaf
-
-
-def _random_states() -> list[Tensor]:
-    return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())]
-
-
-def _judged(plain: Sequence[Outcome], passed: Sequence[Outcome], exact: Sequence[Outcome]) -> tuple[JudgedTensor, ...]:
-    return tuple(
-        _tensor_judged(name, at, without, passed[at].get(name), exact[at].get(name))
-        for at, outcome in enumerate(plain)
-        for name, without in outcome.items()
-    )
-
-
-def _tensor_judged(name: str, at: int, without: Tensor, found: Tensor | None, exact: Tensor | None) -> JudgedTensor:
-    epsilon = torch.finfo(without.dtype).eps if without.is_floating_point() else 0.0
-    if found is None or (found.shape, found.dtype) != (without.shape, without.dtype):
-        return JudgedTensor(name, at, False, torch.inf, None, None, epsilon)
-    errors = (None, None) if exact is None else tuple(largest_relative_error(y, exact) for y in (without, found))
-    apart = largest_relative_error(found, without)
-    return JudgedTensor(name, at, same_bits(found, without), apart, *errors, epsilon)
