@@ -136,7 +136,7 @@ class _Wide(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = getattr(func, "__name__", "")
-        if name in ("__get__", "__set__", "double", "manual_seed"):
+        if name in ("__get__", "__set__", "double", "grad"):
             return func(*args, **(kwargs or {}))
         if name in ("float", "half", "bfloat16"):
             return args[0].double()

@@ -79,8 +79,9 @@ def _parts(value: Any, who: str, seen: set[int], called: str = "") -> Iterator[s
 
 
 def _code(value: Any, who: str, seen: set[int]) -> Iterator[str]:
+    written = isinstance(value, types.FunctionType) and value.__module__ in (None, "builtins")  # by exec
     home = (getattr(value, "__module__", None) or "builtins").partition(".")[0]
-    if home in KNOWN:
+    if home in KNOWN and not written:
         yield f"{value.__module__}.{value.__qualname__}"
         return
     try:
