@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch import fx
 
+from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import reset_dynamo
 from .._torch.passes import AskedOfInference, KeyedPass
 from ..capture import compilation
@@ -147,30 +147,28 @@ def with_pass(
     recorder = _Recorder(own, stage)
     keyed = keyed_pass(own, key, run=recorder)
     every, given = [args, *others], dict(options or {})
-    grad = torch.is_grad_enabled()
-    plain, code_without = _compiled(fn, every, given, seed)
     try:
         passed, code_with = _compiled(fn, every, {**given, stage_option(stage): keyed}, seed)
     except Exception as reason:
-        if recorder.refused is not None:
-            raise recorder.refused from recorder.refused.__cause__
+        recorder.require_sound()
+        _compiled(fn, every, given, seed)  # raises what has nothing to do with the pass
         told = str(reason).strip().partition("\n")[0]
         raise PassError(
             f"{recorder.name} breaks the graph: without it everything compiles, with it there is a "
             f"{type(reason).__name__}: {told}. Look at what it puts into the graph"
         ) from reason
+    recorder.require_sound()  # where Dynamo is told to go on after errors
     if not recorder.runs:
         raise PassError(
             f"{recorder.name} never ran: no graph came by the stage {stage}. Does {name_of(fn)} compute anything with "
             "tensors, and is it compiled at all?"
         )
+    plain, code_without = _compiled(fn, every, given, seed)
     exact = [truth(fn, given_args, seed) for given_args in every]
     if chip is not None:
-        with torch.set_grad_enabled(grad):
-            code_without = generated_code(fn, *args, chip=chip, options=given)
-            code_with = generated_code(
-                fn, *args, chip=chip, options={**given, stage_option(stage): KeyedPass(own, keyed.key)}
-            )
+        code_without = generated_code(fn, *args, chip=chip, options=given)
+        options_with = {**given, stage_option(stage): KeyedPass(own, keyed.key)}
+        code_with = generated_code(fn, *args, chip=chip, options=options_with)
     judged = judged_tensors(plain, passed, exact)
     return PassReport(recorder.name, stage, keyed.key, tuple(recorder.runs), judged, code_without, code_with)
 
@@ -225,6 +223,11 @@ class _Recorder:
             raise self.refused
         self.runs.append(PassRun(self._kind(before), before, pictured(graph)))
 
+    def require_sound(self) -> None:
+        """Raise what was wrong with the pass, if anything was."""
+        if self.refused is not None:
+            raise self.refused from self.refused.__cause__
+
     def _at(self, before: Sequence[PictureNode]) -> str:
         return f"It was given the {self._kind(before)} graph of {len(before)} nodes, at the stage {self.stage}"
 
@@ -244,7 +247,8 @@ def _compiled(
     try:
         with compilation(use_caches=True) as log, collecting() as graphs:
             outcomes = [outcome(fn, args, seed, {"fx_graph_cache": False, **options}) for args in every]
-        log.require_compiled()
+        if graphs or dispatch_mode_is_active():
+            log.require_compiled()
     finally:
         reset_dynamo()
     provenance = here("compile_lab.inductor.with_pass", device=_device(every))
