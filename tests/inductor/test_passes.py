@@ -146,7 +146,7 @@ def test_positions_need_no_scatter_and_their_gradient_keeps_its_bits(rows):
 def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
     found = with_pass(all_that_looks_the_same_is_once, dropped, inputs(32, 8), stage="joint_pre")
     assert found.verdict == "wrong" and found.worst.is_wrong and found.worst.without is None
-    with pytest.raises(PassError, match="all_that_looks_the_same_is_once is wrong: gradient of input 0"):
+    with pytest.raises(PassError, match="all_that_looks_the_same_is_once is wrong: result 0 of inputs 0"):
         found.require_right()
     right = with_pass(same_twice_is_once, dropped, inputs(32, 8), stage="joint_pre")
     assert right.verdict == "same bits" and right.did_nothing
