@@ -144,7 +144,7 @@ def with_pass(
     that is none; and whatever ``fn`` itself raises.
     """
     stage_option(stage), check_whole("seed", seed, 0)
-    recorder = _Recorder(own, stage)
+    recorder = _PassRecorder(own, stage)
     keyed = keyed_pass(own, key, run=recorder)
     every, given = [args, *others], dict(options or {})
     try:
@@ -203,7 +203,7 @@ def stage_option(stage: str) -> str:
     return STAGES[stage]
 
 
-class _Recorder:
+class _PassRecorder:
     """The pass, with pictures around it; ``refused`` is what was wrong with it."""
 
     def __init__(self, own: GraphChanger, stage: str) -> None:
