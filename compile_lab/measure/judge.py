@@ -50,3 +50,8 @@ def largest_relative_error(y: Tensor, exact: Tensor) -> float:
 def gradient_error(gradients: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
     """The largest difference of any gradient, in parts of the largest entry of the exact one of its name."""
     return max(largest_relative_error(gradients[name], wanted) for name, wanted in exact.items())
+
+
+def same_bits(x: Tensor, y: Tensor) -> bool:
+    """True if two tensors of one shape and dtype hold the same bytes: a NaN is itself, and -0 is not 0."""
+    return torch.equal(*(tensor.detach().contiguous().reshape(-1).view(torch.uint8) for tensor in (x, y)))

@@ -1,0 +1,38 @@
+"""Private names behind a pass of the reader's own, and behind handing Inductor a graph that Dynamo never saw."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch._dynamo.exc import BackendCompilerFailed
+from torch._guards import detect_fake_mode
+from torch._inductor.custom_graph_pass import CustomGraphPass
+from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass as AskedOfInference
+
+
+class KeyedPass(CustomGraphPass):
+    """What Inductor's options for passes take: it is called with each graph, and ``uuid`` is its part of the key under
+    which Inductor keeps what it compiled. A pass without one turns that cache off.
+    """
+
+    def __init__(self, run: Callable[[torch.fx.Graph], None], key: str) -> None:
+        self.run, self.key = run, key
+
+    def __call__(self, graph: torch.fx.Graph) -> None:
+        self.run(graph)
+
+    def uuid(self) -> str:
+        return self.key
+
+
+def compiled_graph(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
+    """Inductor's code for a graph of aten operations that may write into its inputs; takes them one by one.
+
+    No gradient is traced: call it, and what it returns, under ``torch.no_grad()``. Imported on first use.
+    """
+    from torch._inductor.compile_fx import compile_fx
+
+    return compile_fx(module, list(inputs))
+
+
+__all__ = ["AskedOfInference", "BackendCompilerFailed", "KeyedPass", "compiled_graph", "detect_fake_mode"]

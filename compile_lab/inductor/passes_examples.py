@@ -1,0 +1,97 @@
+"""Passes to learn from: two that pay, much and little, one that comes too late, and one that is wrong.
+
+Each is a function of a graph of aten operations, which it changes, and may be handed to Inductor as it is.
+"""
+
+import operator
+from collections.abc import Callable, Hashable
+
+import torch
+import torch.nn.functional as F
+from torch import fx
+from torch.utils._pytree import tree_flatten
+
+aten, prims = torch.ops.aten, torch.ops.prims
+
+
+def products_with_one_hot_are_lookups(graph: fx.Graph) -> None:
+    """``one_hot(tokens, n).float() @ table`` picks rows of the table: so it is written, and no one-hot matrix is made.
+
+    To be run over the captured graph: the gradient is then the lookup's own. The same bits for a finite table; where it
+    holds an infinity, the product gives NaN in every row, and the lookup only where that row is asked for.
+    """
+    for product in [node for node in graph.nodes if node.target in (operator.matmul, torch.matmul)]:
+        floats, table = product.args
+        hot = floats.args[0] if floats.target == "float" else None
+        if hot is None or getattr(hot.target, "__name__", "") != "one_hot" or table.meta["example_value"].ndim != 2:
+            continue
+        with graph.inserting_before(product):
+            rows = graph.call_function(F.embedding, (hot.args[0], table))
+        product.replace_all_uses_with(rows)
+        for node in (product, floats, hot):
+            if not node.users:
+                graph.erase_node(node)
+
+
+def positions_without_scatter(graph: fx.Graph) -> None:
+    """The gradient of rows 0, 1, 2, … of a table is the gradient of what was read: nothing has to be scattered.
+
+    A GPT adds ``position_embedding(arange(length))``. Its backward fills a table with zeros, and adds each row of the
+    gradient to the row of its index, atomically, for two indices might be the same. Of a range none are. To be run
+    over the joint graph, where the range is still seen to be one.
+    """
+    for scatter in graph.find_nodes(op="call_function", target=aten._unsafe_masked_index_put_accumulate.default):
+        table, _, indices, rows = scatter.args
+        if not (_is_zeros(table) and len(indices) == 1 and _is_range(indices[0])):
+            continue
+        size, count = table.meta["val"].shape, indices[0].args[0]
+        if rows.meta["val"].shape != (count, *size[1:]) or count > size[0]:
+            continue
+        with graph.inserting_before(scatter):
+            below = [0, 0] * (len(size) - 1) + [0, size[0] - count]
+            whole = rows if count == size[0] else graph.call_function(aten.constant_pad_nd.default, (rows, below, 0.0))
+        scatter.replace_all_uses_with(whole)
+    graph.eliminate_dead_code()
+
+
+def _is_zeros(node: fx.Node) -> bool:
+    return node.target is aten.full.default and node.args[1] == 0
+
+
+def _is_range(node: fx.Node | None) -> bool:
+    """True for 0, 1, 2, …: every row once."""
+    return (
+        node is not None and node.target is prims.iota.default and (node.kwargs["start"], node.kwargs["step"]) == (0, 1)
+    )
+
+
+def same_twice_is_once(graph: fx.Graph) -> None:
+    """What is computed twice from the same values is computed once; a random number is never the same twice."""
+    _once(graph, lambda node: not _is_random(node))
+
+
+def all_that_looks_the_same_is_once(graph: fx.Graph) -> None:
+    """The same, written in a hurry: two draws of random numbers of one shape look the same too."""
+    _once(graph, lambda _: True)
+
+
+def _once(graph: fx.Graph, may: Callable[[fx.Node], bool]) -> None:
+    made: dict[Hashable, fx.Node] = {}
+    for node in list(graph.nodes):
+        if node.op != "call_function" or not may(node) or _writes(node):
+            continue
+        leaves, shape = tree_flatten((node.args, node.kwargs))
+        looks = (node.target, str(shape), *((type(leaf), leaf) for leaf in leaves))
+        first = made.setdefault(looks, node)
+        if first is not node:
+            node.replace_all_uses_with(first)
+            graph.erase_node(node)
+
+
+def _is_random(node: fx.Node) -> bool:
+    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+
+
+def _writes(node: fx.Node) -> bool:
+    schema = getattr(node.target, "_schema", None)
+    return schema is not None and schema.is_mutable
