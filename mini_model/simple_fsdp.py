@@ -1,9 +1,9 @@
 """SimpleFSDP: a parameter is kept in slices, one a rank, and whoever reads it gathers the whole.
 
 That is all of it. There is no hook, no stream and no wrapped module: a parametrization stands between the slices and
-their reader. Its forward is an all-gather, its backward a reduce-scatter, and both are operators that a compiler sees in
-its graph. Eagerly each parameter is gathered when it is read, waited for at once, and kept until its gradient is there;
-to gather several together, sooner, and once more in the backward is left to the compiler (Zhang et al. 2024).
+their reader. Its forward is an all-gather, its backward a reduce-scatter, and both are operators that a compiler sees
+in its graph. Eagerly each parameter is gathered when it is read, waited for at once, and kept until its gradient is
+there; to gather several together, sooner, and once more in the backward is left to the compiler (Zhang et al. 2024).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def _check(name: str, parameter: nn.Parameter, ranks: int) -> None:
 
 
 def _slices(parameter: nn.Parameter, mesh: DeviceMesh) -> DTensor:
-    """Each rank cuts its own slice out of the whole that it has; nothing is sent, and no slice keeps the whole alive."""
+    """Each rank cuts its slice out of the whole that it has: nothing is sent, and no slice keeps the whole alive."""
     mine = parameter.detach().chunk(mesh.size())[mesh.get_local_rank()].to(mesh.device_type).clone()
     return DTensor.from_local(mine, mesh, [Shard(0)], run_check=False)
 
