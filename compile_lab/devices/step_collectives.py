@@ -18,8 +18,9 @@ from .._torch.dispatcher import without_fakes
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import generated_graphs
 from ..doors import door
-from ..inductor.wrapper import Returned, Started, Waited, Wrapper
-from ..simulator.wire import COLLECTIVES
+from ..inductor.wrapper import Returned, Started, Wrapper
+from ..simulator.overlap import Overlap
+from ..simulator.wire import COLLECTIVES, step_of
 from .collectives import pretended
 from .compiled_collectives import BUCKETED, REORDERED, order
 
@@ -35,6 +36,19 @@ WAYS: dict[str, dict[str, Any]] = {
     "scheduled in buckets": SCHEDULED | {f"{_A}collective_bucketing": True},
 }
 """Inductor's options, by what they do to the collectives of a graph."""
+
+
+def in_buckets(megabytes: float) -> dict[str, Any]:
+    """Inductor's options: join collectives into buckets of at most so many MB of 2²⁰ bytes, then move the buckets.
+
+    A collective that is larger stays alone.
+    Raises ValueError for a size that is not above 0.
+    """
+    if not megabytes > 0:
+        raise ValueError(f"megabytes={megabytes}: a bucket holds more than 0 bytes")
+    sizes = dict.fromkeys((f"{option}_bucket_size_determinator" for option in BUCKETED), lambda bucket: megabytes)
+    return BUCKETED | sizes | REORDERED
+
 
 _GROUP = re.compile(r", (\d+), '[^']*'")  # how many ranks a collective joins, before the group's name
 
@@ -83,13 +97,21 @@ class GraphOrder:
     def in_flight_nbytes(self) -> int:
         """The most that is started and not awaited yet, at one time: memory that waiting would have put off."""
         places = range(len(self.order))
-        return max(
-            (sum(c.nbytes or 0 for c in self.collectives if c.start <= at < c.wait) for at in places), default=0
-        )
+        return max((sum(c.nbytes or 0 for c in self.collectives if c.start <= at < c.wait) for at in places), default=0)
 
     def count(self, kind: str) -> int:
         """How many of a kind: "all_gather", "reduce_scatter", "all_reduce"."""
         return sum(each.kind == kind for each in self.collectives)
+
+    def on_wire(self, product_ms: float, bytes_per_ms: float, start_ms: float = 0.0) -> Overlap:
+        """On paper: each product takes `product_ms`, a collective `start_ms` and its bytes over the wire's speed.
+
+        Raises ValueError for a wire without speed, and as `simulator.wire.step_of` does.
+        """
+        if not bytes_per_ms > 0:
+            raise ValueError(f"bytes_per_ms={bytes_per_ms}: a wire carries more than 0 bytes in a millisecond")
+        times = [start_ms + (each.nbytes or 0) / bytes_per_ms for each in self.collectives]
+        return step_of(self.order, product_ms, times)
 
 
 @dataclass(frozen=True)
