@@ -38,6 +38,10 @@ MEASURING = 0.2
 """The share of the budget that is left for timing and profiling: what is not compiled by then is not begun."""
 
 
+GRACE_S = 60.0
+"""For ranks to start, and for what was begun in time to come to its end."""
+
+
 @dataclass(frozen=True)
 class ShardedWay:
     """How one model is sharded and run. `options`: Inductor's for the whole model, or None if it is not compiled whole.
@@ -91,29 +95,20 @@ def record(
     chosen = {name: known[name] for name in names or known}
     if device == "cuda" and torch.cuda.device_count() < RANKS:
         raise RuntimeError(f"simple_fsdp needs {RANKS} GPUs, and {torch.cuda.device_count()} is here")
-    budget = BUDGET_S[device] if budget_s is None else budget_s
-    until, stopped, found = time.time() + budget, [], []
-    safe = {name: way for name, way in chosen.items() if not way.risky}
-    for at, several in enumerate(progress([chosen, safe])):
-        left = until - time.time()
-        if found or (at and len(safe) == len(chosen)) or left < 0.1 * budget:
-            continue
-        limit = max(1.0, left if at else 0.7 * left) + 30
+    until = time.time() + (BUDGET_S[device] if budget_s is None else budget_s)
+    safe = [name for name, way in chosen.items() if not way.risky]
+    found: list[ShardedRuns] = []
+    stopped = []
+    for several in progress([list(chosen), safe] if len(safe) < len(chosen) else [safe]):
+        share = 1.0 if several == safe else 0.7
         try:
-            found = ranks.run(
-                _on_rank,
-                RANKS,
-                device,
-                list(several),
-                time.time() + limit - 30,
-                timeout=limit,
-                backend="nccl" if device == "cuda" else "gloo",
-            )
+            found = _on_ranks(device, several, share * (until - time.time()))
+            break
         except RankFailed as error:
-            stopped.append({"way": ", ".join(several), "why": _first_line(error)})
-            continue
+            lines = [line.strip() for line in str(error).splitlines()]
+            stopped.append({"way": ", ".join(several), "why": " … ".join(dict.fromkeys((lines[0], lines[-1])))})
+    if found:
         stopped += [{"way": name, "why": why} for name, why in found[0].stopped.items()]
-        stopped += [{"way": name, "why": "left out: see above"} for name in chosen if name not in several]
     return {
         "model": "GPT-2 124M with 50,304 tokens" if device == "cuda" else "a GPT of 2 layers, 32 wide",
         "precision": "bf16 autocast, gathers in bf16, gradients reduced in float32" if DTYPE[device] else "float32",
@@ -134,6 +129,15 @@ class ShardedRuns:
     stopped: dict[str, str] = field(default_factory=dict)
 
 
+def _on_ranks(device: str, names: list[str], seconds: float) -> list[ShardedRuns]:
+    """Raises RankFailed where a rank fails alone, or the ranks come to no end."""
+    backend, until = "nccl" if device == "cuda" else "gloo", time.time() + seconds
+    found: list[ShardedRuns] = ranks.run(
+        _on_rank, RANKS, device, names, until, timeout=max(0.0, seconds) + GRACE_S, backend=backend
+    )
+    return found
+
+
 def _on_rank(device: str, names: list[str], until: float) -> ShardedRuns:
     runs, steps = ShardedRuns(), {}
     mesh, begin = init_device_mesh(device, (RANKS,)), time.time()
@@ -147,7 +151,7 @@ def _on_rank(device: str, names: list[str], until: float) -> ShardedRuns:
         try:
             made = _made(ways(device)[name], device, mesh, inputs, exact)
         except Exception as error:
-            why = _first_line(error)
+            why = _said(error)
         if _agreed(made is not None, device) and made is not None:
             steps[name], runs.facts[name] = made
         else:
@@ -232,19 +236,25 @@ def _sharded(way: ShardedWay, device: str, mesh: DeviceMesh) -> ShardedModel:
     else:
         model = subjects.fully_sharded(_gpt(device), mesh, dtype, compiled=way.blocks, reshard=way.again)
 
-    def plain(tokens: Tensor, targets: Tensor) -> Tensor:
-        return model(tokens, targets)
-
-    run: Callable[..., Tensor] = plain
-    if way.options is not None:
-        own = types.FunctionType(plain.__code__.replace(), plain.__globals__, "own", None, plain.__closure__)
-        run = torch.compile(own, fullgraph=True, options=dict(way.options) or None)
+    run = _run_of(model, way.options)
 
     def loss(*given: Tensor) -> Tensor:
         with torch.autocast(device, dtype or torch.bfloat16, enabled=dtype is not None):
             return run(*given)
 
     return ShardedModel(model, loss)
+
+
+def _run_of(model: Callable[..., Tensor], options: Mapping[str, Any] | None) -> Callable[..., Tensor]:
+    """The model compiled whole with Inductor's options, under a code object of its own; as it is if there are none."""
+
+    def plain(tokens: Tensor, targets: Tensor) -> Tensor:
+        return model(tokens, targets)
+
+    if options is None:
+        return model
+    own = types.FunctionType(plain.__code__.replace(), plain.__globals__, "own", None, plain.__closure__)
+    return torch.compile(own, fullgraph=True, options=dict(options) or None)
 
 
 def _whole(gradient: Tensor) -> Tensor:
@@ -269,6 +279,6 @@ def _run(name: str, way: ShardedWay, found: list[ShardedRuns]) -> dict[str, Any]
     return facts | found[0].facts[name] | told
 
 
-def _first_line(error: BaseException) -> str:
+def _said(error: BaseException) -> str:
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {said}"[:300]
