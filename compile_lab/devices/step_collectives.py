@@ -50,6 +50,9 @@ def in_buckets(megabytes: float) -> dict[str, Any]:
     return BUCKETED | sizes | REORDERED
 
 
+SCATTERED_ONCE = {"dedup_reduce_scatters": True}
+"""Inductor's option: where the gradients of a tied parameter's readers are scattered and then added, add them first."""
+
 _GROUP = re.compile(r", (\d+), '[^']*'")  # how many ranks a collective joins, before the group's name
 
 

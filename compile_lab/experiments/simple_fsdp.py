@@ -19,7 +19,7 @@ from torch.distributed.tensor import DTensor
 from ..devices import ranks
 from ..devices import steps as overlap_runs
 from ..devices.ranks import RankFailed
-from ..devices.step_collectives import WAYS, StepCollectives, in_buckets, step_collectives
+from ..devices.step_collectives import SCATTERED_ONCE, WAYS, StepCollectives, in_buckets, step_collectives
 from ..measure import allocator
 from ..measure.judge import relative_error_together
 from . import overlap, subjects
@@ -70,6 +70,7 @@ def ways(device: str) -> dict[str, ShardedWay]:
         "reordered": ShardedWay(True, WAYS["reordered"]),
         "scheduled in buckets": ShardedWay(True, WAYS["scheduled in buckets"], risky=True),
         "in buckets, reordered, kept": ShardedWay(True, buckets, again=False),
+        "in buckets, scattered once": ShardedWay(True, buckets | SCATTERED_ONCE),
         "FSDP2, compiled blocks, kept": ShardedWay(False, blocks=True, again=False),
         "scheduled": ShardedWay(True, WAYS["scheduled"], risky=True),
     }

@@ -12,7 +12,7 @@ from ..page.tables import Table
 from ..page.units import in_gb, with_quartiles
 
 PEER, PLAIN = "FSDP2, compiled blocks", "as it is"
-BUCKETS = ("in buckets, reordered", "bucketed", "scheduled in buckets")
+BUCKETS = ("in buckets, reordered", "in buckets, scattered once", "bucketed", "scheduled in buckets")
 _LEFT, _ROW, _HIGH = 330, 34, 22
 _COLOURS = {"FSDP2": "grey", "SimpleFSDP": "blue"}
 _EXPOSED = "orange"

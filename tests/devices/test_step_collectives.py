@@ -2,16 +2,20 @@
 
 import functools
 import math
+import types
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab.devices import pretended, ranks
+from compile_lab.devices import pretended, ranks, throttle
+from compile_lab.devices import steps as overlap_runs
 from compile_lab.devices.step_collectives import (
+    SCATTERED_ONCE,
     WAYS,
     GraphCollective,
     GraphOrder,
@@ -142,6 +146,79 @@ def test_on_real_ranks_every_way_gives_the_gradients_of_one_process():
         assert size > 1e-4 and all(each < 1e-5 * size for each in far.values()), far
 
 
+class Tied(nn.Module):
+    """One matrix, read twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False)
+        self.last.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(self.first(x).relu())
+
+
+def tied_step(mesh):
+    with torch.device("cuda"):
+        model, x = simple_fsdp(Tied(), mesh, dtype=torch.bfloat16), torch.ones(16, 64, dtype=torch.bfloat16)
+    run = torch.compile(model, fullgraph=True)
+    return lambda: run(x).square().mean().backward()
+
+
+@pytest.mark.slow
+def test_a_tied_matrix_is_gathered_once_and_scattered_twice_unless_told_otherwise():
+    plain, once = (on_virtual_gpus(tied_step, 8, options) for options in ({}, SCATTERED_ONCE))
+    assert [(each.count("all_gather"), each.count("reduce_scatter")) for each in (plain, once)] == [(1, 2), (1, 1)]
+    assert plain.nbytes - once.nbytes == 64 * 64 * 4
+    (gather,), (scatter,) = (graph.collectives for graph in once.graphs)
+    assert (gather.dtype, gather.nbytes) == ("bfloat16", 64 * 64 * 2), "gathered narrow"
+    assert (scatter.dtype, scatter.nbytes) == ("float32", 64 * 64 * 4), "reduced in full"
+
+
+def on_a_slow_wire(bytes_per_s):
+    """Shares hidden of SimpleFSDP as it is and reordered, and of FSDP2, over a wire that takes no CPU."""
+    group = throttle.throttled(bytes_per_s)
+    mesh, x = DeviceMesh.from_group(group, "cpu"), torch.randn(512, 512)
+    steps = {}
+    for name in ("as it is", "reordered"):
+        model = simple_fsdp(wide(), mesh)
+        run = torch.compile(own_code(model), fullgraph=True, options=WAYS[name])
+        steps[name] = lambda run=run: run(x).square().mean().backward()
+    blocks = wide()
+    for block in blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(blocks, mesh=mesh)
+    steps["FSDP2"] = lambda: blocks(x).square().mean().backward()
+    for step in steps.values():
+        step()
+    found = overlap_runs.measured(steps, group)
+    return {name: (run.overlap.fraction, run.overlap.exposed_ms, run.step_ms) for name, run in found.items()}
+
+
+def wide():
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(4)))
+
+
+def own_code(model):
+    """The model as a function whose guards no other shares."""
+
+    def call(x):
+        return model(x)
+
+    return types.FunctionType(call.__code__.replace(), globals(), "own", None, call.__closure__)
+
+
+@pytest.mark.slow
+def test_over_a_slow_wire_only_moved_collectives_are_hidden():
+    for found in ranks.run(on_a_slow_wire, 2, 1e8, timeout=200):
+        hidden = {name: each[0] for name, each in found.items()}
+        exposed = {name: each[1] for name, each in found.items()}
+        assert hidden["as it is"] < 0.1 < hidden["reordered"], hidden
+        assert exposed["reordered"] < exposed["as it is"], exposed
+        assert hidden["FSDP2"] > 0.1, "its hooks gather ahead, with no compiler"
+
+
 def test_a_step_that_compiles_nothing_is_refused():
     with pytest.raises(ValueError, match="nothing was compiled"):
         step_collectives(lambda: torch.ones(2) + 1)
@@ -155,7 +232,7 @@ def test_a_bucket_holds_something(wrong):
 
 def test_the_options_are_inductors():
     known = set(torch._inductor.list_options())
-    assert all(set(options) <= known for options in (*WAYS.values(), in_buckets(1)))
+    assert all(set(options) <= known for options in (*WAYS.values(), in_buckets(1), SCATTERED_ONCE))
 
 
 def drawn():
