@@ -216,7 +216,7 @@ def test_over_a_slow_wire_only_moved_collectives_are_hidden():
         exposed = {name: each[1] for name, each in found.items()}
         assert hidden["as it is"] < 0.1 < hidden["reordered"], hidden
         assert exposed["reordered"] < exposed["as it is"], exposed
-        assert hidden["FSDP2"] > 0.1, "its hooks gather ahead, with no compiler"
+        assert hidden["FSDP2"] < 0.1, "it overlaps by CUDA streams: without them each of its calls waits"
 
 
 def test_a_step_that_compiles_nothing_is_refused():
