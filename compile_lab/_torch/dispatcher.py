@@ -52,6 +52,13 @@ def fake_tensors(allow_real: bool = False) -> AbstractContextManager[Any]:
     return FakeTensorMode(allow_non_fake_inputs=allow_real)
 
 
+def without_fakes() -> AbstractContextManager[Any]:
+    """While the block runs, new tensors are real ones, even under ``fake_tensors``."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    return unset_fake_temporarily()
+
+
 def profiler_events(profiler: torch.profiler.profile) -> list[Any]:
     """The roots of the tree of what a profiler saw, once it has stopped; with ``profile_memory``, allocations too."""
     return profiler.profiler.kineto_results.experimental_event_tree()

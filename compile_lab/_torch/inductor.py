@@ -5,6 +5,7 @@ import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import torch
 import torch._inductor.config
@@ -120,3 +121,43 @@ def launched_kernels() -> list[dict[str, Any]]:
         for kernel in tuned
         for launcher in kernel.launchers[:1]
     ]
+
+
+def generated_graphs(call: Callable[[], Any]) -> list[tuple[str, dict[str, tuple[tuple[Any, ...], torch.dtype]]]]:
+    """Of each graph that Inductor compiles while ``call`` runs the source, and shape and dtype of every buffer in it.
+
+    By name, inputs included. Nothing comes from Inductor's caches, which keep no sizes.
+    """
+    from torch._functorch import config as functorch_config
+    from torch._inductor.graph import GraphLowering  # takes seconds to import
+    from torch._inductor.virtualized import V
+
+    found: list[tuple[str, dict[str, tuple[tuple[Any, ...], torch.dtype]]]] = []
+    plain = GraphLowering.save_output_code
+
+    def kept(source: str) -> None:
+        if plain is not None:  # somebody else listens, too
+            plain(source)
+        named = {**V.graph.graph_inputs, **V.graph.name_to_buffer}
+        found.append((source, {name: size for name, each in named.items() if (size := _shape_and_dtype(each))}))
+
+    with (
+        mock.patch.object(GraphLowering, "save_output_code", staticmethod(kept)),
+        inductor_config.patch(fx_graph_cache=False),
+        functorch_config.patch(enable_autograd_cache=False),
+    ):
+        call()
+    return found
+
+
+def _shape_and_dtype(buffer: Any) -> tuple[tuple[Any, ...], torch.dtype] | None:
+    """None for what is no tensor: a mesh, a result of several."""
+    try:
+        return tuple(map(_number, buffer.get_size())), buffer.get_dtype()
+    except (AttributeError, NotImplementedError):
+        return None
+
+
+def _number(size: Any) -> Any:
+    """As an int; a size that is a symbol is text."""
+    return int(size) if getattr(size, "is_number", isinstance(size, int)) else str(size)

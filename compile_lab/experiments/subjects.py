@@ -95,6 +95,38 @@ def styled(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
     return parallel.tensor_parallel(model, mesh)
 
 
+def fully_sharded(
+    model: MiniGPT, mesh: DeviceMesh, dtype: torch.dtype | None = None, *, compiled: bool = False, reshard: bool = True
+) -> MiniGPT:
+    """The model under FSDP2, block by block; with ``compiled`` each block is compiled for itself.
+
+    dtype: of what is gathered. reshard: what is gathered is let go after the forward.
+    """
+    from mini_model import parallel
+
+    for block in model.blocks if compiled else ():
+        block.compile(fullgraph=True)
+    model = parallel.fsdp(model, mesh, dtype)
+    for block in model.blocks:
+        block.set_reshard_after_forward(reshard)
+    return model
+
+
+def in_slices(model: MiniGPT, mesh: DeviceMesh, dtype: torch.dtype | None = None, *, again: bool = False) -> MiniGPT:
+    """The model by mini_model.simple_fsdp."""
+    from mini_model.simple_fsdp import simple_fsdp
+
+    simple_fsdp(model, mesh, dtype=dtype, again=again)
+    return model
+
+
+def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
+    """By the names that they have in the plain model, whatever has sharded it since."""
+    from mini_model.simple_fsdp import named_slices
+
+    return dict(named_slices(model))
+
+
 def _step_alone(model: MiniGPT, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
     def step(tokens: Tensor, targets: Tensor) -> Tensor:
         model.zero_grad()

@@ -4,7 +4,7 @@ Sources. Limits that follow from the compute capability (threads, registers, sha
 Programming Guide*, table "Technical Specifications per Compute Capability" (7.5, 8.0 and 9.0). Multiprocessors, memory
 as sold and L2 cache: NVIDIA's *H200 Tensor Core GPU* data sheet, *H100 Tensor Core GPU Architecture* (SXM5), *A100
 Tensor Core GPU Architecture* (SXM4, 80 GB) and *Turing GPU Architecture* with the *T4* data sheet; the H200's L2, which
-no data sheet gives, is what its driver answers (recording ``machine``).
+no data sheet gives, is what its driver answers (recording ``machine``). Memory bandwidth: the same data sheets.
 """
 
 from dataclasses import dataclass
@@ -37,6 +37,8 @@ class Chip:
     registers_per_sm: int = 65536
     registers_per_thread: int = 255
     warp_threads: int = 32
+    memory_gb_per_s: float = 1000.0
+    """What the compiler estimates with, where it weighs a computation against a message; never a measured one."""
 
     @property
     def warps_per_sm(self) -> int:
@@ -55,14 +57,14 @@ class Chip:
 # fmt: off
 _ROWS = (
     # Capability and multiprocessors; memory and L2; shared memory that a block may ask for, and a multiprocessor has;
-    # threads and blocks that a multiprocessor holds.
-    ("H200", "NVIDIA H200",           (9, 0), 132, 141 * GB, 60 * MIB, 227 * KIB, 228 * KIB, 2048, 32),
-    ("H100", "NVIDIA H100 80GB HBM3", (9, 0), 132,  80 * GB, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32),
-    ("A100", "NVIDIA A100-SXM4-80GB", (8, 0), 108,  80 * GB, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32),
-    ("T4",   "Tesla T4",              (7, 5),  40,  16 * GB,  4 * MIB,  64 * KIB,  64 * KIB, 1024, 16),
+    # threads and blocks that a multiprocessor holds; GB/s from memory.
+    ("H200", "NVIDIA H200",           (9, 0), 132, 141 * GB, 60 * MIB, 227 * KIB, 228 * KIB, 2048, 32, 4800),
+    ("H100", "NVIDIA H100 80GB HBM3", (9, 0), 132,  80 * GB, 50 * MIB, 227 * KIB, 228 * KIB, 2048, 32, 3350),
+    ("A100", "NVIDIA A100-SXM4-80GB", (8, 0), 108,  80 * GB, 40 * MIB, 163 * KIB, 164 * KIB, 2048, 32, 2039),
+    ("T4",   "Tesla T4",              (7, 5),  40,  16 * GB,  4 * MIB,  64 * KIB,  64 * KIB, 1024, 16, 320),
 )
 # fmt: on
-CHIPS = {row[0]: Chip(*row) for row in _ROWS}
+CHIPS = {row[0]: Chip(*row[:-1], memory_gb_per_s=row[-1]) for row in _ROWS}
 
 
 @door

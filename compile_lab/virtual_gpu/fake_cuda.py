@@ -63,6 +63,7 @@ def _answer_for_the_driver(chip: Chip) -> None:
         "get_device_name": lambda device=None: chip.device,
         "is_bf16_supported": lambda including_emulation=True: has_bf16 or including_emulation,
         "is_current_stream_capturing": lambda: False,
+        "set_device": lambda device: None,
         "_lazy_init": lambda: None,
     }
     for name, answer in answers.items():
@@ -108,6 +109,8 @@ class _Driver:
             "max_num_regs": chip.registers_per_sm,
             "multiprocessor_count": chip.multiprocessors,
             "warpSize": chip.warp_threads,
+            "mem_clock_rate": int(chip.memory_gb_per_s * 1e6),  # in kHz: two bits a cycle on each of a bus's wires,
+            "mem_bus_width": 4,  # of which any number gives the same bandwidth
         }
         self.utils = types.SimpleNamespace(get_device_properties=lambda _: asked)
 
@@ -192,19 +195,35 @@ def _returning(graph: Any) -> Callable[[list[Any]], tuple[Any, ...]]:
     """A function that returns fake tensors as the graph's code would return real ones."""
     outputs = [_shape(output) for output in graph.graph_outputs]
     inputs = [_shape(value) for value in graph.graph_inputs.values()]
+    passed_on = [_place_of_input(output, list(graph.graph_inputs)) for output in graph.graph_outputs]
     hint = getattr(graph.sizevars, "optimization_hint", None) or graph.sizevars.size_hint
 
     def call(args: list[Any]) -> tuple[Any, ...]:
         known = dict(pair for shape, arg in zip(inputs, args, strict=True) for pair in _bound(shape, arg))
+        given = list(args)
         args.clear()
 
         def size(expression: Any) -> int:
             exact = expression.subs(known) if hasattr(expression, "subs") else expression
             return int(exact if not getattr(exact, "free_symbols", None) else hint(exact))
 
-        return tuple(_made(output, size) for output in outputs)
+        return tuple(
+            given[place] if place is not None else _made(output, size)
+            for output, place in zip(outputs, passed_on, strict=True)
+        )
 
     return call
+
+
+def _place_of_input(output: Any, names: list[str]) -> int | None:
+    """Which input is given back as it came, if it is no tensor (a mesh, beside the tensors that lie on it)?"""
+    if _shape(output) is not None:
+        return None
+    try:
+        name = output.get_name()
+    except (AttributeError, NotImplementedError):  # no result at all
+        return None
+    return names.index(name) if name in names else None
 
 
 def _shape(value: Any) -> Any:

@@ -140,6 +140,17 @@ def test_the_generated_source_of_each_graph_is_given_cached_or_not():
         assert "sin" in forward and "cos" in backward and "def call(" in forward
 
 
+def test_generated_graphs_come_with_shape_and_type_of_each_buffer_and_never_from_a_cache():
+    x = torch.ones(4, 3, dtype=torch.bfloat16, requires_grad=True)
+    for _ in range(2):  # the second time Inductor's cache has both graphs, and is not asked
+        dynamo.reset_dynamo()
+        compiled = torch.compile(lambda x: x.float().sin().sum())
+        forward, backward = inductor.generated_graphs(lambda compiled=compiled: compiled(x).backward())
+        for source, sizes in (forward, backward):
+            assert "def call(" in source and ((4, 3), torch.bfloat16) in sizes.values()
+        assert ((), torch.float32) in forward[1].values()
+
+
 def test_dynamos_limit_can_be_read_and_patched():
     limit = dynamo.dynamo_config.recompile_limit
     with dynamo.dynamo_config.patch(recompile_limit=limit + 1, fail_on_recompile_limit_hit=True):
@@ -370,6 +381,14 @@ def test_fake_tensors_have_a_size_and_no_memory():
     with dispatcher.fake_tensors():
         x = torch.empty(10**12)
         assert (x + x).untyped_storage().nbytes() == 4 * 10**12
+
+
+def test_a_real_tensor_can_be_made_among_fake_ones():
+    with dispatcher.fake_tensors():
+        with dispatcher.without_fakes():
+            real = torch.tensor([3])
+        assert real.tolist() == [3] and type(real) is torch.Tensor
+        assert type(torch.tensor([3])) is not torch.Tensor
 
 
 def test_fake_tensors_may_meet_real_ones():

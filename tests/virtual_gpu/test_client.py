@@ -50,6 +50,15 @@ def test_an_unknown_chip_is_told_with_the_names_of_those_there_are():
         run("B200", print)
 
 
+def test_what_inductor_estimates_with_is_the_chips_bandwidth():
+    def asked():
+        from triton.testing import get_dram_gbps
+
+        return get_dram_gbps()
+
+    assert run("A100", asked) == CHIPS["A100"].memory_gb_per_s == 2039
+
+
 @pytest.mark.parametrize("name", CHIPS)
 def test_torch_in_the_child_sees_the_chip_and_here_nothing_changes(name):
     def asked():

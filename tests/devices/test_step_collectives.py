@@ -1,0 +1,259 @@
+"""The collectives of a compiled step: how they are read, what each way does to them, and how they are drawn."""
+
+import functools
+import math
+import types
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import fully_shard
+
+from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab.devices import pretended, ranks, throttle
+from compile_lab.devices import steps as overlap_runs
+from compile_lab.devices.step_collectives import (
+    SCATTERED_ONCE,
+    WAYS,
+    GraphCollective,
+    GraphOrder,
+    StepCollectives,
+    _read,
+    in_buckets,
+    on_virtual_gpus,
+    step_collectives,
+)
+from compile_lab.devices.step_collectives_view import orders, table
+from mini_model.simple_fsdp import simple_fsdp
+
+SOURCE = """
+cpp_fused_relu_0 = async_compile.cpp_pybinding(['float*'], 'void kernel(float* out_ptr0) {}')
+def call(args):
+    primals_1, = args
+    buf0 = torch.ops._c10d_functional.all_gather_into_tensor.default(primals_1, 8, '0')
+    torch.ops._c10d_functional.all_gather_into_tensor_out.default(primals_1, 8, '0', out=buf1)
+    torch.ops._c10d_functional.wait_tensor.default(buf0)
+    extern_kernels.mm(buf0, buf4, out=buf5)
+    cpp_fused_relu_0(buf5)
+    torch.ops._c10d_functional.wait_tensor.default(buf1)
+    buf6 = torch.ops._c10d_functional.reduce_scatter_tensor.default(buf5, 'avg', 8, '0')
+    torch.ops._c10d_functional.wait_tensor.default(buf6)
+    return (buf5, primals_1, buf6, )
+"""
+SIZES = {
+    "primals_1": ((2, 4), torch.float32),
+    "buf0": ((16, 4), torch.float32),
+    "buf1": ((16, 4), torch.bfloat16),
+    "buf5": ((16, 4), torch.float32),
+    "buf6": ((2, 4), torch.float32),
+}
+
+
+def test_each_collective_has_its_larger_side_and_what_could_hide_it():
+    found = _read(SOURCE, SIZES)
+    assert found.order == ("AG0", "AG1", "w0", "MM", "k", "w1", "RS2", "w2")
+    assert [(each.kind, each.nbytes, each.dtype, each.products) for each in found.collectives] == [
+        ("all_gather", 256, "float32", 0),
+        ("all_gather", 128, "bfloat16", 1),
+        ("reduce_scatter", 256, "float32", 0),
+    ]
+    assert found.nbytes == 640 and found.covered_nbytes == 128 and found.in_flight_nbytes == 384
+    assert found.returned_nbytes == 256 + 32, "an input that is given back is none of its own"
+    assert found.count("all_gather") == 2 and found.products == 1
+
+
+def test_a_symbolic_size_is_left_out_of_the_sums():
+    found = _read(SOURCE, SIZES | {"buf0": (("s0", 4), torch.float32)})
+    assert found.collectives[0].nbytes is None and found.nbytes == 640 - 256
+
+
+def test_on_paper_what_lies_under_a_product_is_hidden():
+    found = _read(SOURCE, SIZES)
+    on_paper = found.on_wire(1.0, bytes_per_ms=128.0, start_ms=0.5)
+    # AG0 2.5 ms, AG1 until 4 behind it, the product from 2.5 to 3.5, RS2 2.5 ms
+    assert on_paper.span_ms == 6.5 and on_paper.exposed_ms == 5.5
+    with pytest.raises(ValueError, match="more than 0 bytes"):
+        found.on_wire(1.0, bytes_per_ms=0)
+
+
+def mlp():
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
+
+
+def step_on(mesh, device="cpu", options=None):
+    """A compiled SimpleFSDP step over rows of its own on each rank."""
+    with torch.device(device):
+        model = simple_fsdp(mlp(), mesh)
+        x = torch.ones(16, 64)
+    run = torch.compile(model, fullgraph=True, options=options)
+    return lambda: run(x).square().mean().backward()
+
+
+@pytest.mark.slow
+def test_on_pretended_ranks_the_bytes_are_the_models_whatever_the_way():
+    whole = sum(each.nbytes for each in mlp().parameters())
+    found = {}
+    with pretended(8):
+        mesh = init_device_mesh("cpu", (8,))
+        for name in ("as it is", "reordered", "bucketed"):
+            reset_dynamo()
+            found[name] = step_collectives(step_on(mesh, options=WAYS[name]))
+    for each in found.values():
+        forward, backward = each.graphs
+        assert forward.nbytes == backward.nbytes == whole, "one gather and one scatter of each weight"
+        assert (forward.products, backward.products) == (4, 7)
+    assert found["as it is"].covered_nbytes == 0 and found["bucketed"].count("all_gather") == 1
+    assert found["as it is"].count("reduce_scatter") == found["reordered"].count("reduce_scatter") == 4
+    moved = found["reordered"].graphs[0]
+    assert moved.covered_nbytes == 3 / 4 * whole and moved.in_flight_nbytes == whole
+    assert found["as it is"].graphs[0].in_flight_nbytes == whole / 4
+    assert found["as it is"].graphs[0].returned_nbytes > 3 / 4 * whole, "the gathered weights are kept"
+
+
+@pytest.mark.slow
+def test_on_virtual_gpus_the_compiler_schedules_by_its_own_estimates():
+    ways = {"as it is": {}, "in buckets": in_buckets(0.04), "scheduled": WAYS["scheduled"]}
+    build = functools.partial(step_on, device="cuda")
+    found = {name: on_virtual_gpus(build, 8, options) for name, options in ways.items()}
+    assert len({each.nbytes for each in found.values()}) == 1
+    assert [each.count("all_gather") for each in found.values()] == [4, 2, 1]
+    assert found["as it is"].covered_nbytes == 0 < found["scheduled"].covered_nbytes
+    assert "in buckets" in repr(table(found))
+
+
+def on_two_ranks():
+    mesh, x = init_device_mesh("cpu", (2,)), torch.randn(8, 64, generator=torch.Generator().manual_seed(3))
+    plain = mlp()
+    plain(x).square().mean().backward()
+    exact = [each.grad for each in plain.parameters()]
+    far = {}
+    for name, options in {"as it is": {}, "reordered": WAYS["reordered"], "in buckets": in_buckets(0.04)}.items():
+        reset_dynamo()
+        model = simple_fsdp(mlp(), mesh)
+        run = torch.compile(model, fullgraph=True, options=options)
+        run(x.chunk(2)[dist.get_rank()]).square().mean().backward()
+        gradients = [each.grad.full_tensor() for each in model.parameters()]
+        far[name] = max((a - b).abs().max().item() for a, b in zip(gradients, exact, strict=True))
+    return far, max(each.abs().max().item() for each in exact)
+
+
+@pytest.mark.slow
+def test_on_real_ranks_every_way_gives_the_gradients_of_one_process():
+    for far, size in ranks.run(on_two_ranks, 2, timeout=200):
+        assert size > 1e-4 and all(each < 1e-5 * size for each in far.values()), far
+
+
+class Tied(nn.Module):
+    """One matrix, read twice."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 64, bias=False), nn.Linear(64, 64, bias=False)
+        self.last.weight = self.first.weight
+
+    def forward(self, x):
+        return self.last(self.first(x).relu())
+
+
+def tied_step(mesh):
+    with torch.device("cuda"):
+        model, x = simple_fsdp(Tied(), mesh, dtype=torch.bfloat16), torch.ones(16, 64, dtype=torch.bfloat16)
+    run = torch.compile(model, fullgraph=True)
+    return lambda: run(x).square().mean().backward()
+
+
+@pytest.mark.slow
+def test_a_tied_matrix_is_gathered_once_and_scattered_twice_unless_told_otherwise():
+    plain, once = (on_virtual_gpus(tied_step, 8, options) for options in ({}, SCATTERED_ONCE))
+    assert [(each.count("all_gather"), each.count("reduce_scatter")) for each in (plain, once)] == [(1, 2), (1, 1)]
+    assert plain.nbytes - once.nbytes == 64 * 64 * 4
+    (gather,), (scatter,) = (graph.collectives for graph in once.graphs)
+    assert (gather.dtype, gather.nbytes) == ("bfloat16", 64 * 64 * 2), "gathered narrow"
+    assert (scatter.dtype, scatter.nbytes) == ("float32", 64 * 64 * 4), "reduced in full"
+
+
+def on_a_slow_wire(bytes_per_s):
+    """Shares hidden of SimpleFSDP as it is and reordered, and of FSDP2, over a wire that takes no CPU."""
+    group = throttle.throttled(bytes_per_s)
+    mesh, x = DeviceMesh.from_group(group, "cpu"), torch.randn(512, 512)
+    steps = {}
+    for name in ("as it is", "reordered"):
+        model = simple_fsdp(wide(), mesh)
+        run = torch.compile(own_code(model), fullgraph=True, options=WAYS[name])
+        steps[name] = lambda run=run: run(x).square().mean().backward()
+    blocks = wide()
+    for block in blocks:
+        fully_shard(block, mesh=mesh)
+    fully_shard(blocks, mesh=mesh)
+    steps["FSDP2"] = lambda: blocks(x).square().mean().backward()
+    for step in steps.values():
+        step()
+    found = overlap_runs.measured(steps, group)
+    return {name: (run.overlap.fraction, run.overlap.exposed_ms, run.step_ms) for name, run in found.items()}
+
+
+def wide():
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(512, 512, bias=False) for _ in range(4)))
+
+
+def own_code(model):
+    """The model as a function whose guards no other shares."""
+
+    def call(x):
+        return model(x)
+
+    return types.FunctionType(call.__code__.replace(), globals(), "own", None, call.__closure__)
+
+
+@pytest.mark.slow
+def test_over_a_slow_wire_only_moved_collectives_are_hidden():
+    for found in ranks.run(on_a_slow_wire, 2, 1e8, timeout=200):
+        hidden = {name: each[0] for name, each in found.items()}
+        exposed = {name: each[1] for name, each in found.items()}
+        assert hidden["as it is"] < 0.1 < hidden["reordered"], hidden
+        assert exposed["reordered"] < exposed["as it is"], exposed
+        assert hidden["FSDP2"] < 0.1, "it overlaps by CUDA streams: without them each of its calls waits"
+
+
+def test_a_step_that_compiles_nothing_is_refused():
+    with pytest.raises(ValueError, match="nothing was compiled"):
+        step_collectives(lambda: torch.ones(2) + 1)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, math.nan])
+def test_a_bucket_holds_something(wrong):
+    with pytest.raises(ValueError, match="more than 0 bytes"):
+        in_buckets(wrong)
+
+
+def test_the_options_are_inductors():
+    known = set(torch._inductor.list_options())
+    assert all(set(options) <= known for options in (*WAYS.values(), in_buckets(1), SCATTERED_ONCE))
+
+
+def drawn():
+    gather = GraphCollective("all_gather", 4000, "float32", 0, 2, 1)
+    late = GraphCollective("reduce_scatter", 4000, "float32", 1, 2, 0)
+    return StepCollectives(
+        (
+            GraphOrder(("AG0", "MM", "w0", "k"), (gather,), 100),
+            GraphOrder(("MM", "RS0", "w0"), (late,), 10),
+        )
+    )
+
+
+def test_a_line_from_start_to_wait_red_where_nothing_can_hide_it():
+    picture = orders({"one way": drawn()}, "caption")
+    assert "1 all-gather; 1 reduce-scatter; 50% of the bytes" in picture.alt and "caption" in picture._repr_html_()
+    assert picture.svg.count("before its wait") == 2 and "all-gather, 4 kB, float32, 1 products" in picture.svg
+    blue, red = (picture.svg.split("<rect")[at].split("fill='")[1][:7] for at in (1, 2))
+    assert blue != red
+    with pytest.raises(ValueError, match="none is number 2"):
+        orders({"one way": drawn()}, graphs=(2,))
+    with pytest.raises(ValueError, match="no way is given"):
+        orders({})
+    assert "50%" in repr(table({"one way": drawn()}))
