@@ -214,9 +214,9 @@ def test_over_a_slow_wire_only_moved_collectives_are_hidden():
     for found in ranks.run(on_a_slow_wire, 2, 1e8, timeout=200):
         hidden = {name: each[0] for name, each in found.items()}
         exposed = {name: each[1] for name, each in found.items()}
-        assert hidden["as it is"] < 0.1 < hidden["reordered"], hidden
         assert exposed["reordered"] < exposed["as it is"], exposed
-        assert hidden["FSDP2"] < 0.1, "it overlaps by CUDA streams: without them each of its calls waits"
+        for others in ("as it is", "FSDP2"):  # FSDP2 overlaps by CUDA streams: without them each of its calls waits
+            assert 3 * hidden[others] < hidden["reordered"], hidden
 
 
 def test_a_step_that_compiles_nothing_is_refused():
