@@ -33,7 +33,7 @@ class PassAsked:
         return not self.graphs
 
     def __str__(self) -> str:
-        said = "was not run: the cache answered" if self.from_cache else f"was run over {self.graphs} graphs"
+        said = "was not run: the cache answered" if self.from_cache else f"was run over {self.graphs} graph{'s' * (self.graphs > 1)}"
         return f"{self.name}, key {self.key[:8]}…, {said}"
 
 
