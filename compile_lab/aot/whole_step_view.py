@@ -41,5 +41,5 @@ def history(step: WholeStep) -> Table:
 
 def judgement(found: Iterable[StepsJudged]) -> Table:
     """One row a way to train: tensors with eager's bits, of how many, and the errors against float64."""
-    rows = [(each.way, each.same_bits, each.tensors, each.error, each.eager_error) for each in found]
-    return Table(["way", "as eager to the bit", "of", "error against float64", "eager's"], rows)
+    rows = [(each.way, each.same_bits, each.tensors, f"{each.error:.1e}", f"{each.eager_error:.1e}") for each in found]
+    return Table(["way", "as eager to the bit", "of", "error against float64", "eager's"], rows, align="lrrrr")

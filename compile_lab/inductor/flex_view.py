@@ -14,8 +14,8 @@ from .view import evidence
 
 COLOURS = {FULL: "blue", PARTIAL: "orange"}
 MEANT = {
-    "visited, every pair allowed: the mask is not asked": "blue",
-    "visited, the mask asked of each pair": "orange",
+    "every pair allowed: not asked": "blue",
+    "the mask asked of each pair": "orange",
     "left out": "#8884",
 }
 GAP, HEAD, LEFT = 36.0, 34.0, 26.0
