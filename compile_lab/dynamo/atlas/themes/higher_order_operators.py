@@ -1,0 +1,468 @@
+"""Functions that take functions and become a graph within the graph: cond, while_loop, map, scan, checkpoint."""
+
+import torch
+from torch.utils.checkpoint import checkpoint
+
+from ...._torch.breaks import (
+    associative_scan,
+    hints_wrapper,
+    map,
+    out_dtype,
+    scan,
+    strict_mode,
+    while_loop,
+    wrap,
+    wrap_with_autocast,
+    wrap_with_set_grad_enabled,
+)
+from ..entries import cures, no_cure, trigger
+
+SEEN: list[int] = []
+
+
+def plus_one(x):
+    """What several of the operators below are given."""
+    return x + 1
+
+
+def below_ten(x):
+    """A loop's condition."""
+    return x.sum() < 10
+
+
+def add_up(carry, x):
+    """A scan's step."""
+    return carry + x, carry * x
+
+
+@trigger("GB0309")
+def cond_with_a_keyword(x):
+    return torch.cond(x.sum() > 0, plus_one, plus_one, (x,), other=1)
+
+
+no_cure(cond_with_a_keyword, "eager refuses too: `cond` has no such keyword")
+
+
+@trigger("GB0310")
+def cond_on_a_row(x):
+    return torch.cond(x > 0, plus_one, plus_one, (x,))
+
+
+no_cure(cond_on_a_row, "eager refuses too: a predicate is one bool")
+
+
+@trigger("GB0310")
+def cond_on_a_list(x):
+    return torch.cond([x.sum() > 0], plus_one, plus_one, (x,))
+
+
+no_cure(cond_on_a_list, "eager refuses too: a predicate is a bool or a tensor")
+
+
+@trigger("GB0311")
+def cond_with_bare_operands(x):
+    return torch.cond(x.sum() > 0, plus_one, plus_one, x)
+
+
+no_cure(cond_with_bare_operands, "eager refuses too: operands are a tuple")
+
+
+@trigger("GB0312")
+def cond_with_text_as_operand(x):
+    return torch.cond(x.sum() > 0, lambda y, s: y + 1, lambda y, s: y, (x, "add"))
+
+
+no_cure(cond_with_text_as_operand, "eager refuses too: operands are tensors")
+
+
+@trigger("GB0302")
+def cond_without_a_function(x):
+    return torch.cond(x.sum() > 0, 1, plus_one, (x,))
+
+
+no_cure(cond_without_a_function, "eager refuses too: 1 cannot be called")
+
+
+@trigger("GB0313")
+def cond_with_unlike_branches(x):
+    return torch.cond(x.sum() > 0, lambda y: (y, y), lambda y: [y + 1], (x,))
+
+
+no_cure(cond_with_unlike_branches, "eager refuses too: both branches give results of one form")
+
+
+@trigger("GB0340")
+def cond_that_gives_text(x):
+    return torch.cond(x.sum() > 0, lambda y: "up", lambda y: "down", (x,))
+
+
+no_cure(cond_that_gives_text, "eager refuses too: branches give tensors")
+
+
+@trigger("GB0350")
+def cond_that_gives_floats(x):
+    return torch.cond(x.sum() > 0, lambda y: 1.5, lambda y: 2.5, (x,))
+
+
+no_cure(cond_that_gives_floats, "eager refuses too: branches give tensors or whole numbers")
+
+
+@trigger("GB0067")
+def cond_that_takes_notes(x):
+    def noted(y):
+        SEEN.append(1)
+        return y + 1
+
+    return torch.cond(x.sum() > 0, noted, plus_one, (x,))
+
+
+no_cure(cond_that_takes_notes, "eager refuses too: a branch must not change what is outside")
+
+
+@trigger("GB0040")
+def cond_that_returns_its_operand(x):
+    return torch.cond(x.sum() > 0, lambda y: y, plus_one, (x,))
+
+
+no_cure(cond_that_returns_its_operand, "eager refuses too: a branch's result must not be its operand; return a clone")
+
+
+@trigger("GB0041")
+def cond_that_writes_its_operand(x):
+    return torch.cond(x.sum() > 0, lambda y: y.add_(1) + 1, plus_one, (x,))
+
+
+no_cure(cond_that_writes_its_operand, "eager refuses too: a branch must not write into its operand")
+
+
+@trigger("GB0303")
+def loop_with_too_much(x):
+    return torch.ops.higher_order.while_loop(below_ten, lambda y: (y + 1,), (x,), (), stop=3)
+
+
+no_cure(loop_with_too_much, "eager refuses too: the operator has no such keyword")
+
+
+@trigger("GB0304")
+def loop_with_bare_additional_inputs(x):
+    return torch.ops.higher_order.while_loop(below_ten, lambda y: (y + 1,), (x,), {})
+
+
+no_cure(loop_with_bare_additional_inputs, "eager refuses too: additional inputs are a tuple")
+
+
+@trigger("GB0308")
+def loop_while_a_row(x):
+    return while_loop(lambda y: y < 10, lambda y: (y + 1,), (x,))
+
+
+no_cure(loop_while_a_row, "eager refuses too: a condition is one bool")
+
+
+@trigger("GB0339")
+def loop_for_ever(x):
+    return while_loop(lambda y: True, lambda y: (y + 1,), (x,))
+
+
+no_cure(loop_for_ever, "eager refuses too: the loop never ends")
+
+
+@trigger("GB0314")
+def loop_with_text(x):
+    return while_loop(lambda y: "go", lambda y: (y + 1,), (x,))
+
+
+no_cure(loop_with_text, "eager refuses too: a condition is a bool")
+
+
+@trigger("GB0325")
+def map_with_a_keyword(x):
+    return torch.ops.higher_order.map_impl(plus_one, (x,), (), by=1)
+
+
+no_cure(map_with_a_keyword, "eager refuses too: the operator has no such keyword")
+
+
+@trigger("GB0326", lambda: (torch.ones(0, 3),))
+def map_over_nothing(x):
+    return map(plus_one, x)
+
+
+no_cure(map_over_nothing, "eager refuses too: there must be a row")
+
+
+@trigger("GB0315")
+def associative_scan_of_a_bare_tensor(x):
+    return torch.ops.higher_order.associative_scan(lambda a, b: a + b, x, ())
+
+
+no_cure(associative_scan_of_a_bare_tensor, "eager refuses too: the operator takes a list")
+
+
+@trigger("GB0316")
+def associative_scan_with_bare_inputs(x):
+    return torch.ops.higher_order.associative_scan(lambda a, b: a + b, [x], {})
+
+
+no_cure(associative_scan_with_bare_inputs, "eager refuses too: additional inputs are a tuple")
+
+
+@trigger("GB0317")
+def associative_scan_of_a_number(x):
+    return torch.ops.higher_order.associative_scan(lambda a, b: a + b, [x.new_ones(0, 3)], ())
+
+
+no_cure(associative_scan_of_a_number, "eager refuses too: there must be a row")
+
+
+@trigger("GB0318")
+def associative_scan_that_gives_two(x):
+    return associative_scan(lambda a, b: (a + b, a), x, 0, combine_mode="generic")
+
+
+no_cure(associative_scan_that_gives_two, "eager refuses too: the function gives what it takes")
+
+
+@trigger("GB0319")
+def associative_scan_in_another_form(x):
+    return torch.ops.higher_order.associative_scan(lambda a, b: (a + b,), [x], ())
+
+
+no_cure(associative_scan_in_another_form, "eager refuses too: the function gives what it takes")
+
+
+@trigger("GB0341")
+def associative_scan_with_too_little(x):
+    return torch.ops.higher_order.associative_scan(lambda a, b: a + b, [x], (), 1)
+
+
+no_cure(associative_scan_with_too_little, "eager refuses too: the operator takes three arguments")
+
+
+@trigger("GB0320")
+def scan_of_a_bare_tensor(x):
+    return torch.ops.higher_order.scan(add_up, [x[0]], x, ())
+
+
+no_cure(scan_of_a_bare_tensor, "eager refuses too: the operator takes lists")
+
+
+@trigger("GB0321")
+def scan_from_a_bare_tensor(x):
+    return torch.ops.higher_order.scan(add_up, x[0], [x], ())
+
+
+no_cure(scan_from_a_bare_tensor, "eager refuses too: the operator takes lists")
+
+
+@trigger("GB0322")
+def scan_from_nothing(x):
+    return torch.ops.higher_order.scan(add_up, [], [x], ())
+
+
+no_cure(scan_from_nothing, "eager refuses too: there must be something to carry")
+
+
+@trigger("GB0323")
+def scan_with_bare_inputs(x):
+    return torch.ops.higher_order.scan(add_up, [x[0]], [x], {})
+
+
+no_cure(scan_with_bare_inputs, "eager refuses too: additional inputs are a tuple")
+
+
+@trigger("GB0324")
+def scan_over_nothing(x):
+    return torch.ops.higher_order.scan(add_up, [x[0]], [x.new_ones(0, 3)], ())
+
+
+no_cure(scan_over_nothing, "eager refuses too: there must be a row")
+
+
+@trigger("GB0342")
+def scan_without_a_function(x):
+    return torch.ops.higher_order.scan(plus_one, [x[0]], [x], ())
+
+
+no_cure(scan_without_a_function, "the bare operator takes what `scan` makes of a function: call `scan`")
+
+
+@trigger("GB0343")
+def scan_that_gives_one(x):
+    return scan(lambda carry, y: carry + y, x[0], x)
+
+
+no_cure(scan_that_gives_one, "eager refuses too: a step gives what is carried and a result")
+
+
+@trigger("GB0330")
+def gradients_with_a_keyword(x):
+    return wrap_with_set_grad_enabled(False, plus_one, x, other=1)
+
+
+no_cure(gradients_with_a_keyword, "eager refuses too: the function takes no such keyword")
+
+
+@trigger("GB0331")
+def gradients_by_a_tensor(x):
+    return wrap_with_set_grad_enabled(x.sum() > 0, plus_one, x)
+
+
+no_cure(gradients_by_a_tensor, "whether gradients are recorded is decided while tracing")
+
+
+@trigger("GB0332")
+def gradients_around_a_closure(x):
+    y = x * 2
+    return wrap_with_set_grad_enabled(False, lambda z: z + y, x)
+
+
+@cures(gradients_around_a_closure)
+def gradients_around_arguments(x):
+    return wrap_with_set_grad_enabled(False, lambda z, y: z + y, x, x * 2)
+
+
+@trigger("GB0333")
+def autocast_with_a_keyword(x):
+    return wrap_with_autocast("cpu", torch.bfloat16, True, True, plus_one, x, other=1)
+
+
+no_cure(autocast_with_a_keyword, "eager refuses too: the function takes no such keyword")
+
+
+@trigger("GB0334")
+def autocast_around_a_closure(x):
+    y = x * 2
+    return wrap_with_autocast("cpu", torch.bfloat16, True, True, lambda z: z + y, x)
+
+
+@cures(autocast_around_a_closure)
+def autocast_around_arguments(x):
+    return wrap_with_autocast("cpu", torch.bfloat16, True, True, lambda z, y: z + y, x, x * 2)
+
+
+@trigger("GB0344")
+def autocast_by_a_tensor(x):
+    return wrap_with_autocast("cpu", torch.bfloat16, x.sum() > 0, True, plus_one, x)
+
+
+no_cure(autocast_by_a_tensor, "whether numbers are cast is decided while tracing")
+
+
+@trigger("GB0335")
+def hints_without_hints(x):
+    return hints_wrapper(plus_one, (x,), {})
+
+
+no_cure(hints_without_hints, "eager refuses too: hints are missing")
+
+
+@trigger("GB0336")
+def out_dtype_with_a_keyword(x):
+    return out_dtype(torch.ops.aten.mul.Tensor, torch.int32, x, other=x)
+
+
+no_cure(out_dtype_with_a_keyword, "eager refuses too: the operator takes no keywords")
+
+
+@trigger("GB0337")
+def strict_with_a_keyword(x):
+    return torch.ops.higher_order.strict_mode(plus_one, (x,), other=1)
+
+
+no_cure(strict_with_a_keyword, "eager refuses too: the operator takes no keywords")
+
+
+@trigger("GB0345")
+def strict_with_a_number(x):
+    return torch.ops.higher_order.strict_mode(plus_one, 3)
+
+
+no_cure(strict_with_a_number, "eager refuses too: arguments come as a tuple")
+
+
+@trigger("GB0102")
+def address_in_strict_mode(x):
+    return strict_mode(lambda y: y.data + 1, (x,))
+
+
+@cures(address_in_strict_mode)
+def detached_in_strict_mode(x):
+    return strict_mode(lambda y: y.detach() + 1, (x,))
+
+
+@trigger("GB0068")
+def number_in_strict_mode(x):
+    return strict_mode(lambda y: y + y.sum().item(), (x,))
+
+
+@cures(number_in_strict_mode)
+def sum_in_strict_mode(x):
+    return strict_mode(lambda y: y + y.sum(), (x,))
+
+
+@trigger("GB1380")
+def part_in_strict_mode(x):
+    return strict_mode(lambda y: y[0] + 1, (x,))
+
+
+@cures(part_in_strict_mode)
+def selected_in_strict_mode(x):
+    return strict_mode(lambda y: torch.select(y, 0, 0) + 1, (x,))
+
+
+@trigger("GB0329")
+def wrapped_with_a_keyword(x):
+    return wrap(lambda y, other: y + other, x, other=x)
+
+
+@cures(wrapped_with_a_keyword)
+def wrapped_without_a_keyword(x):
+    return wrap(lambda y, other: y + other, x, x)
+
+
+@trigger("GB0067")
+def checkpoint_that_takes_notes(x):
+    def noted(y):
+        SEEN.append(1)
+        return y + 1
+
+    return checkpoint(noted, x, use_reentrant=False)
+
+
+@cures(checkpoint_that_takes_notes)
+def notes_beside_the_checkpoint(x):
+    SEEN.append(1)
+    return checkpoint(plus_one, x, use_reentrant=False)
+
+
+@trigger("GB0301")
+def map_over_numbers(x):
+    return map(lambda y, z: y + z, {"a": x, "b": 2})
+
+
+no_cure(map_over_numbers, "eager refuses too: rows are of tensors")
+
+
+@trigger("GB0306")
+def an_operator_that_dynamo_does_not_know(x):
+    return torch.ops.higher_order.with_effects(None, plus_one, x)
+
+
+no_cure(an_operator_that_dynamo_does_not_know, "AOTAutograd's own operator, which it puts in later")
+
+
+@trigger("GB0327")
+def delegate_with_a_keyword(x):
+    return torch.ops.higher_order.executorch_call_delegate(plus_one, x, other=1)
+
+
+no_cure(delegate_with_a_keyword, "eager refuses too: the operator takes no keywords")
+
+
+@trigger("GB6017")
+def delegate_without_a_module(x):
+    return torch.ops.higher_order.executorch_call_delegate(plus_one, x)
+
+
+no_cure(delegate_without_a_module, "eager refuses too: a delegate is a module")
