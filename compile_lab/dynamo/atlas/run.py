@@ -9,8 +9,8 @@ import json
 import pkgutil
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -20,6 +20,7 @@ from ...doors import door
 from .entries import AtlasEntry, source_of, written
 from .same import same, state
 
+_RAISED = "raised"
 _ID = re.compile(r"gb/(gb\d{4})\.html", re.IGNORECASE)
 
 
@@ -47,6 +48,7 @@ class AtlasResult:
     trouble: str
     config: Mapping[str, Any]
     cure_config: Mapping[str, Any]
+    eager_raises: bool
 
     @property
     def holds(self) -> bool:
@@ -74,7 +76,17 @@ def run(names: list[str] | None = None) -> tuple[AtlasResult, ...]:
     unknown = [name for name in names or () if name not in entries]
     if unknown:
         raise ValueError(f"the atlas has no entry {unknown}: load() gives all names")
-    return tuple(_result(entries[name]) for name in (names if names is not None else entries))
+    return tuple(judge(entries[name]) for name in (names if names is not None else entries))
+
+
+def as_record(results: Sequence[AtlasResult]) -> dict[str, Any]:
+    """The results as JSON holds them: a recording's ``result``."""
+    return {"registry": len(registry()), "entries": [asdict(each) for each in results]}
+
+
+def from_record(stored: Mapping[str, Any]) -> AtlasResult:
+    """One of the ``entries`` of a recording. Raises TypeError where a field is missing or unknown."""
+    return AtlasResult(**{**stored, "hints": tuple(stored["hints"])})
 
 
 def registry() -> dict[str, str]:
@@ -82,14 +94,16 @@ def registry() -> dict[str, str]:
     return {id: versions[0]["Gb_type"] for id, versions in json.loads(break_registry.read_text()).items()}
 
 
-def _result(entry: AtlasEntry) -> AtlasResult:
+def judge(entry: AtlasEntry) -> AtlasResult:
+    """Run one entry: its trigger under ``fullgraph=True`` and eagerly, and its cure in one graph."""
     said = _said(entry)
     match = _ID.search(said)
     found = match.group(1).upper() if match else None
     trouble = "" if found == entry.id else f"gave {found}: {said[:300]}"
     cured = None
+    eager = _ran(entry.function, entry, entry.config)
     if entry.cure:
-        different = _difference(entry)
+        different = _difference(entry, eager)
         cured = not different
         trouble = trouble or different
     return AtlasResult(
@@ -109,6 +123,7 @@ def _result(entry: AtlasEntry) -> AtlasResult:
         trouble,
         entry.config,
         entry.cure.config if entry.cure else {},
+        _raised(eager[0]),
     )
 
 
@@ -121,9 +136,8 @@ def _said(entry: AtlasEntry) -> str:
     return ""
 
 
-def _difference(entry: AtlasEntry) -> str:
+def _difference(entry: AtlasEntry, eager: tuple[Any, ...]) -> str:
     """What the cure, compiled, does otherwise than the trigger does eagerly; "" where it is the same."""
-    eager = _ran(entry.function, entry, entry.config)
     compiled = torch.compile(entry.cure.function, backend="eager", fullgraph=True)
     cured = _ran(compiled, entry, entry.cure.config)
     parts = ("result", "arguments", "output", "random state")
@@ -141,7 +155,7 @@ def _ran(function: Callable[..., Any], entry: AtlasEntry, config: Mapping[str, A
         try:
             result = function(*arguments)
         except Exception as error:
-            result = ("raised", type(error).__name__, str(error)[:200])
+            result = (_RAISED, type(error).__name__, str(error)[:200])
         return copy.copy(result), state(arguments), printed.getvalue(), torch.get_rng_state()
 
 
@@ -153,6 +167,10 @@ def _quiet(config: Mapping[str, Any]) -> Iterator[None]:
         warnings.simplefilter("ignore")
         yield
     reset_dynamo()
+
+
+def _raised(result: Any) -> bool:
+    return isinstance(result, tuple) and len(result) == 3 and isinstance(result[0], str) and result[0] == _RAISED
 
 
 def _part(said: str, heading: str) -> str:

@@ -116,14 +116,6 @@ no_cure(list_a_folder, "what lies in a folder may change between calls: read it 
 
 
 @trigger("GB0007")
-def write_json(x):
-    return x + 1, json.dumps({"lr": 0.5})
-
-
-no_cure(write_json, "the encoder is written in C: write the text outside")
-
-
-@trigger("GB0007")
 def pickle_a_list(x):
     return x + 1, pickle.dumps([1, 2])
 
@@ -224,14 +216,6 @@ def check_with_a_plain_message(x):
     return y
 
 
-@trigger("GB0111")
-def not_strict_about_a_number(x):
-    return nonstrict_trace(3)(x)
-
-
-no_cure(not_strict_about_a_number, "eager refuses too: 3 cannot be called")
-
-
 @trigger("GB0078")
 def not_strict_inside(x):
     return nonstrict_trace(lambda y: y + 1)(x)
@@ -242,7 +226,7 @@ def strict_inside(x):
     return (lambda y: y + 1)(x)
 
 
-@trigger("GB0088")
+@trigger("GB0354")
 def an_unknown_name(x):
     return x + MISSING[0]
 
@@ -250,31 +234,3 @@ def an_unknown_name(x):
 no_cure(an_unknown_name, "eager raises NameError too")
 
 
-@trigger("GB0060")
-def a_pure_c_method(x):
-    return x + len(memoryview(b"abc"))
-
-
-@cures(a_pure_c_method)
-def the_bytes_themselves(x):
-    return x + len(b"abc")
-
-
-@trigger("GB0004")
-def jit_inside(x):
-    return torch.jit.trace(taken_in, x)(x)
-
-
-@cures(jit_inside)
-def jit_left_away(x):
-    return taken_in(x)
-
-
-@trigger("GB0004")
-def profile_inside(x):
-    with torch.profiler.profile() as found:
-        y = x + 1
-    return y, found
-
-
-no_cure(profile_inside, "a profile is made by the program that calls the graph")

@@ -45,15 +45,6 @@ def negate_in_the_graph(x):
     return torch.where(torch.logical_not(x.any()), x + 1, x - 1)
 
 
-@trigger("GB0034")
-def assert_on_a_value(x):
-    assert x.sum() > 0, torch.ones(1)
-    return x + 1
-
-
-no_cure(assert_on_a_value, "an assertion's message that is a tensor cannot go into the graph: write it as text")
-
-
 @trigger("GB0033")
 def ask_for_equality(x):
     return x + 1 if torch.equal(x, x.flip(0)) else x
@@ -62,36 +53,6 @@ def ask_for_equality(x):
 @cures(ask_for_equality)
 def equality_as_a_tensor(x):
     return torch.where((x == x.flip(0)).all(), x + 1, x)
-
-
-@trigger("GB0036")
-def where_is_it_true(x):
-    return x.nonzero()
-
-
-@cures(where_is_it_true, capture_dynamic_output_shape_ops=True)
-def where_with_a_captured_shape(x):
-    return x.nonzero()
-
-
-@trigger("GB0036", _two)
-def pick_with_a_mask(x, mask):
-    return x[mask].sum()
-
-
-@cures(pick_with_a_mask)
-def zero_with_a_mask(x, mask):
-    return torch.where(mask, x, 0).sum()
-
-
-@trigger("GB0036")
-def unique_values(x):
-    return torch.unique(x)
-
-
-@cures(unique_values, capture_dynamic_output_shape_ops=True)
-def unique_with_a_captured_shape(x):
-    return torch.unique(x)
 
 
 @trigger("GB0246", lambda: (torch.tensor([0, 2, 1]),))
@@ -110,18 +71,6 @@ def floats_as_a_list(x):
 
 
 no_cure(floats_as_a_list, "the numbers leave the graph, and a float has no symbol that could stand for it in a list")
-
-
-@trigger("GB0035", needs=())
-def branch_on_an_objects_tensor(x):
-    class Positive:
-        def __bool__(self):
-            return x.sum() > 0
-
-    return x + 1 if Positive() else x
-
-
-no_cure(branch_on_an_objects_tensor, "eager refuses too: `__bool__` must return a bool")
 
 
 @trigger("GB0207")
@@ -145,14 +94,6 @@ def group_by_values(x):
 no_cure(group_by_values, "how many groups there are is decided by values, and a list's length must be known")
 
 
-@trigger("GB0190")
-def attribute_named_by_a_tensor(x):
-    return getattr(x, str(x.sum()), x)
-
-
-no_cure(attribute_named_by_a_tensor, "which attribute is read is decided by a value")
-
-
 @trigger("GB6622")
 def compare_lists_of_tensors(x):
     return x + 1 if [x[0]] == [x[1]] else x
@@ -163,28 +104,12 @@ def compare_stacked_tensors(x):
     return torch.where(x[0] == x[1], x + 1, x)
 
 
-@trigger("GB7596")
-def shape_at_a_tensor(x):
-    return x.shape[x.sum().int()] if x.shape else x
-
-
-no_cure(shape_at_a_tensor, "which dimension is meant is decided by a value (here one that eager refuses)")
-
-
 @trigger("GB0569")
 def text_of_a_tensor(x):
     return repr(x)
 
 
 no_cure(text_of_a_tensor, "the text shows values, which exist only when the graph has run: write it outside")
-
-
-@trigger("GB0178")
-def round_trip_through_text(x):
-    return x + float(str(x.sum()))
-
-
-no_cure(round_trip_through_text, "the text shows values, which exist only when the graph has run")
 
 
 @trigger("GB0002", lambda: (torch.ones(3, dtype=torch.int64),), capture_scalar_outputs=True)

@@ -103,7 +103,7 @@ def where_in_the_bytecode(x):
 no_cure(where_in_the_bytecode, "Dynamo runs other bytecode than the function's, so the place means nothing")
 
 
-@trigger("GB0171")
+@trigger("GB0034")
 def assert_with_a_number(x):
     assert x.shape[0] == 4, 3
     return x
@@ -128,42 +128,7 @@ def caught_assertion_with_text(x):
         return x + 1
 
 
-@trigger("GB0057")
-def raise_a_number(x):
-    raise 3
-
-
-no_cure(raise_a_number, "eager raises TypeError too")
-
-
-@trigger("GB0007")
-def format_a_traceback(x):
-    try:
-        fails(x)
-    except ValueError:
-        return x + len(traceback.format_exc())
-
-
-no_cure(format_a_traceback, "the text names lines of bytecode that Dynamo replaces: write it outside")
-
-
-@trigger("GB0007")
-def current_exception(x):
-    try:
-        fails(x)
-    except ValueError:
-        return x + (1 if sys.exc_info()[0] is ValueError else 0)
-
-
-@cures(current_exception)
-def caught_exception(x):
-    try:
-        fails(x)
-    except ValueError as error:
-        return x + (1 if type(error) is ValueError else 0)
-
-
-@trigger("GB0088")
+@trigger("GB0082")
 def group_of_exceptions(x):
     try:
         raise ExceptionGroup("several", [ValueError("no")])
@@ -204,32 +169,3 @@ def read_an_empty_cell(x):
 no_cure(read_an_empty_cell, "eager raises NameError too")
 
 
-@trigger("GB0062")
-def unpack_too_little(x):
-    first, second, *rest = 3
-    return x
-
-
-no_cure(unpack_too_little, "eager raises TypeError too")
-
-
-@trigger("GB0082")
-def delete_then_read(x):
-    y = x + 1
-    del y
-    return y
-
-
-no_cure(delete_then_read, "eager raises UnboundLocalError too")
-
-
-@trigger("GB0024")
-def stop_iteration_out_of_a_generator(x):
-    def numbers():
-        yield 1
-        raise StopIteration
-
-    return x + sum(numbers())
-
-
-no_cure(stop_iteration_out_of_a_generator, "eager raises RuntimeError too")

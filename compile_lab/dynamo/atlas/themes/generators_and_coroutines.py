@@ -34,31 +34,7 @@ async def later(x):
     return x + 1
 
 
-@trigger("GB0003")
-def be_a_generator(x):
-    yield x + 1
-
-
-no_cure(be_a_generator, "a generator runs piece by piece, a graph in one: compile the piece")
-
-
-@trigger("GB2549", needs=(count_up,))
-def take_all_of_an_endless_one(x):
-    return x + sum(number for number in count_up() if number < 3)
-
-
-no_cure(take_all_of_an_endless_one, "eager does not end either")
-
-
-@trigger("GB0092", needs=(count_up,))
-def return_a_generator(x):
-    return x + 1, count_up()
-
-
-no_cure(return_a_generator, "")
-
-
-@trigger("GB0253", lambda: (torch.ones(3), (i for i in range(3))))
+@trigger("GB4347", lambda: (torch.ones(3), (i for i in range(3))))
 def continue_a_generator(x, numbers):
     return x + next(numbers)
 
@@ -91,32 +67,3 @@ def enter_what_does_not_yield(x):
 no_cure(enter_what_does_not_yield, "eager refuses too: the function does not yield")
 
 
-@trigger("GB0094", needs=(later,))
-def run_a_coroutine(x):
-    return asyncio.run(later(x))
-
-
-no_cure(run_a_coroutine, "an event loop is the program's affair: compile what the coroutine computes")
-
-
-@trigger("GB8335")
-def return_a_writing_generator(x):
-    seen = []
-
-    def writing():
-        for number in range(3):
-            seen.append(number)
-            yield x + number
-
-    return writing(), seen
-
-
-no_cure(return_a_writing_generator, "")
-
-
-@trigger("GB0192")
-def take_of_a_cycle(x):
-    return x + sum(itertools.islice(itertools.cycle([1, 2]), 3))
-
-
-no_cure(take_of_a_cycle, "")

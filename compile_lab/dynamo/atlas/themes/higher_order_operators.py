@@ -35,22 +35,6 @@ def add_up(carry, x):
     return carry + x, carry * x
 
 
-@trigger("GB0309")
-def cond_with_a_keyword(x):
-    return torch.cond(x.sum() > 0, plus_one, plus_one, (x,), other=1)
-
-
-no_cure(cond_with_a_keyword, "eager refuses too: `cond` has no such keyword")
-
-
-@trigger("GB0310")
-def cond_on_a_row(x):
-    return torch.cond(x > 0, plus_one, plus_one, (x,))
-
-
-no_cure(cond_on_a_row, "eager refuses too: a predicate is one bool")
-
-
 @trigger("GB0310")
 def cond_on_a_list(x):
     return torch.cond([x.sum() > 0], plus_one, plus_one, (x,))
@@ -65,14 +49,6 @@ def cond_with_bare_operands(x):
 
 
 no_cure(cond_with_bare_operands, "eager refuses too: operands are a tuple")
-
-
-@trigger("GB0312")
-def cond_with_text_as_operand(x):
-    return torch.cond(x.sum() > 0, lambda y, s: y + 1, lambda y, s: y, (x, "add"))
-
-
-no_cure(cond_with_text_as_operand, "eager refuses too: operands are tensors")
 
 
 @trigger("GB0302")
@@ -91,22 +67,6 @@ def cond_with_unlike_branches(x):
 no_cure(cond_with_unlike_branches, "eager refuses too: both branches give results of one form")
 
 
-@trigger("GB0340")
-def cond_that_gives_text(x):
-    return torch.cond(x.sum() > 0, lambda y: "up", lambda y: "down", (x,))
-
-
-no_cure(cond_that_gives_text, "eager refuses too: branches give tensors")
-
-
-@trigger("GB0350")
-def cond_that_gives_floats(x):
-    return torch.cond(x.sum() > 0, lambda y: 1.5, lambda y: 2.5, (x,))
-
-
-no_cure(cond_that_gives_floats, "eager refuses too: branches give tensors or whole numbers")
-
-
 @trigger("GB0067")
 def cond_that_takes_notes(x):
     def noted(y):
@@ -117,22 +77,6 @@ def cond_that_takes_notes(x):
 
 
 no_cure(cond_that_takes_notes, "eager refuses too: a branch must not change what is outside")
-
-
-@trigger("GB0040")
-def cond_that_returns_its_operand(x):
-    return torch.cond(x.sum() > 0, lambda y: y, plus_one, (x,))
-
-
-no_cure(cond_that_returns_its_operand, "eager refuses too: a branch's result must not be its operand; return a clone")
-
-
-@trigger("GB0041")
-def cond_that_writes_its_operand(x):
-    return torch.cond(x.sum() > 0, lambda y: y.add_(1) + 1, plus_one, (x,))
-
-
-no_cure(cond_that_writes_its_operand, "eager refuses too: a branch must not write into its operand")
 
 
 @trigger("GB0303")
@@ -183,14 +127,6 @@ def map_with_a_keyword(x):
 no_cure(map_with_a_keyword, "eager refuses too: the operator has no such keyword")
 
 
-@trigger("GB0326", lambda: (torch.ones(0, 3),))
-def map_over_nothing(x):
-    return map(plus_one, x)
-
-
-no_cure(map_over_nothing, "eager refuses too: there must be a row")
-
-
 @trigger("GB0315")
 def associative_scan_of_a_bare_tensor(x):
     return torch.ops.higher_order.associative_scan(lambda a, b: a + b, x, ())
@@ -215,14 +151,6 @@ def associative_scan_of_a_number(x):
 no_cure(associative_scan_of_a_number, "eager refuses too: there must be a row")
 
 
-@trigger("GB0318")
-def associative_scan_that_gives_two(x):
-    return associative_scan(lambda a, b: (a + b, a), x, 0, combine_mode="generic")
-
-
-no_cure(associative_scan_that_gives_two, "eager refuses too: the function gives what it takes")
-
-
 @trigger("GB0319")
 def associative_scan_in_another_form(x):
     return torch.ops.higher_order.associative_scan(lambda a, b: (a + b,), [x], ())
@@ -231,68 +159,12 @@ def associative_scan_in_another_form(x):
 no_cure(associative_scan_in_another_form, "eager refuses too: the function gives what it takes")
 
 
-@trigger("GB0341")
-def associative_scan_with_too_little(x):
-    return torch.ops.higher_order.associative_scan(lambda a, b: a + b, [x], (), 1)
-
-
-no_cure(associative_scan_with_too_little, "eager refuses too: the operator takes three arguments")
-
-
-@trigger("GB0320")
-def scan_of_a_bare_tensor(x):
-    return torch.ops.higher_order.scan(add_up, [x[0]], x, ())
-
-
-no_cure(scan_of_a_bare_tensor, "eager refuses too: the operator takes lists")
-
-
-@trigger("GB0321")
-def scan_from_a_bare_tensor(x):
-    return torch.ops.higher_order.scan(add_up, x[0], [x], ())
-
-
-no_cure(scan_from_a_bare_tensor, "eager refuses too: the operator takes lists")
-
-
-@trigger("GB0322")
-def scan_from_nothing(x):
-    return torch.ops.higher_order.scan(add_up, [], [x], ())
-
-
-no_cure(scan_from_nothing, "eager refuses too: there must be something to carry")
-
-
-@trigger("GB0323")
-def scan_with_bare_inputs(x):
-    return torch.ops.higher_order.scan(add_up, [x[0]], [x], {})
-
-
-no_cure(scan_with_bare_inputs, "eager refuses too: additional inputs are a tuple")
-
-
-@trigger("GB0324")
-def scan_over_nothing(x):
-    return torch.ops.higher_order.scan(add_up, [x[0]], [x.new_ones(0, 3)], ())
-
-
-no_cure(scan_over_nothing, "eager refuses too: there must be a row")
-
-
 @trigger("GB0342")
 def scan_without_a_function(x):
     return torch.ops.higher_order.scan(plus_one, [x[0]], [x], ())
 
 
 no_cure(scan_without_a_function, "the bare operator takes what `scan` makes of a function: call `scan`")
-
-
-@trigger("GB0343")
-def scan_that_gives_one(x):
-    return scan(lambda carry, y: carry + y, x[0], x)
-
-
-no_cure(scan_that_gives_one, "eager refuses too: a step gives what is carried and a result")
 
 
 @trigger("GB0330")
@@ -373,54 +245,6 @@ def strict_with_a_keyword(x):
 no_cure(strict_with_a_keyword, "eager refuses too: the operator takes no keywords")
 
 
-@trigger("GB0345")
-def strict_with_a_number(x):
-    return torch.ops.higher_order.strict_mode(plus_one, 3)
-
-
-no_cure(strict_with_a_number, "eager refuses too: arguments come as a tuple")
-
-
-@trigger("GB0102")
-def address_in_strict_mode(x):
-    return strict_mode(lambda y: y.data + 1, (x,))
-
-
-@cures(address_in_strict_mode)
-def detached_in_strict_mode(x):
-    return strict_mode(lambda y: y.detach() + 1, (x,))
-
-
-@trigger("GB0068")
-def number_in_strict_mode(x):
-    return strict_mode(lambda y: y + y.sum().item(), (x,))
-
-
-@cures(number_in_strict_mode)
-def sum_in_strict_mode(x):
-    return strict_mode(lambda y: y + y.sum(), (x,))
-
-
-@trigger("GB1380")
-def part_in_strict_mode(x):
-    return strict_mode(lambda y: y[0] + 1, (x,))
-
-
-@cures(part_in_strict_mode)
-def selected_in_strict_mode(x):
-    return strict_mode(lambda y: torch.select(y, 0, 0) + 1, (x,))
-
-
-@trigger("GB0329")
-def wrapped_with_a_keyword(x):
-    return wrap(lambda y, other: y + other, x, other=x)
-
-
-@cures(wrapped_with_a_keyword)
-def wrapped_without_a_keyword(x):
-    return wrap(lambda y, other: y + other, x, x)
-
-
 @trigger("GB0067")
 def checkpoint_that_takes_notes(x):
     def noted(y):
@@ -434,14 +258,6 @@ def checkpoint_that_takes_notes(x):
 def notes_beside_the_checkpoint(x):
     SEEN.append(1)
     return checkpoint(plus_one, x, use_reentrant=False)
-
-
-@trigger("GB0301")
-def map_over_numbers(x):
-    return map(lambda y, z: y + z, {"a": x, "b": 2})
-
-
-no_cure(map_over_numbers, "eager refuses too: rows are of tensors")
 
 
 @trigger("GB0306")

@@ -96,16 +96,6 @@ def make_it_sparse(x):
 no_cure(make_it_sparse, "no sparse tensor can be traced: what it computes must be written with dense ones")
 
 
-@trigger("GB0374")
-def create_a_sparse_tensor(x):
-    return torch.sparse_coo_tensor(torch.tensor([[0, 1, 2]]), x, (3,)).to_dense()
-
-
-@cures(create_a_sparse_tensor)
-def scatter_into_a_dense_one(x):
-    return torch.zeros(3).index_add(0, torch.tensor([0, 1, 2]), x)
-
-
 @trigger("GB0129")
 def resize_a_sparse_tensor(x):
     return x.sparse_resize_((3,), 1, 0)
@@ -122,14 +112,6 @@ def resize_and_clear_a_sparse_tensor(x):
 no_cure(resize_and_clear_a_sparse_tensor, "eager refuses too: the tensor is dense")
 
 
-@trigger("GB4197")
-def share_memory(x):
-    return x.share_memory_() + 1
-
-
-no_cure(share_memory, "moving a storage into shared memory is not an operation of a graph: do it before the call")
-
-
 @trigger("GB4198")
 def deep_copy_a_tensor(x):
     return copy.deepcopy(x) + 1
@@ -138,16 +120,6 @@ def deep_copy_a_tensor(x):
 @cures(deep_copy_a_tensor)
 def clone_a_tensor(x):
     return x.detach().clone() + 1
-
-
-@trigger("GB0179", lambda: (torch.arange(1.0, 4.0), {"lr": [0.5]}))
-def deep_copy_a_dictionary(x, options):
-    return x * copy.deepcopy(options)["lr"][0]
-
-
-@cures(deep_copy_a_dictionary)
-def copy_by_hand(x, options):
-    return x * {name: list(values) for name, values in options.items()}["lr"][0]
 
 
 @trigger("GB0045", fake_tensor_disable_inference_mode=True)
@@ -164,16 +136,6 @@ def ask_for_inference_mode(x):
 
 
 no_cure(ask_for_inference_mode, "Dynamo leaves inference mode while it traces: ask outside and hand over the answer")
-
-
-@trigger("GB0104", _made)
-def read_the_grad_fn(x):
-    return x + 1 if x.grad_fn is not None else x
-
-
-@cures(read_the_grad_fn)
-def ask_whether_it_is_a_leaf(x):
-    return x + 1 if not x.is_leaf else x
 
 
 @trigger("GB0108", _leaf)
@@ -202,14 +164,6 @@ def assign_requires_grad(x):
 
 
 no_cure(assign_requires_grad, "what requires a gradient is decided before a graph is traced: do it outside")
-
-
-@trigger("GB8985")
-def return_a_new_leaf(x):
-    return torch.zeros(3).requires_grad_() * x
-
-
-no_cure(return_a_new_leaf, "the new leaf would be an intermediate of the graph: make it outside and hand it over")
 
 
 @trigger("GB0225")
@@ -243,31 +197,6 @@ def replace_the_data_by_another_dtype(x):
 no_cure(replace_the_data_by_another_dtype, "an argument's dtype is guarded, and cannot change inside: convert outside")
 
 
-@trigger("GB0058")
-def assign_names(x):
-    x.names = ("n",)
-    return x + 1
-
-
-no_cure(assign_names, "named dimensions are no part of what a graph carries")
-
-
-@trigger("GB6270")
-def call_an_unknown_method(x):
-    return x.no_such_method()
-
-
-no_cure(call_an_unknown_method, "eager refuses too: there is no such method")
-
-
-@trigger("GB7489")
-def method_with_an_object(x):
-    return x.add(object())
-
-
-no_cure(method_with_an_object, "eager refuses too: an object is no argument of `add`")
-
-
 @trigger("GB0117")
 def too_many_arguments(x):
     return x.numel(1, 2, 3)
@@ -282,15 +211,6 @@ def compare_addresses(x):
 
 
 no_cure(compare_addresses, "addresses exist only when the graph runs")
-
-
-@trigger("GB0072")
-def transpose_an_argument_in_place(x):
-    x.unsqueeze_(0)
-    return x + 1
-
-
-no_cure(transpose_an_argument_in_place, "an argument's shape is guarded, and cannot change inside: do it outside")
 
 
 @trigger("GB0016", lambda: (torch.nested.nested_tensor([torch.ones(2), torch.ones(3)]),))
@@ -345,18 +265,6 @@ def several_outs_of_another_shape(x, values, places):
 no_cure(several_outs_of_another_shape, "an argument's shape cannot change inside: hand over ones that fit")
 
 
-@trigger("GB0241", lambda: (torch.arange(3.0), torch.ones(6)[::2], torch.ones(6, dtype=torch.int64)[::2]))
-def several_outs_with_gaps(x, values, places):
-    return torch.sort(x, out=(values, places))[0]
-
-
-@cures(several_outs_with_gaps)
-def sort_and_copy(x, values, places):
-    found = torch.sort(x)
-    places.copy_(found.indices)
-    return values.copy_(found.values)
-
-
 @trigger("GB4315", lambda: (torch.ones(3), torch.ones(2)))
 def shapes_that_do_not_fit(x, y):
     return x + y
@@ -373,64 +281,3 @@ def wrong_arguments(x):
 no_cure(wrong_arguments, "eager refuses too: a dimension is a number")
 
 
-@trigger("GB0182", lambda: (torch.ones(3), torch.ones(2)))
-def compare_shapes_that_do_not_fit(x, y):
-    return x == y
-
-
-no_cure(compare_shapes_that_do_not_fit, "eager refuses too: shapes 3 and 2 cannot be broadcast")
-
-
-@trigger("GB0215")
-def is_it_in_a_tensor(x):
-    import operator
-
-    return operator.contains(x, 2.0)
-
-
-no_cure(is_it_in_a_tensor, "the answer is a bool that depends on values; `(x == 2.0).any()` is a tensor")
-
-
-@trigger("GB0213")
-def divide_with_remainder(x):
-    return divmod(x, 2)
-
-
-@cures(divide_with_remainder)
-def divide_and_take_the_rest(x):
-    return x // 2, x % 2
-
-
-@trigger("GB0055")
-def stack_objects(x):
-    return torch.stack([x, object()])
-
-
-no_cure(stack_objects, "eager refuses too: an object is no tensor")
-
-
-@trigger("GB0208")
-def operation_that_gives_an_object(x):
-    return torch.get_rng_state().sum() + torch.Generator().initial_seed()
-
-
-no_cure(operation_that_gives_an_object, "a generator is an object with a state of its own, no value of a graph")
-
-
-@trigger("GB0001", needs=())
-def as_a_subclass(x):
-    class Named(torch.Tensor):
-        pass
-
-    return x.as_subclass(Named)
-
-
-no_cure(as_a_subclass, "the class is made while tracing: define it outside")
-
-
-@trigger("GB0224", lambda: (torch.ones(5), 3), assume_static_by_default=False)
-def symbol_to_torch(x, n):
-    return x + torch.sym_max(x.shape[0], n)
-
-
-no_cure(symbol_to_torch, "")
