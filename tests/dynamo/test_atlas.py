@@ -76,9 +76,7 @@ def test_a_cure_that_forgets_the_side_effect_is_told():
     def forgets(x, seen):
         return torch.where(x.sum() > 0, x, -x)
 
-    entry = entries.AtlasEntry(
-        "GB0170", "test", appends, lambda: (torch.ones(2), []), cure=entries.AtlasCure(forgets)
-    )
+    entry = entries.AtlasEntry("GB0170", "test", appends, lambda: (torch.ones(2), []), cure=entries.AtlasCure(forgets))
     assert "arguments" in run.judge(entry).trouble
 
 

@@ -1,7 +1,6 @@
 """Run the atlas: does each trigger give its id, and does each cure do in one graph what the trigger does eagerly?"""
 
 import contextlib
-import copy
 import functools
 import importlib
 import io
@@ -156,7 +155,7 @@ def _ran(function: Callable[..., Any], entry: AtlasEntry, config: Mapping[str, A
             result = function(*arguments)
         except Exception as error:
             result = (_RAISED, type(error).__name__, str(error)[:200])
-        return copy.copy(result), state(arguments), printed.getvalue(), torch.get_rng_state()
+        return state(result), state(arguments), printed.getvalue(), torch.get_rng_state()
 
 
 @contextlib.contextmanager
@@ -170,7 +169,7 @@ def _quiet(config: Mapping[str, Any]) -> Iterator[None]:
 
 
 def _raised(result: Any) -> bool:
-    return isinstance(result, tuple) and len(result) == 3 and isinstance(result[0], str) and result[0] == _RAISED
+    return type(result) is tuple and len(result) == 3 and type(result[0]) is str and result[0] == _RAISED
 
 
 def _part(said: str, heading: str) -> str:

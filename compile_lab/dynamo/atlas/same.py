@@ -31,8 +31,8 @@ def state(arguments: Any) -> Any:
     """What arguments hold after a call: tensors with their gradients, in the containers they lie in."""
     if isinstance(arguments, torch.Tensor):
         return arguments, arguments.grad if arguments.is_leaf else None
-    if isinstance(arguments, list | tuple):
-        return [state(each) for each in arguments]
+    if type(arguments) in (list, tuple):
+        return type(arguments)(state(each) for each in arguments)
     if isinstance(arguments, dict):
         return {key: state(value) for key, value in arguments.items()}
     return arguments

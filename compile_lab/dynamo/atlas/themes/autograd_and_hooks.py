@@ -159,7 +159,7 @@ def function_that_writes_and_clones(x):
     return WritesUnreturned.apply(x)
 
 
-no_cure(function_that_writes_and_clones, "an input that is marked as written must be returned: return it")
+no_cure(function_that_writes_and_clones, "eager refuses too: an input that is marked as written must be returned")
 
 
 @trigger("GB4372", leaf, needs=(OnlyByKeyword,))
@@ -193,7 +193,7 @@ def another_method_of_a_function(x):
     return TwiceBackward.mro() and x
 
 
-no_cure(another_method_of_a_function, "")
+no_cure(another_method_of_a_function, "what a class is made of is asked outside: only its `apply` is traced")
 
 
 @trigger("GB0123", leaf, trace_autograd_ops=False)
@@ -266,7 +266,9 @@ def grad_and_its_sum(x):
     return y, torch.autograd.grad(y, x)[0]
 
 
-no_cure(grad_and_its_sum, "")
+@cures(grad_and_its_sum, trace_autograd_ops=True)
+def grad_of_a_second_sum(x):
+    return (x * x).sum(), torch.autograd.grad((x * x).sum(), x)[0]
 
 
 @trigger("GB6663", leaf, trace_autograd_ops=True)
@@ -282,7 +284,7 @@ def grad_to_a_dictionary(x):
     return torch.autograd.grad((x * x).sum(), {x: x})
 
 
-no_cure(grad_to_a_dictionary, "")
+no_cure(grad_to_a_dictionary, "a dictionary with tensors as keys cannot leave a graph: ask for a tuple of gradients")
 
 
 @trigger("GB5748", lambda: (*leaf(), torch.autograd.graph.get_gradient_edge(made()[0])), trace_autograd_ops=True)
@@ -344,12 +346,17 @@ def call_back_after_backward(x):
 no_cure(call_back_after_backward, "eager refuses too: callbacks are queued while a backward runs")
 
 
-@trigger("GB0181", lambda: ((lambda x: (setattr(x, "grad", torch.ones(3)), setattr(x.grad, "data", torch.ones(3).double()), x)[2])(*leaf()),))
+@trigger(
+    "GB0181",
+    lambda: (
+        (lambda x: (setattr(x, "grad", torch.ones(3)), setattr(x.grad, "data", torch.ones(3).double()), x)[2])(*leaf()),
+    ),
+)
 def gradient_of_another_dtype(x):
     return x + 1
 
 
-no_cure(gradient_of_another_dtype, "")
+no_cure(gradient_of_another_dtype, "a gradient that has not its tensor's dtype came in that way: convert it outside")
 
 
 @trigger("GB7324", leaf)

@@ -3,7 +3,6 @@
 import collections
 import functools
 import itertools
-import operator
 import types
 import typing
 
@@ -113,7 +112,7 @@ def type_hint_of_a_tensor(x):
     return typing.Optional[x]
 
 
-no_cure(type_hint_of_a_tensor, "eager refuses too: a tensor is no type")
+no_cure(type_hint_of_a_tensor, "a hint made of a tensor is no type: Python only does not look")
 
 
 @trigger("GB0147")
@@ -206,7 +205,9 @@ def log_a_line(x):
     return x + 1
 
 
-no_cure(log_a_line, "a graph does not log: Dynamo's `ignore_logging_functions` leaves the line out, which is another thing")
+no_cure(
+    log_a_line, "a graph does not log: Dynamo's `ignore_logging_functions` leaves the line out, which is another thing"
+)
 
 
 @trigger("GB0069")
@@ -230,7 +231,7 @@ no_cure(enter_what_is_no_manager, "eager refuses too: a partial is no context ma
 
 @trigger("GB0467")
 def set_on_a_slice(x):
-    setattr(slice(0, 2), "start", 1)
+    slice(0, 2).start = 1
     return x
 
 
@@ -252,7 +253,9 @@ def weak_reference_compared(x):
     return x + 1 if weakref.ref(weak_reference_compared) == weakref.ref(number_to_text) else x
 
 
-no_cure(weak_reference_compared, "")
+@cures(weak_reference_compared)
+def what_is_referred_to_compared(x):
+    return x + 1 if weak_reference_compared is number_to_text else x
 
 
 @trigger("GB4393")
@@ -261,5 +264,3 @@ def subclass_of_a_tensor(x):
 
 
 no_cure(subclass_of_a_tensor, "eager refuses too: a tensor is no class")
-
-

@@ -1,14 +1,9 @@
 """Classes, descriptors and attributes: what a user's object does when it is read, written, compared or called."""
 
-import array
 import collections
-import copy
 import dataclasses
 import datetime
 import decimal
-import fractions
-import threading
-import types
 import typing
 
 import torch
@@ -43,7 +38,7 @@ class OtherPoint(PlainPoint):
 class SlottedPoint:
     """An object whose attribute is a descriptor written in C."""
 
-    __slots__ = ("x", "__weakref__")
+    __slots__ = ("__weakref__", "x")
 
     def __init__(self):
         self.x = 1
@@ -223,7 +218,7 @@ def replace_attributes_by_numbers(x, point):
     return x + len(point.__dict__)
 
 
-no_cure(replace_attributes_by_numbers, "")
+no_cure(replace_attributes_by_numbers, "an attribute's name is text, and what is stored under a number is no attribute")
 
 
 @trigger("GB2404", needs=(PlainPoint,))

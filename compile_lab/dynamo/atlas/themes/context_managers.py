@@ -1,11 +1,7 @@
 """Context managers: those that Dynamo does not enter, and those that leave half-open."""
 
 import contextlib
-import decimal
-import io
-import tempfile
 import threading
-import warnings
 
 import torch
 
@@ -77,6 +73,4 @@ def hand_out_deterministic(x):
     return x + 1, torch.autograd.graph.saved_tensors_hooks(lambda y: y, lambda y: y)
 
 
-no_cure(hand_out_deterministic, "")
-
-
+no_cure(hand_out_deterministic, "hooks on what is saved are set around the call, outside of the graph")

@@ -1,10 +1,5 @@
 """Exceptions: raised, caught, annotated."""
 
-import sys
-import traceback
-
-import torch
-
 from ..entries import cures, no_cure, trigger
 
 
@@ -18,7 +13,10 @@ def raise_to_the_caller(x):
     raise ValueError("no such step")
 
 
-no_cure(raise_to_the_caller, "eager raises ValueError too: an error is no result of a graph; return a flag and raise outside")
+no_cure(
+    raise_to_the_caller,
+    "eager raises ValueError too: an error is no result of a graph; return a flag and raise outside",
+)
 
 
 @trigger("GB0088")
@@ -167,5 +165,3 @@ def read_an_empty_cell(x):
 
 
 no_cure(read_an_empty_cell, "eager raises NameError too")
-
-

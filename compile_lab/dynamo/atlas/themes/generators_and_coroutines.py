@@ -1,12 +1,10 @@
 """Generators, coroutines and what is left half-way."""
 
-import asyncio
 import contextlib
-import itertools
 
 import torch
 
-from ..entries import cures, no_cure, trigger
+from ..entries import no_cure, trigger
 
 
 def count_up():
@@ -65,5 +63,3 @@ def enter_what_does_not_yield(x):
 
 
 no_cure(enter_what_does_not_yield, "eager refuses too: the function does not yield")
-
-

@@ -1,17 +1,14 @@
 """Functions that take functions and become a graph within the graph: cond, while_loop, map, scan, checkpoint."""
 
+import functools
+
 import torch
 from torch.utils.checkpoint import checkpoint
 
 from ...._torch.breaks import (
-    associative_scan,
     hints_wrapper,
-    map,
     out_dtype,
-    scan,
-    strict_mode,
     while_loop,
-    wrap,
     wrap_with_autocast,
     wrap_with_set_grad_enabled,
 )
@@ -33,6 +30,11 @@ def below_ten(x):
 def add_up(carry, x):
     """A scan's step."""
     return carry + x, carry * x
+
+
+def step_by(*values, combine_fn):
+    """What `scan` makes of a step before it hands it to its operator."""
+    return combine_fn(*values)
 
 
 @trigger("GB0310")
@@ -59,7 +61,7 @@ def cond_without_a_function(x):
 no_cure(cond_without_a_function, "eager refuses too: 1 cannot be called")
 
 
-@trigger("GB0313")
+@trigger("GB0040")
 def cond_with_unlike_branches(x):
     return torch.cond(x.sum() > 0, lambda y: (y, y), lambda y: [y + 1], (x,))
 
@@ -148,7 +150,10 @@ def associative_scan_of_a_number(x):
     return torch.ops.higher_order.associative_scan(lambda a, b: a + b, [x.new_ones(0, 3)], ())
 
 
-no_cure(associative_scan_of_a_number, "eager refuses too: there must be a row")
+no_cure(
+    associative_scan_of_a_number,
+    "with no row there is nothing that an operator's result could be made of: ask for the shape first",
+)
 
 
 @trigger("GB0319")
@@ -156,7 +161,10 @@ def associative_scan_in_another_form(x):
     return torch.ops.higher_order.associative_scan(lambda a, b: (a + b,), [x], ())
 
 
-no_cure(associative_scan_in_another_form, "eager refuses too: the function gives what it takes")
+no_cure(
+    associative_scan_in_another_form,
+    "the operator must give back the form that it took, and eager's laxness is an accident of its flattening",
+)
 
 
 @trigger("GB0342")
@@ -164,7 +172,7 @@ def scan_without_a_function(x):
     return torch.ops.higher_order.scan(plus_one, [x[0]], [x], ())
 
 
-no_cure(scan_without_a_function, "the bare operator takes what `scan` makes of a function: call `scan`")
+no_cure(scan_without_a_function, "eager refuses too: the bare operator takes what `scan` makes of a function")
 
 
 @trigger("GB0330")
@@ -180,7 +188,7 @@ def gradients_by_a_tensor(x):
     return wrap_with_set_grad_enabled(x.sum() > 0, plus_one, x)
 
 
-no_cure(gradients_by_a_tensor, "whether gradients are recorded is decided while tracing")
+no_cure(gradients_by_a_tensor, "eager refuses too: whether gradients are recorded is a bool")
 
 
 @trigger("GB0332")
@@ -218,7 +226,7 @@ def autocast_by_a_tensor(x):
     return wrap_with_autocast("cpu", torch.bfloat16, x.sum() > 0, True, plus_one, x)
 
 
-no_cure(autocast_by_a_tensor, "whether numbers are cast is decided while tracing")
+no_cure(autocast_by_a_tensor, "eager refuses too: whether numbers are cast is a bool")
 
 
 @trigger("GB0335")
@@ -265,7 +273,7 @@ def an_operator_that_dynamo_does_not_know(x):
     return torch.ops.higher_order.with_effects(None, plus_one, x)
 
 
-no_cure(an_operator_that_dynamo_does_not_know, "AOTAutograd's own operator, which it puts in later")
+no_cure(an_operator_that_dynamo_does_not_know, "eager refuses too: it is AOTAutograd's own operator")
 
 
 @trigger("GB0327")
@@ -282,3 +290,67 @@ def delegate_without_a_module(x):
 
 
 no_cure(delegate_without_a_module, "eager refuses too: a delegate is a module")
+
+
+@trigger("GB0312")
+def cond_with_a_function_as_operand(x):
+    return torch.cond(x.sum() > 0, lambda y, f: y + 1, lambda y, f: y - 1, (x, len))
+
+
+no_cure(cond_with_a_function_as_operand, "eager refuses too: operands are tensors")
+
+
+@trigger("GB0313")
+def cond_with_branches_of_two_forms(x):
+    return torch.cond(x.sum() > 0, lambda y: (y + 1, y + 2), lambda y: [y + 1, y + 2], (x,))
+
+
+no_cure(cond_with_branches_of_two_forms, "eager refuses too: both branches give results of one form")
+
+
+@trigger("GB0320")
+def bare_scan_of_a_bare_tensor(x):
+    return torch.ops.higher_order.scan(functools.partial(step_by, combine_fn=add_up), [x[0]], x, ())
+
+
+@trigger("GB0321")
+def bare_scan_from_a_dictionary(x):
+    return torch.ops.higher_order.scan(functools.partial(step_by, combine_fn=add_up), {}, [x], ())
+
+
+@trigger("GB0322")
+def bare_scan_from_nothing(x):
+    return torch.ops.higher_order.scan(functools.partial(step_by, combine_fn=add_up), [], [x], ())
+
+
+@trigger("GB0323")
+def bare_scan_with_bare_inputs(x):
+    return torch.ops.higher_order.scan(functools.partial(step_by, combine_fn=add_up), [x[0]], [x], {})
+
+
+@trigger("GB0324")
+def bare_scan_over_nothing(x):
+    return torch.ops.higher_order.scan(functools.partial(step_by, combine_fn=add_up), [x[0]], [x.new_ones(0, 3)], ())
+
+
+@trigger("GB0326")
+def bare_map_over_nothing(x):
+    return torch.ops.higher_order.map_impl(plus_one, (x.new_ones(0, 3),), ())
+
+
+no_cure(bare_scan_of_a_bare_tensor, "eager refuses too: the operator takes a list")
+
+
+no_cure(bare_scan_from_a_dictionary, "eager refuses too: the operator takes a list")
+
+
+no_cure(bare_scan_from_nothing, "eager refuses too: there must be something to carry")
+
+
+no_cure(bare_scan_with_bare_inputs, "eager refuses too: additional inputs are a tuple")
+
+
+no_cure(bare_scan_over_nothing, "eager refuses too: there must be a row")
+
+
+no_cure(bare_map_over_nothing, "eager refuses too: there must be a row")

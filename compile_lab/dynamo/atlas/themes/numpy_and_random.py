@@ -123,7 +123,7 @@ def reseed(x):
     return x + torch.rand(3)
 
 
-no_cure(reseed, "")
+no_cure(reseed, "the generator's state is outside the graph: seed before the call")
 
 
 @trigger("GB0294")
@@ -132,5 +132,3 @@ def numpys_generator(x):
 
 
 no_cure(numpys_generator, "NumPy's stream of random numbers is outside the graph: draw them before the call")
-
-

@@ -20,11 +20,6 @@ def fill_with_random_numbers(x):
     return x.clone().random_()
 
 
-@cures(fill_with_random_numbers)
-def random_numbers_like_it(x):
-    return torch.randint_like(x, 1 << 24)
-
-
 @trigger("GB0107")
 def fill_with_random_digits(x):
     return x.clone().random_(10)
@@ -171,7 +166,9 @@ def create_with_a_gradient(x):
     return torch.zeros(3, requires_grad=True) + x
 
 
-no_cure(create_with_a_gradient, "a leaf that is born in the graph has no `.grad` that anybody could read: make it outside")
+no_cure(
+    create_with_a_gradient, "a leaf that is born in the graph has no `.grad` that anybody could read: make it outside"
+)
 
 
 @trigger("GB0056")
@@ -281,3 +278,7 @@ def wrong_arguments(x):
 no_cure(wrong_arguments, "eager refuses too: a dimension is a number")
 
 
+no_cure(
+    fill_with_random_numbers,
+    "which numbers come depends on the dtype's precision, which no other operation follows bit by bit",
+)
