@@ -6,7 +6,6 @@ from torch._dynamo import graph_break, nonstrict_trace, skip_frame, step_unsuppo
 from torch._dynamo.comptime import comptime
 from torch._higher_order_ops import (
     associative_scan,
-    executorch_call_delegate,
     hints_wrapper,
     invoke_subgraph,
     map,
@@ -17,6 +16,8 @@ from torch._higher_order_ops import (
 )
 from torch._higher_order_ops.wrap import wrap, wrap_with_autocast, wrap_with_set_grad_enabled
 from torch._prims_common import elementwise_dtypes
+from torch.autograd import _unsafe_preserve_version_counter as unsafe_preserve_version_counter
+from torch.overrides import _pop_mode as pop_mode
 
 promotion = _prims_common.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
 
@@ -25,17 +26,19 @@ __all__ = [
     "check",
     "comptime",
     "elementwise_dtypes",
-    "executorch_call_delegate",
     "graph_break",
     "hints_wrapper",
     "invoke_subgraph",
     "map",
     "nonstrict_trace",
     "out_dtype",
+    "pop_mode",
+    "promotion",
     "scan",
     "skip_frame",
     "step_unsupported",
     "strict_mode",
+    "unsafe_preserve_version_counter",
     "while_loop",
     "wrap",
     "wrap_with_autocast",

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 
-from compile_lab.dynamo.atlas import entries, run
+from compile_lab.dynamo.atlas import atlas_view, entries, run
 from compile_lab.dynamo.atlas.same import same
 
 
@@ -102,3 +102,12 @@ def test_bad_names_are_refused_early():
         entries.trigger("170")
     with pytest.raises(ValueError, match="no trigger"):
         entries.no_cure(same, "never written")
+
+
+def test_the_tables_have_a_row_for_each_entry_and_theme(results):
+    shown = atlas_view.entries(results)._repr_html_()
+    assert all(each.id in shown for each in results)
+    assert "higher order operators" in atlas_view.coverage(results)._repr_html_()
+    for draw in (atlas_view.entries, atlas_view.coverage):
+        with pytest.raises(ValueError, match="nothing to show"):
+            draw([])

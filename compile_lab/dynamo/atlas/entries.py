@@ -83,7 +83,7 @@ def trigger(
 
 
 def cures(broken: Callable[..., Any], **config: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The function below does what ``broken`` does, in one graph. Raises ValueError where that has an answer already."""
+    """The function below does what ``broken`` does, in one graph. Raises ValueError for a second answer."""
 
     def written(function: Callable[..., Any]) -> Callable[..., Any]:
         _answer(broken, cure=AtlasCure(function, config))
@@ -104,8 +104,7 @@ def written() -> dict[str, AtlasEntry]:
 
 def source_of(function: Callable[..., Any], needs: tuple[Any, ...] = ()) -> str:
     """The function as it is written, without its place in the atlas, below what it needs."""
-    own = [line for line in _body(function)]
-    return "\n\n\n".join([*("\n".join(_body(each)) for each in needs), "\n".join(own)])
+    return "\n\n\n".join([*("\n".join(_body(each)) for each in needs), "\n".join(_body(function))])
 
 
 def _answer(broken: Callable[..., Any], **answer: Any) -> None:

@@ -346,12 +346,15 @@ def call_back_after_backward(x):
 no_cure(call_back_after_backward, "eager refuses too: callbacks are queued while a backward runs")
 
 
-@trigger(
-    "GB0181",
-    lambda: (
-        (lambda x: (setattr(x, "grad", torch.ones(3)), setattr(x.grad, "data", torch.ones(3).double()), x)[2])(*leaf()),
-    ),
-)
+def of_two_dtypes() -> tuple[torch.Tensor]:
+    """A tensor whose gradient has another dtype."""
+    (x,) = leaf()
+    x.grad = torch.ones(3)
+    x.grad.data = torch.ones(3, dtype=torch.float64)
+    return (x,)
+
+
+@trigger("GB0181", of_two_dtypes)
 def gradient_of_another_dtype(x):
     return x + 1
 

@@ -205,9 +205,7 @@ def log_a_line(x):
     return x + 1
 
 
-no_cure(
-    log_a_line, "a graph does not log: Dynamo's `ignore_logging_functions` leaves the line out, which is another thing"
-)
+no_cure(log_a_line, "a graph does not log: Dynamo's `ignore_logging_functions` leaves the line out")
 
 
 @trigger("GB0069")

@@ -15,7 +15,7 @@ def raise_to_the_caller(x):
 
 no_cure(
     raise_to_the_caller,
-    "eager raises ValueError too: an error is no result of a graph; return a flag and raise outside",
+    "eager raises ValueError too: return a flag and raise outside",
 )
 
 

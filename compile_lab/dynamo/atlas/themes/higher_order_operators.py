@@ -152,7 +152,7 @@ def associative_scan_of_a_number(x):
 
 no_cure(
     associative_scan_of_a_number,
-    "with no row there is nothing that an operator's result could be made of: ask for the shape first",
+    "the operator needs a row: ask for the shape before the call",
 )
 
 
@@ -163,7 +163,7 @@ def associative_scan_in_another_form(x):
 
 no_cure(
     associative_scan_in_another_form,
-    "the operator must give back the form that it took, and eager's laxness is an accident of its flattening",
+    "it is a mistake that eager does not see: the function must give back the form that it took",
 )
 
 

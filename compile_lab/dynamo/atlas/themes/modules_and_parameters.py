@@ -65,7 +65,9 @@ def recurrent_layer(x, layer):
     return layer(x)[0].sum() * 0
 
 
-no_cure(recurrent_layer, "Dynamo leaves recurrent layers out unless its `allow_rnn` is set")
+@cures(recurrent_layer, allow_rnn=True)
+def recurrent_layer_allowed(x, layer):
+    return layer(x)[0].sum() * 0
 
 
 @trigger("GB0119", lambda: (torch.ones(3), nn.Module.__new__(nn.Identity)))
@@ -134,4 +136,4 @@ def disabled_module(x, module):
 
 @cures(disabled_module)
 def identity_inside(x, module):
-    return nn.functional.dropout(x, 0.0) + 1
+    return nn.Identity.forward(module, x) + 1

@@ -30,7 +30,7 @@ class PlainSubclass(torch.Tensor):
     """A tensor by another name."""
 
 
-class Settings:
+class OpaqueSettings:
     """What an operator cannot take."""
 
 
@@ -65,7 +65,7 @@ def loosely(x, other):
 @nonstrict_trace
 def loosely_an_object(x):
     """One that gives an object."""
-    return Settings()
+    return OpaqueSettings()
 
 
 @torch.compiler.assume_constant_result
@@ -220,7 +220,7 @@ def delete_by_a_tensor(x, thing):
 no_cure(delete_by_a_tensor, "eager refuses too: an attribute's name is text")
 
 
-@trigger("GB0236", lambda: (torch.ones(3), Settings()), needs=(Settings, loosely))
+@trigger("GB0236", lambda: (torch.ones(3), OpaqueSettings()), needs=(OpaqueSettings, loosely))
 def object_to_a_loose_function(x, settings):
     return loosely(x, settings)
 
@@ -230,7 +230,7 @@ def number_to_a_loose_function(x, settings):
     return loosely(x, 0)
 
 
-@trigger("GB0251", needs=(Settings, loosely_an_object))
+@trigger("GB0251", needs=(OpaqueSettings, loosely_an_object))
 def object_from_a_loose_function(x):
     return loosely_an_object(x)
 
@@ -315,15 +315,13 @@ def write_a_derived_attribute(x):
     return x
 
 
-@trigger("GB5849", lambda: (torch.ones(3), Settings()))
+@trigger("GB5849", lambda: (torch.ones(3), OpaqueSettings()))
 def attributes_by_tensors_of_an_object(x, settings):
     settings.__dict__ = {x: 1}
     return x + len(settings.__dict__)
 
 
-no_cure(
-    attributes_by_tensors_of_an_object, "an attribute's name is text, and what is stored under a tensor is no attribute"
-)
+no_cure(attributes_by_tensors_of_an_object, "an attribute's name is text, and a tensor is none")
 
 
 no_cure(return_a_match, "a match is written in C and cannot be built again: return what is asked of it")

@@ -166,9 +166,7 @@ def create_with_a_gradient(x):
     return torch.zeros(3, requires_grad=True) + x
 
 
-no_cure(
-    create_with_a_gradient, "a leaf that is born in the graph has no `.grad` that anybody could read: make it outside"
-)
+no_cure(create_with_a_gradient, "nobody could read the gradient of a leaf that is born in the graph")
 
 
 @trigger("GB0056")
@@ -180,9 +178,8 @@ def replace_the_data_of_an_intermediate(x):
 
 @cures(replace_the_data_of_an_intermediate)
 def copy_into_an_intermediate(x):
-    y = x + 1
-    y = x
-    return y.view_as(y)
+    y = x.view_as(x)
+    return y
 
 
 @trigger("GB0220")
@@ -280,5 +277,5 @@ no_cure(wrong_arguments, "eager refuses too: a dimension is a number")
 
 no_cure(
     fill_with_random_numbers,
-    "which numbers come depends on the dtype's precision, which no other operation follows bit by bit",
+    "no other operation draws the same numbers to the bit",
 )
