@@ -162,7 +162,7 @@ def _ran(function: Callable[..., Any], entry: AtlasEntry, config: Mapping[str, A
 def _quiet(config: Mapping[str, Any]) -> Iterator[None]:
     reset_dynamo()
     torch.manual_seed(0)
-    with warnings.catch_warnings(), dynamo_config.patch(**config):
+    with warnings.catch_warnings(), dynamo_config.patch(**config), torch.enable_grad():  # some leave it switched off
         warnings.simplefilter("ignore")
         yield
     reset_dynamo()
