@@ -7,6 +7,7 @@ import torch
 
 from compile_lab.dynamo.atlas import atlas_view, entries, run
 from compile_lab.dynamo.atlas.same import same
+from compile_lab.recordings import load
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +44,13 @@ def test_results_can_be_stored_and_read(results):
     stored = json.loads(json.dumps(run.as_record(results)))
     assert stored["registry"] == len(run.registry())
     assert [run.from_record(each) for each in stored["entries"]] == list(results)
+
+
+def test_a_recording_holds_what_was_found(results, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "run", lambda: results[:3])
+    run.record(tmp_path)
+    stored = load("break_atlas", root=tmp_path).result["entries"]
+    assert [run.from_record(each) for each in stored] == list(results[:3])
 
 
 def test_every_entry_has_an_answer():
