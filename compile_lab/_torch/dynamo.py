@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -19,6 +20,9 @@ from torch._guards import CompileContext
 from torch._logging._internal import trace_log
 
 dynamo_config = torch._dynamo.config
+
+break_registry = Path(torch._dynamo.__file__).with_name("graph_break_registry.json")
+"""Torch's list of its kinds of graph break, as it lies in the wheel."""
 
 _counting: list[Callable[[], None]] = []
 _hooks = ExitStack()
@@ -93,6 +97,7 @@ def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[No
 __all__ = [
     "CompileContext",
     "NotOneGraphError",
+    "break_registry",
     "cache_entries",
     "compiled_backward",
     "dynamo_config",

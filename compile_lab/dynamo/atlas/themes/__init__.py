@@ -1,0 +1,1 @@
+"""The entries, a file for each theme."""

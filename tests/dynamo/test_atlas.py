@@ -1,0 +1,121 @@
+"""The break atlas: every entry is run, and says itself which torch changed it."""
+
+import json
+
+import pytest
+import torch
+
+from compile_lab.dynamo.atlas import atlas_view, entries, run
+from compile_lab.dynamo.atlas.same import same
+from compile_lab.recordings import load
+
+
+@pytest.fixture(scope="module")
+def results():
+    return run.run()
+
+
+def test_every_trigger_gives_its_id_and_every_cure_does_the_same_in_one_graph(results):
+    changed = [f"{each.theme} / {each.name}: {each.id}: {each.trouble}" for each in results if not each.holds]
+    assert not changed, f"torch {torch.__version__} changed {len(changed)} entries:\n" + "\n".join(changed)
+
+
+def test_what_is_said_of_eager_is_so(results):
+    """Where the reason is that eager fails as well it does, and where another one is given it does not."""
+    wrong = [
+        f"{each.name}: eager {'raises' if each.eager_raises else 'runs'}, and the reason is: {each.reason}"
+        for each in results
+        if each.reason and each.reason.startswith("eager ") != each.eager_raises
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_words_are_torchs_and_the_kind_is_the_registrys(results):
+    kinds = run.registry()
+    assert all(each.id in kinds for each in results)
+    assert all(each.kind and (each.explanation or each.hints or each.context) for each in results)
+
+
+def test_at_least_two_hundred_kinds_are_covered(results):
+    assert len({each.id for each in results if each.holds}) >= 200
+
+
+def test_results_can_be_stored_and_read(results):
+    stored = json.loads(json.dumps(run.as_record(results)))
+    assert stored["registry"] == len(run.registry())
+    assert [run.from_record(each) for each in stored["entries"]] == list(results)
+
+
+def test_a_recording_holds_what_was_found(results, monkeypatch, tmp_path):
+    monkeypatch.setattr(run, "run", lambda: results[:3])
+    run.record(tmp_path)
+    stored = load("break_atlas", root=tmp_path).result["entries"]
+    assert [run.from_record(each) for each in stored] == list(results[:3])
+
+
+def test_every_entry_has_an_answer():
+    silent = [name for name, entry in run.load().items() if not (entry.cure or entry.reason)]
+    assert not silent, f"neither a cure nor a reason: {silent}"
+
+
+def test_one_that_gives_another_id_is_told():
+    def branch_for_a_test(x):
+        return x if x.sum() > 0 else -x
+
+    wrong = run.judge(entries.AtlasEntry("GB0000", "test", branch_for_a_test, reason="a test"))
+    assert not wrong.holds and wrong.found == "GB0170" and "GB0170" in wrong.trouble
+
+
+def test_a_cure_that_does_something_else_is_told():
+    def branch_for_a_cure(x):
+        return x if x.sum() > 0 else -x
+
+    lazy = entries.AtlasCure(lambda x: x + 0)
+    entry = entries.AtlasEntry("GB0170", "test", branch_for_a_cure, lambda: (-torch.ones(2),), cure=lazy)
+    wrong = run.judge(entry)
+    assert wrong.broke and wrong.cured is False and "result" in wrong.trouble
+
+
+def test_a_cure_that_forgets_the_side_effect_is_told():
+    def appends(x, seen):
+        seen.append(1)
+        return x if x.sum() > 0 else -x
+
+    def forgets(x, seen):
+        return torch.where(x.sum() > 0, x, -x)
+
+    entry = entries.AtlasEntry("GB0170", "test", appends, lambda: (torch.ones(2), []), cure=entries.AtlasCure(forgets))
+    assert "arguments" in run.judge(entry).trouble
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (torch.tensor(0.0), torch.tensor(-0.0)),
+        (torch.ones(2), torch.ones(2, dtype=torch.float64)),
+        (torch.ones(2), torch.ones(2, requires_grad=True)),
+        ([1], (1,)),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (1, True),
+    ],
+)
+def test_what_a_program_could_tell_apart_is_not_the_same(a, b):
+    assert not same(a, b) and same(a, a) and same(b, b)
+
+
+def test_bad_names_are_refused_early():
+    with pytest.raises(ValueError, match="no entry"):
+        run.run(["there is none"])
+    with pytest.raises(ValueError, match="no id"):
+        entries.trigger("170")
+    with pytest.raises(ValueError, match="no trigger"):
+        entries.no_cure(same, "never written")
+
+
+def test_the_tables_have_a_row_for_each_entry_and_theme(results):
+    shown = atlas_view.entries(results)._repr_html_()
+    assert all(each.id in shown for each in results)
+    assert "higher order operators" in atlas_view.coverage(results)._repr_html_()
+    for draw in (atlas_view.entries, atlas_view.coverage):
+        with pytest.raises(ValueError, match="nothing to show"):
+            draw([])
