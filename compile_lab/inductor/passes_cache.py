@@ -33,7 +33,8 @@ class PassAsked:
         return not self.graphs
 
     def __str__(self) -> str:
-        said = "was not run: the cache answered" if self.from_cache else f"was run over {self.graphs} graph{'s' * (self.graphs > 1)}"
+        graphs = f"{self.graphs} graph{'s' * (self.graphs > 1)}"
+        said = "was not run: the cache answered" if self.from_cache else f"was run over {graphs}"
         return f"{self.name}, key {self.key[:8]}…, {said}"
 
 
