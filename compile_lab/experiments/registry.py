@@ -33,6 +33,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "backward_fusion": Experiment(
         "LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel; accumulation", 150
     ),
+    "break_atlas": Experiment("kinds of graph break: a trigger of each and its cure, run", 20, on_cpu=True),
     "checkpointing": Experiment(
         "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
     ),

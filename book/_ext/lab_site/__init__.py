@@ -1,6 +1,7 @@
 """The book's own Sphinx extension: everything the site needs that Jupyter Book does not give.
 
 - ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
+- ``atlas``: the page of graph breaks, from their recording
 - ``bundle``: each chapter and the book as one Markdown file
 - ``fonts``: makes a font smaller, for ``assets`` and ``icons``
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
@@ -15,11 +16,11 @@
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, bundle, folds, formulas, icons, landing, language, live, pages, policy, status, verdicts
+from . import assets, atlas, bundle, folds, formulas, icons, landing, language, live, pages, policy, status, verdicts
 
 
 def setup(app):
-    for part in (assets, bundle, folds, formulas, landing, language, live, pages, status, verdicts):
+    for part in (assets, atlas, bundle, folds, formulas, landing, language, live, pages, status, verdicts):
         part.setup(app)
     for part in (icons, policy):  # on finished pages
         part.setup(app)

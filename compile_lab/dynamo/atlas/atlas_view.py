@@ -1,22 +1,35 @@
-"""The atlas as a table: what torch calls a break, the function that has it, and the one that does the same unbroken."""
+"""The atlas as a reader sees it: a card for each entry, with torch's words, the function that breaks, and its cure."""
 
+import html
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from ...doors import door
-from ...page.tables import Table
+from ...page.tables import Code, Table, marked_up
 from .run import AtlasResult
+
+_PAGES = "https://meta-pytorch.github.io/compile-graph-break-site/gb/{}.html"
 
 
 @door
-def entries(results: Sequence[AtlasResult]) -> Table:
-    """A row an entry: id, kind in torch's words, theme, the trigger's source, the cure's source or the reason.
+@dataclass(frozen=True)
+class BreakCards:
+    """A card for each result, closed: its kind in torch's words and whether it is cured; inside, both functions.
 
-    Raises ValueError without an entry.
+    Raises ValueError without a result.
     """
-    if not results:
-        raise ValueError("nothing to show: run() gives the atlas's entries")
-    rows = [(each.id, each.kind, each.theme, each.trigger, each.cure or f"no cure: {each.reason}") for each in results]
-    return Table(["id", "torch says", "theme", "breaks the graph", "the same in one graph"], rows)
+
+    results: Sequence[AtlasResult]
+
+    def __post_init__(self) -> None:
+        if not self.results:
+            raise ValueError("nothing to show: run() gives the atlas's entries")
+
+    def __repr__(self) -> str:
+        return "\n".join(f"{each.id} {each.kind}: {each.name}, {_answered(each)}" for each in self.results)
+
+    def _repr_html_(self) -> str:
+        return "\n".join(map(_card, self.results))
 
 
 @door
@@ -31,3 +44,31 @@ def coverage(results: Sequence[AtlasResult]) -> Table:
         cured = sum(bool(each.cured) for each in own)
         rows.append((theme, len(own), len({each.id for each in own}), cured, len(own) - cured))
     return Table(["theme", "entries", "kinds", "cured", "no cure, with its reason"], rows)
+
+
+def _answered(each: AtlasResult) -> str:
+    if each.cure is None:
+        return "eager refuses it too" if each.eager_raises else "no cure"
+    return "cured" if each.cured else "its cure no longer holds"
+
+
+def _card(each: AtlasResult) -> str:
+    said = "".join(f"<p>{marked_up(_flowing(part))}</p>" for part in (each.explanation, *each.hints) if part)
+    switches = ", ".join(f"{name}={value!r}" for name, value in each.cure_config.items())
+    under = f"<p class=\"lab-note\">Under <code>torch._dynamo.config.patch({html.escape(switches)})</code>:</p>"
+    cure = f"{under if switches else ''}{Code(each.cure)._repr_html_()}" if each.cure else _reason(each)
+    page = f'<a href="{_PAGES.format(each.id.lower())}">torch\'s page of {each.id}</a>'
+    return (
+        f'<details class="lab-break" id="{each.name}"><summary><code>{each.id}</code> {marked_up(each.kind)} '
+        f'<span class="lab-note">{html.escape(each.name.replace("_", " "))}: {_answered(each)}</span></summary>'
+        f"{Code(each.trigger)._repr_html_()}<blockquote>{said}</blockquote>{cure}"
+        f'<p class="lab-note">The quoted words are torch\'s; {page}.</p></details>'
+    )
+
+
+def _reason(each: AtlasResult) -> str:
+    return f"<p><strong>No cure:</strong> {marked_up(_flowing(each.reason or ''))}.</p>".replace("..", ".")
+
+
+def _flowing(text: str) -> str:
+    return " ".join(text.split()).replace("``", "`")

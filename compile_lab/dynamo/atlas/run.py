@@ -10,14 +10,12 @@ import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from ..._torch.dynamo import break_registry, dynamo_config, reset_dynamo
 from ...doors import door
-from ...recordings import here, save
 from .entries import AtlasEntry, source_of, written
 from .same import same, state
 
@@ -78,12 +76,6 @@ def run(names: list[str] | None = None) -> tuple[AtlasResult, ...]:
     if unknown:
         raise ValueError(f"the atlas has no entry {unknown}: load() gives all names")
     return tuple(judge(entries[name]) for name in (names if names is not None else entries))
-
-
-@door
-def record(root: Path | None = None) -> Path:
-    """Run all and store it as the recording ``break_atlas``: for a page without a kernel, and for other torches."""
-    return save("break_atlas", here("compile_lab.dynamo.atlas.run.record()", "cpu"), as_record(run()), root)
 
 
 def as_record(results: Sequence[AtlasResult]) -> dict[str, Any]:
