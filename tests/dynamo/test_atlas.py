@@ -114,10 +114,14 @@ def test_bad_names_are_refused_early():
         entries.no_cure(same, "never written")
 
 
-def test_the_tables_have_a_row_for_each_entry_and_theme(results):
-    shown = atlas_view.entries(results)._repr_html_()
-    assert all(each.id in shown for each in results)
+def test_each_entry_has_a_card_and_each_theme_a_row(results):
+    shown = atlas_view.BreakCards(results)._repr_html_()
+    assert shown.count("<details") == len(results) and all(f'id="{each.name}"' in shown for each in results)
     assert "higher order operators" in atlas_view.coverage(results)._repr_html_()
-    for draw in (atlas_view.entries, atlas_view.coverage):
+    for draw in (atlas_view.BreakCards, atlas_view.coverage):
         with pytest.raises(ValueError, match="nothing to show"):
             draw([])
+
+
+def test_no_folder_of_this_machine_is_in_what_torch_says(results):
+    assert not [each.name for each in results if "/" in each.context and "site-packages" in str(each)]

@@ -17,16 +17,15 @@ class BreakAtlas(SphinxDirective):
         cured = sum(bool(each.cured) for each in results)
         lines = [
             f"{len(results)} functions of {len(kinds)} kinds, of the {stored.result['registry']} that torch lists; "
-            f"{cured} have a cure. {str(stored.provenance).capitalize()}.",
+            f"{cured} have a cure. R{str(stored.provenance).removeprefix('r')}.",
             "",
             "```{raw} html",
             '<div class="lab-search-cards"></div>',
-            "```",
-            "",
         ]
         for theme in dict.fromkeys(each.theme for each in results):
             cards = BreakCards([each for each in results if each.theme == theme])
-            lines += [f"## {theme.capitalize()}", "", "```{raw} html", cards._repr_html_(), "```", ""]
+            lines += [f"<section><h2>{theme.capitalize()}</h2>", cards._repr_html_(), "</section>"]
+        lines.append("```")
         return self.parse_text_to_nodes("\n".join(lines))
 
 

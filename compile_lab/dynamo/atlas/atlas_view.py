@@ -55,8 +55,9 @@ def _answered(each: AtlasResult) -> str:
 def _card(each: AtlasResult) -> str:
     said = "".join(f"<p>{marked_up(_flowing(part))}</p>" for part in (each.explanation, *each.hints) if part)
     switches = ", ".join(f"{name}={value!r}" for name, value in each.cure_config.items())
-    under = f"<p class=\"lab-note\">Under <code>torch._dynamo.config.patch({html.escape(switches)})</code>:</p>"
-    cure = f"{under if switches else ''}{Code(each.cure)._repr_html_()}" if each.cure else _reason(each)
+    under = f", under <code>torch._dynamo.config.patch({html.escape(switches)})</code>" if switches else ""
+    same = f'<p class="lab-note">The same in one graph{under}:</p>'
+    cure = same + Code(each.cure)._repr_html_() if each.cure else _reason(each)
     page = f'<a href="{_PAGES.format(each.id.lower())}">torch\'s page of {each.id}</a>'
     return (
         f'<details class="lab-break" id="{each.name}"><summary><code>{each.id}</code> {marked_up(each.kind)} '

@@ -180,4 +180,5 @@ def _part(said: str, heading: str) -> str:
 def _without_paths(said: str) -> str:
     """The message without addresses and folders, which differ from run to run."""
     said = re.sub(r"0x[0-9a-f]{6,}", "0x…", said)
+    said = re.sub(r"(?:/[\w.+-]+)+/site-packages/", "", said)
     return re.sub(r"(?:/[\w.+-]+)+/([\w.+-]+\.py)", r"\1", said)
