@@ -67,7 +67,7 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     runs = []
     for n, batch in progress([(n, batch) for n in RANKS if n <= most for batch in BATCHES[device]]):
         found = ranks.run(_on_rank, n, device, batch, timeout=300, backend=backend)
-        runs += [{"ranks": n, "batch": batch} | told(case, [each[case] for each in found]) for case in found[0]]
+        runs += [{"ranks": n, "batch": batch} | _told(case, [each[case] for each in found]) for case in found[0]]
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
     return {"model": MODEL[device], "precision": precision, "runs": runs}
 
@@ -110,7 +110,7 @@ def _step(run: nn.Module, device: str, inputs: tuple[torch.Tensor, torch.Tensor]
     return overlap_runs.training_step(forward, optimizer, *inputs)
 
 
-def told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
+def _told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
     rows = [_rounded(run, ("step_ms", "low_ms", "high_ms", "host_ms")) for run in by_rank]
     seen = [run.overlap for run in by_rank]
     for row, found in zip(rows, seen, strict=True):

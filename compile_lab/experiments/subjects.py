@@ -70,15 +70,6 @@ def spread(
     return functools.partial(made.step, average=False), made.parameter_groups()
 
 
-def attention_masks(length: int, window: int, document: int, device: str = "cpu") -> dict[str, Callable[..., Tensor]]:
-    """FlexAttention's mask functions by name: causal, a window, documents of so many tokens in the mean, seeded."""
-    from mini_model.flex import causal, same_document, sliding_window
-
-    ends = torch.rand(1, length, generator=torch.Generator().manual_seed(0)) < 1 / document
-    documents = same_document(ends.cumsum(1).to(device))
-    return {"causal": causal, "window": sliding_window(window), "documents": documents}
-
-
 def headwise(model: MiniGPT) -> MiniGPT:
     """The same model with the rows of q, k and v in the order of the heads, so that a slice of them is whole heads."""
     from mini_model.parallel.parts import HeadwiseAttention
@@ -93,38 +84,6 @@ def styled(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
     from mini_model import parallel
 
     return parallel.tensor_parallel(model, mesh)
-
-
-def fully_sharded(
-    model: MiniGPT, mesh: DeviceMesh, dtype: torch.dtype | None = None, *, compiled: bool = False, reshard: bool = True
-) -> MiniGPT:
-    """The model under FSDP2, block by block; with ``compiled`` each block is compiled for itself.
-
-    dtype: of what is gathered. reshard: what is gathered is let go after the forward.
-    """
-    from mini_model import parallel
-
-    for block in model.blocks if compiled else ():
-        block.compile(fullgraph=True)
-    model = parallel.fsdp(model, mesh, dtype)
-    for block in model.blocks:
-        block.set_reshard_after_forward(reshard)
-    return model
-
-
-def in_slices(model: MiniGPT, mesh: DeviceMesh, dtype: torch.dtype | None = None, *, again: bool = False) -> MiniGPT:
-    """The model by mini_model.simple_fsdp."""
-    from mini_model.simple_fsdp import simple_fsdp
-
-    simple_fsdp(model, mesh, dtype=dtype, again=again)
-    return model
-
-
-def named_parameters(model: nn.Module) -> dict[str, nn.Parameter]:
-    """By the names that they have in the plain model, whatever has sharded it since."""
-    from mini_model.simple_fsdp import named_slices
-
-    return dict(named_slices(model))
 
 
 def _step_alone(model: MiniGPT, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:

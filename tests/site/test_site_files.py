@@ -160,7 +160,7 @@ def test_a_fold_names_what_it_hides(built):
     assert {"Code: the table below", "Code: the verdict below", "Code: the prediction below"} < set(said.values())
     assert "Code: panel(), the explorer below" in said.values()
     assert "Code: announces(), item_then_helper(), the table below" in said.values()
-    assert "Code: pair(), group(), sin_cos() …" in said.values()
+    assert "Code: logs(), tell(), logs_mended() …" in said.values()
 
 
 def test_missing_packages_stop_the_build_with_the_remedy(tmp_path):
