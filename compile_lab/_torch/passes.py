@@ -7,7 +7,13 @@ import torch
 from torch._dynamo.exc import BackendCompilerFailed
 from torch._guards import detect_fake_mode
 from torch._inductor.custom_graph_pass import CustomGraphPass
-from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass as AskedOfInference
+
+try:
+    from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass as AskedOfInference
+except ImportError:  # torch 2.11 and before
+
+    class AskedOfInference(CustomGraphPass):
+        """A pass that torch tells whether the graph is of an inference: there is none before torch 2.12."""
 
 
 class KeyedPass(CustomGraphPass):

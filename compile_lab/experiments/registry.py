@@ -47,6 +47,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "every operator of torch's own tests under every DTensor placement, on real ranks", 880, on_cpu=True
     ),
     "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
+    "flex": Experiment("attention against length: masks as functions, in a tensor, every score; time and memory", 320),
     "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
     "graph_breaks": Experiment("time of a pointwise chain with 0 to 7 graph breaks", 30),
     "grouped": Experiment("a mixture of experts by loop and by grouped products; errors against float64", 130),

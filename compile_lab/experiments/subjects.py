@@ -209,3 +209,12 @@ def with_cache(model: MiniGPT, rows: int, slots: int | None = None) -> nn.Module
     from mini_model.generation import CachedGPT
 
     return CachedGPT(model.eval(), rows, slots)
+
+
+def attention_masks(length: int, window: int, document: int, device: str = "cpu") -> dict[str, Callable[..., Tensor]]:
+    """FlexAttention's mask functions by name: causal, a window, documents of so many tokens in the mean, seeded."""
+    from mini_model.flex import causal, same_document, sliding_window
+
+    ends = torch.rand(1, length, generator=torch.Generator().manual_seed(0)) < 1 / document
+    documents = same_document(ends.cumsum(1).to(device))
+    return {"causal": causal, "window": sliding_window(window), "documents": documents}
