@@ -29,7 +29,9 @@ def batches(n=1):
 
 def autograds(subject, tokens, targets):
     loss = subject(tokens, targets)
-    return loss.detach(), dict(zip(dict(subject.named_parameters()), torch.autograd.grad(loss, [*subject.parameters()]), strict=True))
+    return loss.detach(), dict(
+        zip(dict(subject.named_parameters()), torch.autograd.grad(loss, [*subject.parameters()]), strict=True)
+    )
 
 
 def groups(subject, decay=0.1):
@@ -84,7 +86,9 @@ def test_in_bf16_gradients_are_near_and_what_is_kept_in_float32_is():
     step = HandStep(subject, BATCH, LENGTH)
     _, found = step.gradients(*batch)
     _, expected = autograds(subject, *batch)
-    together = error(torch.cat([found[n].flatten() for n in expected]), torch.cat([expected[n].flatten() for n in expected]))
+    together = error(
+        torch.cat([found[n].flatten() for n in expected]), torch.cat([expected[n].flatten() for n in expected])
+    )
     assert 1e-4 < together < 0.03
     kinds = {region.gradient.dtype for region in step.regions}, {region.master.dtype for region in step.regions}
     assert kinds == ({torch.float32, torch.bfloat16}, {torch.float32})

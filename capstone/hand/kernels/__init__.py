@@ -9,7 +9,7 @@ from triton import knobs
 from .adamw import adamw_
 from .attention import pack
 from .embedding import embed, embed_backward_
-from .gelu import gelu, gelu_backward
+from .activation import gelu, gelu_backward
 from .head import cross_entropy_
 from .norm import add_norm, norm_backward
 from .sums import column_sums, transpose

@@ -48,7 +48,5 @@ def cross_entropy_(logits: Tensor, targets: Tensor, scale: float) -> Tensor:
     if targets.shape != (rows,) or not logits.is_contiguous():
         raise ValueError(f"targets are {list(targets.shape)}; they must be [{rows}], and the logits contiguous")
     losses = logits.new_empty(rows, dtype=torch.float32)
-    cross_entropy_kernel[(rows,)](
-        logits, targets, losses, scale, VOCABULARY=vocabulary, BLOCK=BLOCK, num_warps=WARPS
-    )
+    cross_entropy_kernel[(rows,)](logits, targets, losses, scale, VOCABULARY=vocabulary, BLOCK=BLOCK, num_warps=WARPS)
     return losses

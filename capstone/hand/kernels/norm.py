@@ -49,9 +49,7 @@ def add_norm_kernel(
     X, BRANCH, BIAS, WEIGHT, SHIFT, STREAM, NORMED, MEAN, RSTD, eps,
     DIM: tl.constexpr, BLOCK: tl.constexpr, ROWS: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
-    normed, at, mask = stream_and_norm(
-        X, BRANCH, BIAS, WEIGHT, SHIFT, STREAM, MEAN, RSTD, eps, DIM, BLOCK, ROWS, ADD
-    )
+    normed, at, mask = stream_and_norm(X, BRANCH, BIAS, WEIGHT, SHIFT, STREAM, MEAN, RSTD, eps, DIM, BLOCK, ROWS, ADD)
     tl.store(NORMED + at, normed.to(NORMED.dtype.element_ty), mask=mask)
 
 
@@ -113,11 +111,19 @@ def norm_backward_kernel(
             p0, p1, p2 = thirds(PASSED, at, THIRD)
         mean, rstd = tl.load(MEAN + row), tl.load(RSTD + row)
         d0, d1, d2 = d0.to(tl.float32), d1.to(tl.float32), d2.to(tl.float32)
-        x0, x1, x2 = (x0.to(tl.float32) - mean) * rstd, (x1.to(tl.float32) - mean) * rstd, (x2.to(tl.float32) - mean) * rstd
+        x0, x1, x2 = (
+            (x0.to(tl.float32) - mean) * rstd,
+            (x1.to(tl.float32) - mean) * rstd,
+            (x2.to(tl.float32) - mean) * rstd,
+        )
         g0, g1, g2 = d0 * w0, d1 * w1, d2 * w2
         along = tl.sum(x0 * g0 + x1 * g1 + x2 * g2, 0) / dim  # what the deviation and the mean take away
         level = tl.sum(g0 + g1 + g2, 0) / dim
-        g0, g1, g2 = (g0 - x0 * along - level) * rstd, (g1 - x1 * along - level) * rstd, (g2 - x2 * along - level) * rstd
+        g0, g1, g2 = (
+            (g0 - x0 * along - level) * rstd,
+            (g1 - x1 * along - level) * rstd,
+            (g2 - x2 * along - level) * rstd,
+        )
         if PASS:
             g0 += p0.to(tl.float32)
             g1 += p1.to(tl.float32)
