@@ -1,0 +1,53 @@
+"""Parameters of one kind, end to end in a few flat buffers: one launch updates them all."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class FlatParameters:
+    """Some parameters and all that training keeps of them: each buffer is [n], each parameter a view into it.
+
+    master and the moments (first, second) have the dtype of sums; low is what the products read, a copy of master in
+    their dtype, or master itself where that is the same; decay is the weight decay of AdamW for all of them.
+    """
+
+    shapes: Mapping[str, torch.Size]
+    master: Tensor
+    low: Tensor
+    gradient: Tensor
+    first: Tensor
+    second: Tensor
+    decay: float
+
+    @classmethod
+    def of(
+        cls, parameters: Mapping[str, Tensor], sums: torch.dtype, low: torch.dtype, gradient: torch.dtype, decay: float
+    ) -> FlatParameters:
+        """Copies of these parameters, in their order, in buffers of those dtypes."""
+        master = torch.cat([each.detach().flatten().to(sums) for each in parameters.values()])
+        return cls(
+            shapes={name: each.shape for name, each in parameters.items()},
+            master=master,
+            low=master if low == sums else master.to(low),
+            gradient=torch.zeros_like(master, dtype=gradient),
+            first=torch.zeros_like(master),
+            second=torch.zeros_like(master),
+            decay=decay,
+        )
+
+    def views(self, buffer: Tensor) -> dict[str, Tensor]:
+        """{name: the parameter's part of `buffer`, in its shape}."""
+        parts = buffer.split([shape.numel() for shape in self.shapes.values()])
+        return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
+
+    @property
+    def state(self) -> tuple[Tensor, ...]:
+        """What an update changes."""
+        own = () if self.low is self.master else (self.low,)
+        return (self.master, self.first, self.second, *own)

@@ -1,0 +1,39 @@
+"""What the step does between the products of matrices, as Triton kernels; ``reference`` has the same in plain torch.
+
+Each function of this face takes and returns tensors, launches one kernel, and waits for nothing. Launch shapes (rows
+of a tile, warps, stages) are those that were fastest of a few on an H200, at 32,768 rows of GPT-2's width.
+"""
+
+from triton import knobs
+
+from .adamw import adamw_
+from .attention import pack
+from .embedding import embed, embed_backward_
+from .activation import gelu, gelu_backward
+from .head import cross_entropy_
+from .norm import add_norm, norm_backward
+from .sums import column_sums, transpose
+
+NORM_PARTS = 792
+LINEAR_PARTS = 176
+"""How many programs visit the rows, and so how many partial column sums they leave (multiples of 132 fill an H200)."""
+
+INTERPRETED = knobs.runtime.interpret
+"""Kernels run in Triton's interpreter, on the CPU (TRITON_INTERPRET=1 before triton is imported)."""
+
+__all__ = [
+    "INTERPRETED",
+    "LINEAR_PARTS",
+    "NORM_PARTS",
+    "adamw_",
+    "add_norm",
+    "column_sums",
+    "cross_entropy_",
+    "embed",
+    "embed_backward_",
+    "gelu",
+    "gelu_backward",
+    "norm_backward",
+    "pack",
+    "transpose",
+]

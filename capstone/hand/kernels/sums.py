@@ -1,0 +1,55 @@
+"""Two helpers of the others: partial rows added up, and matrices turned."""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from .sizes import multiple
+
+COLUMNS, SIDE = 128, 64
+
+
+@triton.jit
+def column_sums_kernel(PARTS, OUT, stride, width, height, BLOCK: tl.constexpr):
+    columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = columns < width
+    sums = tl.zeros([BLOCK], tl.float32)
+    for row in tl.range(0, height):
+        sums += tl.load(PARTS + row * stride + columns, mask=inside, other=0.0)
+    tl.store(OUT + columns, sums, mask=inside)
+
+
+def column_sums(parts: Tensor, out: Tensor) -> None:
+    """out becomes the sum of parts' rows, always in the same order. parts: fp32 [height, width]; out: fp32 [width]."""
+    height, width = parts.shape
+    if out.shape != (width,):
+        raise ValueError(f"out is {list(out.shape)}; parts are {list(parts.shape)}, so it must be [{width}]")
+    column_sums_kernel[(triton.cdiv(width, COLUMNS),)](
+        parts, out, parts.stride(0), width, height, BLOCK=COLUMNS, num_warps=4
+    )
+
+
+@triton.jit
+def transpose_kernel(X, OUT, rows, columns, stride, SIDE: tl.constexpr):
+    layer = tl.program_id(2).to(tl.int64)
+    X += layer * stride
+    OUT += layer * rows * columns
+    c = tl.program_id(0) * SIDE + tl.arange(0, SIDE)
+    r = tl.program_id(1) * SIDE + tl.arange(0, SIDE)
+    tile = tl.load(X + r[:, None] * columns + c[None, :])
+    tl.store(OUT + c[:, None] * rows + r[None, :], tl.trans(tile))
+
+
+def transpose(x: Tensor, out: Tensor) -> None:
+    """out[layer] becomes the transpose of x[layer]. x: [layers, rows, columns], any stride between the layers, rows and
+    columns multiples of 64; out: contiguous [layers, columns, rows] of the same dtype. ValueError for other shapes.
+    """
+    layers, rows, columns = x.shape
+    multiple("rows", rows, SIDE), multiple("columns", columns, SIDE)
+    if out.shape != (layers, columns, rows) or not out.is_contiguous():
+        raise ValueError(f"out is {list(out.shape)}; it must be contiguous, of shape {[layers, columns, rows]}")
+    transpose_kernel[(columns // SIDE, rows // SIDE, layers)](
+        x, out, rows, columns, x.stride(0), SIDE=SIDE, num_warps=4
+    )

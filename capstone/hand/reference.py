@@ -1,0 +1,111 @@
+"""The same functions as `kernels`, in plain torch: what each kernel is judged by, and what the schedule runs on a CPU.
+
+Shapes and meanings are in the docstrings there. Sums are kept in float32, or float64 where the inputs are float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+NORM_PARTS = LINEAR_PARTS = 1
+
+
+def wide(x: Tensor) -> Tensor:
+    """x in the dtype of sums: float64 stays, all others become float32."""
+    return x if x.dtype == torch.float64 else x.float()
+
+
+def add_norm(
+    x: Tensor, branch: Tensor | None, bias: Tensor | None, weight: Tensor, shift: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    stream = x if branch is None else (wide(x) + wide(branch) + wide(bias)).to(x.dtype)
+    centred = wide(stream) - wide(stream).mean(1, keepdim=True)
+    rstd = (centred.square().mean(1, keepdim=True) + eps).rsqrt()
+    normed = (centred * rstd * wide(weight) + wide(shift)).to(x.dtype)
+    return stream, normed, wide(stream).mean(1), rstd[:, 0]
+
+
+def norm_backward(
+    gradient: Tensor, stream: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor, passed: Tensor | None, parts: Tensor
+) -> Tensor:
+    normed = (wide(stream) - mean[:, None]) * rstd[:, None]
+    direct = wide(gradient) * wide(weight)
+    along = (normed * direct).mean(1, keepdim=True)
+    out = (direct - normed * along - direct.mean(1, keepdim=True)) * rstd[:, None]
+    if passed is not None:
+        out = out + wide(passed)
+    _leave(parts, torch.cat([out.sum(0), (wide(gradient) * normed).sum(0), wide(gradient).sum(0)]))
+    return out.to(stream.dtype)
+
+
+def gelu(before: Tensor, bias: Tensor) -> Tensor:
+    return F.gelu(wide(before) + wide(bias), approximate="tanh").to(before.dtype)
+
+
+def gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor) -> Tensor:
+    out = wide(gradient) * _gelu_slope(wide(before) + wide(bias))
+    _leave(parts, out.sum(0))
+    return out.to(gradient.dtype)
+
+
+def _gelu_slope(x: Tensor) -> Tensor:
+    c = math.sqrt(2 / math.pi)
+    t = torch.tanh(c * (x + 0.044715 * x**3))
+    return (1 + t) / 2 + x / 2 * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x)
+
+
+def pack(dq: Tensor, dk: Tensor, dv: Tensor, parts: Tensor) -> Tensor:
+    out = torch.cat([dq, dk, dv], 1)
+    _leave(parts, wide(out).sum(0))
+    return out
+
+
+def cross_entropy_(logits: Tensor, targets: Tensor, scale: float) -> Tensor:
+    log_share = wide(logits).log_softmax(1)
+    gradient = log_share.exp()
+    rows = torch.arange(len(targets), device=targets.device)
+    gradient[rows, targets] -= 1
+    logits.copy_(gradient * scale)
+    return -log_share[rows, targets]
+
+
+def embed(tokens: Tensor, table: Tensor, positions: Tensor) -> Tensor:
+    length = tokens.shape[1]
+    return (wide(table[tokens]) + wide(positions[:length])).to(table.dtype).flatten(0, 1)
+
+
+def embed_backward_(gradient: Tensor, tokens: Tensor, out: Tensor) -> None:
+    out.index_add_(0, tokens.flatten(), gradient.to(out.dtype))
+
+
+def adamw_(
+    master: Tensor, low: Tensor | None, gradient: Tensor, first: Tensor, second: Tensor, count: Tensor, rate: Tensor,
+    betas: tuple[float, float], eps: float, decay: float,
+) -> None:  # fmt: skip
+    beta1, beta2 = betas
+    gradient = gradient.to(master.dtype)
+    master.mul_(1 - rate * decay)
+    first.lerp_(gradient, 1 - beta1)
+    second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    scale = second.sqrt() / (1 - beta2**count).sqrt() + eps
+    master.sub_(rate / (1 - beta1**count) * first / scale)
+    if low is not None:
+        low.copy_(master)
+
+
+def column_sums(parts: Tensor, out: Tensor) -> None:
+    torch.sum(parts, 0, out=out)
+
+
+def transpose(x: Tensor, out: Tensor) -> None:
+    out.copy_(x.transpose(1, 2))
+
+
+def _leave(parts: Tensor, sums: Tensor) -> None:
+    """A kernel leaves one row a program; here the first row is the whole sum."""
+    parts.zero_()
+    parts[0] = sums

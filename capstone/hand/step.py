@@ -1,0 +1,399 @@
+"""The training step of GPT-2 scheduled by hand: forward, backward and AdamW as one list of kernels.
+
+Autograd decides what runs by what was written; here we decide. Products of matrices are cuBLAS's and attention is
+cuDNN's, as everywhere. All between them is `kernels`, and each visit to memory does all that there is to do there:
+
+- The residual stream is written once a half block: branch, the bias of its linear, the sum and the layer norm together.
+- A bias's gradient is a sum over rows that another kernel reads anyhow. It leaves partial sums in one of two buffers;
+  two kernels add those of the whole network up.
+- The logits become their own gradient where they lie.
+- All parameters of one kind are one buffer, and AdamW writes the bf16 copy that the next step reads.
+- Memory is static, so a CUDA graph holds the step.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mini_model.inputs import instance, one_of, positive, whole
+from mini_model.model import GPTConfig, MiniGPT
+
+from .attention import Attended, attend
+from .flat import FlatParameters
+from .graph import GraphMemory, captured
+
+LINEARS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
+KERNELS = {"triton": ".kernels", "reference": ".reference"}
+DTYPES = (torch.bfloat16, torch.float32, torch.float64)
+
+
+@dataclass(frozen=True)
+class BlockRecord:
+    """What a block's forward keeps for its backward. The operands are what the block's linears were given."""
+
+    stream1: Tensor
+    norm1: tuple[Tensor, Tensor]
+    qkv_operand: Any
+    attended: Attended
+    out_operand: Any
+    stream2: Tensor
+    norm2: tuple[Tensor, Tensor]
+    up_operand: Any
+    before: Tensor
+    down_operand: Any
+
+
+class HandStep:
+    """A training step of a MiniGPT with a tied head, for batches of one shape.
+
+    The model gives its parameters' values and is not used again (see `weights`). AdamW decays matrices and embeddings,
+    not vectors. dtype: of products, activations and the matrices' gradients, bfloat16, float32 or float64 (reference
+    only); masters, moments, and the gradients of embeddings and vectors are float32, in float64 steps float64.
+    kernels: "triton" or "reference"; by default what the model's device can run. graph: the step as a CUDA graph,
+    captured at the first call; by default on a GPU. turned: linears whose weights are transposed once a step, because
+    cuBLAS then has their input's gradient sooner. memory: shared with other captured steps.
+
+    ValueError or TypeError for a model, shape, dtype or option that does not go.
+    """
+
+    SETTLE = 1
+    """Passes until the step's own state (scales, in fp8) fits the data."""
+
+    def __init__(
+        self,
+        model: MiniGPT,
+        batch: int,
+        length: int,
+        *,
+        lr: float = 6e-4,
+        betas: tuple[float, float] = (0.9, 0.95),
+        eps: float = 1e-8,
+        decay: float = 0.1,
+        dtype: torch.dtype = torch.bfloat16,
+        kernels: str | None = None,
+        graph: bool | None = None,
+        turned: tuple[str, ...] = ("mlp.down",),
+        memory: GraphMemory | None = None,
+    ) -> None:
+        self.config = _checked(model, length)
+        self.batch, self.length = whole("batch", batch), whole("length", length)
+        self.device = model.token_embedding.weight.device
+        self.kernels = _kernels(kernels, self.device, dtype)
+        self.dtype, self.sums = dtype, torch.float64 if dtype == torch.float64 else torch.float32
+        self.betas, self.eps = _betas(betas), positive("eps", eps)
+        self.norm_eps = model.norm.eps
+        self.rate = torch.tensor(positive("lr", lr), dtype=self.sums, device=self.device)
+        self.count = torch.zeros((), dtype=self.sums, device=self.device)
+        self._wants_graph = self.device.type == "cuda" if graph is None else instance("graph", graph, bool)
+        if self._wants_graph and self.device.type != "cuda":
+            raise ValueError(f"graph is True, and the model is on {self.device}; only a GPU has CUDA graphs")
+        self._memory, self._graph, self._ready = memory, None, False
+        self._lay_out(model, decay)
+        self._make_room()
+        self._turned = self._weights_to_turn(turned)
+        self._turn()
+
+    def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        """One step of training. tokens, targets: int64 [batch, length], ids not checked. Returns the mean loss in nats.
+
+        The loss is 0-d, on the device, and yours to keep: nothing waits for it. The first call compiles and captures.
+        ValueError for other shapes.
+        """
+        self._take(tokens, targets)
+        if not self._ready:
+            self._prepare()
+        if self._graph is None:
+            self._whole_step()
+        else:
+            self._graph.replay()
+        return self.loss.clone()
+
+    def gradients(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """(loss, {a parameter's name in MiniGPT: its gradient}) at the present weights; no weight changes."""
+        self._take(tokens, targets)
+        for _ in range(self.SETTLE):
+            self._forward_backward()
+        return self.loss.clone(), {name: each.to(self.sums, copy=True) for name, each in self.gradient.items()}
+
+    def weights(self) -> dict[str, Tensor]:
+        """{a parameter's name in MiniGPT: a copy of its master}. `model.load_state_dict(weights, strict=False)` takes
+        them; the tied head comes with the embedding."""
+        return {name: each.clone() for name, each in self.master.items()}
+
+    def set_lr(self, value: float) -> None:
+        """The learning rate from the next step on; no recompilation and no new capture."""
+        self.rate.fill_(positive("lr", value) if value else 0.0)
+
+    # What lies where
+
+    def _lay_out(self, model: MiniGPT, decay: float) -> None:
+        """Three flat regions: embeddings, the blocks' matrices, and vectors in the order that kernels leave sums in."""
+        parameters = dict(model.named_parameters())
+        embeddings = ["token_embedding.weight", "position_embedding.weight"]
+        layers = range(self.config.layers)
+        matrices = [f"blocks.{i}.{linear}.weight" for i in layers for linear in LINEARS]
+        norms = [name for i in layers for name in _vectors_of_norms(i)]
+        norms += [f"blocks.{layers[-1]}.mlp.down.bias", "norm.weight", "norm.bias"]
+        others = [f"blocks.{i}.{linear}.bias" for i in layers for linear in ("attention.qkv", "mlp.up")]
+        positive("decay", decay or 1.0)
+        self.regions = [
+            FlatParameters.of({name: parameters[name] for name in names}, self.sums, self.dtype, gradient, decay)
+            for names, gradient, decay in (
+                (embeddings, self.sums, decay),
+                (matrices, self.dtype, decay),
+                (norms + others, self.sums, 0.0),
+            )
+        ]
+        self.master = {k: v for region in self.regions for k, v in region.views(region.master).items()}
+        self.low = {k: v for region in self.regions for k, v in region.views(region.low).items()}
+        self.gradient = {k: v for region in self.regions for k, v in region.views(region.gradient).items()}
+        self._norm_vectors = sum(parameters[name].numel() for name in norms)
+
+    def _make_room(self) -> None:
+        """The batch, the loss, and the partial column sums. Block 0's first norm has no bias before it: its sums go to
+        `dim` spare columns in front."""
+        dim, layers = self.config.dim, self.config.layers
+        shape = (self.batch, self.length)
+        self.tokens = torch.zeros(shape, dtype=torch.int64, device=self.device)
+        self.targets = torch.zeros_like(self.tokens)
+        self.loss = torch.zeros((), dtype=self.sums, device=self.device)
+        norm_rows, linear_rows = self._part_rows()
+        self.norm_parts = torch.zeros(norm_rows, dim + self._norm_vectors, dtype=self.sums, device=self.device)
+        self.linear_parts = torch.zeros(linear_rows, 7 * dim * layers, dtype=self.sums, device=self.device)
+
+    def _part_rows(self) -> tuple[int, int]:
+        return self.kernels.NORM_PARTS, self.kernels.LINEAR_PARTS
+
+    def _norm_sums(self, at: int) -> Tensor:
+        """Where the at-th norm leaves its sums: of the bias before it, of its weight, of its shift."""
+        width = 3 * self.config.dim
+        return self.norm_parts[:, at * width : (at + 1) * width]
+
+    def _bias_sums(self, linear: str) -> Tensor:
+        """Where the gradient of a qkv's or an up's bias is summed."""
+        dim, block = self.config.dim, int(linear.split(".")[1])
+        first, width = (0, 3 * dim) if linear.endswith("qkv") else (3 * dim, 4 * dim)
+        return self.linear_parts[:, 7 * dim * block + first :][:, :width]
+
+    def _stack(self, linear: str, buffer: Tensor) -> Tensor:
+        """One linear's weights of all blocks in `buffer` (of the matrices' region), [layers, outputs, inputs]."""
+        views = self.regions[1].views(buffer)
+        first = views[f"blocks.0.{linear}.weight"]
+        block = sum(views[f"blocks.0.{each}.weight"].numel() for each in LINEARS)
+        return first.as_strided((self.config.layers, *first.shape), (block, *first.stride()), first.storage_offset())
+
+    def _weights_to_turn(self, turned: tuple[str, ...]) -> dict[str, tuple[Tensor, Tensor]]:
+        stacks = {one_of("linear", each, LINEARS): self._stack(each, self.regions[1].low) for each in turned}
+        return {name: (stack, stack.transpose(1, 2).contiguous()) for name, stack in stacks.items()}
+
+    def _turn(self) -> None:
+        for stack, transposed in self._turned.values():
+            self.kernels.transpose(stack, transposed)
+
+    # A step, and its parts
+
+    def _take(self, tokens: Tensor, targets: Tensor) -> None:
+        for name, given, own in (("tokens", tokens, self.tokens), ("targets", targets, self.targets)):
+            if instance(name, given, Tensor).shape != own.shape or given.dtype != torch.int64:
+                shape = f"int64 {list(own.shape)}"
+                raise ValueError(f"{name} are {given.dtype} {list(given.shape)}; this step was made for {shape}")
+            own.copy_(given)
+
+    def _prepare(self) -> None:
+        for _ in range(self.SETTLE - 1):
+            self._forward_backward()
+        if self._wants_graph:
+            state = [self.count, *(each for region in self.regions for each in region.state)]
+            self._graph = captured(self._whole_step, state, self._memory or GraphMemory())
+            self._turn()
+        self._ready = True
+
+    def _whole_step(self) -> None:
+        self._forward_backward()
+        self._update()
+
+    def _update(self) -> None:
+        self.count += 1
+        for region in self.regions:
+            low = None if region.low is region.master else region.low
+            buffers = (region.master, low, region.gradient, region.first, region.second)
+            self.kernels.adamw_(*buffers, self.count, self.rate, self.betas, self.eps, region.decay)
+        self._turn()
+
+    @torch.no_grad()
+    def _forward_backward(self) -> None:
+        self._begin()
+        records: list[BlockRecord] = []
+        stream = self.kernels.embed(
+            self.tokens, self.low["token_embedding.weight"], self.low["position_embedding.weight"]
+        )
+        branch = bias = None
+        for block in range(self.config.layers):
+            record, branch = self._block(f"blocks.{block}.", stream, branch, bias)
+            stream, bias = record.stream2, self.low[f"blocks.{block}.mlp.down.bias"]
+            records.append(record)
+            del record
+        gradient = self._head(stream, branch, bias)
+        del stream, branch
+        for block in reversed(range(self.config.layers)):
+            gradient = self._block_backward(block, gradient, records.pop())
+        self._embedding_backward(gradient)
+        dim, vectors = self.config.dim, self.regions[2].gradient
+        self.kernels.column_sums(self.norm_parts[:, dim:], vectors[: self._norm_vectors])
+        self.kernels.column_sums(self.linear_parts, vectors[self._norm_vectors :])
+
+    def _block(
+        self, name: str, stream: Tensor, branch: Tensor | None, bias: Tensor | None
+    ) -> tuple[BlockRecord, Tensor]:
+        """A block, up to the branch that its MLP adds: whoever reads the stream next adds it, with its bias."""
+        qkv, out, up, down = (name + linear for linear in LINEARS)
+        stream1, normed1, *norm1 = self._norm(stream, branch, bias, name + "norm1", qkv)
+        shape = (self.batch, self.length, 3, self.config.heads, self.config.dim // self.config.heads)
+        attended = attend(*self._product(normed1, qkv, bias=True).view(shape).permute(2, 0, 3, 1, 4))
+        mixed = self._operand(_rows(attended.out), out)
+        branch = self._product(mixed, out)
+        stream2, normed2, *norm2 = self._norm(stream1, branch, self.low[out + ".bias"], name + "norm2", up)
+        before = self._product(normed2, up)
+        after = self._gelu(before, up, down)
+        record = BlockRecord(
+            stream1, tuple(norm1), normed1, attended, mixed, stream2, tuple(norm2), normed2, before, after
+        )
+        return record, self._product(after, down)
+
+    def _head(self, stream: Tensor, branch: Tensor, bias: Tensor) -> Tensor:
+        """The loss, the gradient of the tied embedding as far as the head makes it, and the gradient of the stream."""
+        weight, shift = self.master["norm.weight"], self.master["norm.bias"]
+        stream, normed, mean, rstd = self.kernels.add_norm(stream, branch, bias, weight, shift, self.norm_eps)
+        table = self.low["token_embedding.weight"]
+        logits = torch.mm(normed, table.t())
+        losses = self.kernels.cross_entropy_(logits, self.targets.view(-1), 1 / self.targets.numel())
+        torch.mean(losses, 0, out=self.loss)
+        _product_in_sums(logits.t(), normed, self.gradient["token_embedding.weight"])
+        gradient = torch.mm(logits, table)
+        del logits
+        sums = self._norm_sums(2 * self.config.layers)
+        return self.kernels.norm_backward(gradient, stream, mean, rstd, weight, None, sums)
+
+    def _block_backward(self, block: int, gradient: Tensor, record: BlockRecord) -> Tensor:
+        """The gradient of the stream before the block; the weights' go to their places on the way."""
+        name = f"blocks.{block}."
+        qkv, out, up, down = (name + linear for linear in LINEARS)
+        operand = self._gradient_operand(gradient, down)
+        self._weight_gradient(operand, record.down_operand, down)
+        operand = self._gelu_backward(self._input_gradient(operand, down), record.before, up)
+        self._weight_gradient(operand, record.up_operand, up)
+        through, weight = self._input_gradient(operand, up), self.master[name + "norm2.weight"]
+        sums = self._norm_sums(2 * block + 1)
+        gradient = self.kernels.norm_backward(through, record.stream2, *record.norm2, weight, gradient, sums)
+
+        operand = self._gradient_operand(gradient, out)
+        self._weight_gradient(operand, record.out_operand, out)
+        through = self._input_gradient(operand, out).view(self.batch, self.length, self.config.heads, -1)
+        thirds = (_rows(each) for each in record.attended.backward(through.transpose(1, 2)))
+        operand = self._pack(*thirds, qkv)
+        self._weight_gradient(operand, record.qkv_operand, qkv)
+        through, weight = self._input_gradient(operand, qkv), self.master[name + "norm1.weight"]
+        sums = self._norm_sums(2 * block)
+        return self.kernels.norm_backward(through, record.stream1, *record.norm1, weight, gradient, sums)
+
+    def _embedding_backward(self, gradient: Tensor) -> None:
+        positions = self.gradient["position_embedding.weight"][: self.length]
+        torch.sum(gradient.view(self.batch, self.length, -1), 0, dtype=self.sums, out=positions)
+        self.kernels.embed_backward_(gradient, self.tokens, self.gradient["token_embedding.weight"])
+
+    # What a step in another precision does otherwise. An operand is what a product is given: here, the tensor itself.
+
+    def _begin(self) -> None:
+        """Before a forward."""
+
+    def _norm(
+        self, stream: Tensor, branch: Tensor | None, bias: Tensor | None, norm: str, to: str
+    ) -> tuple[Tensor, Any, Tensor, Tensor]:
+        """(stream, the operand of the linear `to`, mean, 1 / deviation)."""
+        weight, shift = self.master[norm + ".weight"], self.master[norm + ".bias"]
+        return self.kernels.add_norm(stream, branch, bias, weight, shift, self.norm_eps)
+
+    def _operand(self, x: Tensor, to: str) -> Any:
+        return x
+
+    def _gradient_operand(self, gradient: Tensor, of: str) -> Any:
+        return gradient
+
+    def _gelu(self, before: Tensor, up: str, to: str) -> Any:
+        return self.kernels.gelu(before, self.low[up + ".bias"])
+
+    def _gelu_backward(self, gradient: Tensor, before: Tensor, up: str) -> Any:
+        return self.kernels.gelu_backward(gradient, before, self.low[up + ".bias"], self._bias_sums(up))
+
+    def _pack(self, dq: Tensor, dk: Tensor, dv: Tensor, qkv: str) -> Any:
+        return self.kernels.pack(dq, dk, dv, self._bias_sums(qkv))
+
+    def _product(self, operand: Any, linear: str, bias: bool = False) -> Tensor:
+        weight = self.low[linear + ".weight"].t()
+        return torch.addmm(self.low[linear + ".bias"], operand, weight) if bias else torch.mm(operand, weight)
+
+    def _input_gradient(self, gradient: Any, linear: str) -> Tensor:
+        _, block, kind = linear.split(".", 2)
+        if kind in self._turned:
+            return torch.mm(gradient, self._turned[kind][1][int(block)].t())
+        return torch.mm(gradient, self.low[linear + ".weight"])
+
+    def _weight_gradient(self, gradient: Any, operand: Any, linear: str) -> None:
+        torch.mm(gradient.t(), operand, out=self.gradient[linear + ".weight"])
+
+
+def _vectors_of_norms(block: int) -> list[str]:
+    """A block's vectors in the order of the norms' sums: the bias before each norm, its weight, its shift."""
+    name = f"blocks.{block}."
+    before = [f"blocks.{block - 1}.mlp.down.bias"] if block else []
+    return [
+        *before, name + "norm1.weight", name + "norm1.bias",
+        name + "attention.out.bias", name + "norm2.weight", name + "norm2.bias",
+    ]  # fmt: skip
+
+
+def _rows(x: Tensor) -> Tensor:
+    """[batch, heads, length, width] as [batch · length, heads · width]: no copy, as cuDNN lays it out."""
+    batch, heads, length, width = x.shape
+    return x.transpose(1, 2).reshape(batch * length, heads * width)
+
+
+def _product_in_sums(a: Tensor, b: Tensor, out: Tensor) -> None:
+    """out = a @ b, in the dtype of sums: 16-bit operands are not rounded once more."""
+    if a.dtype == out.dtype:
+        torch.mm(a, b, out=out)
+    elif a.is_cuda:
+        torch.mm(a, b, out_dtype=out.dtype, out=out)
+    else:
+        torch.mm(a.to(out.dtype), b.to(out.dtype), out=out)
+
+
+def _checked(model: MiniGPT, length: int) -> GPTConfig:
+    config = instance("model", model, MiniGPT).config
+    if not config.tied_head:
+        raise ValueError("the model's head has its own matrix; this schedule is for GPTConfig(tied_head=True)")
+    whole("length", length, most=config.context)
+    return config
+
+
+def _betas(betas: tuple[float, float]) -> tuple[float, float]:
+    if len(betas) != 2 or not all(0 < each < 1 for each in betas):
+        raise ValueError(f"betas are {betas}; they must be two numbers between 0 and 1")
+    return betas
+
+
+def _kernels(name: str | None, device: torch.device, dtype: torch.dtype) -> Any:
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype is {dtype}; it must be one of {', '.join(map(str, DTYPES))}")
+    chosen = one_of("kernels", name, KERNELS) if name else "triton" if device.type == "cuda" else "reference"
+    if chosen == "triton" and dtype == torch.float64:
+        raise ValueError('the Triton kernels compute in float32; a float64 step needs kernels="reference"')
+    module = import_module(KERNELS[chosen], __package__)
+    if chosen == "triton" and device.type != "cuda" and not module.INTERPRETED:
+        raise ValueError(f'the model is on {device}, and Triton needs a GPU; use kernels="reference"')
+    return module

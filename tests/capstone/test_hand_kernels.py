@@ -1,0 +1,174 @@
+"""Each Triton kernel: compiled for an H200 that is not here, and run in Triton's interpreter beside its reference."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from capstone.hand import kernels, reference
+from capstone.hand.kernels import activation, adamw, attention, embedding, head, norm, sums
+from compile_lab.virtual_gpu import Config, assemble
+
+ROWS, DIM = 32768, 768
+BLOCK = {"DIM": DIM, "BLOCK": 1024, "ROWS": 4}
+PARTS = {"PARTS": "*fp32", "stride": 57600, "rows_in_all": ROWS}
+COMPILED = [
+    (
+        norm.add_norm_kernel,
+        Config({**BLOCK, "ADD": True}, 4),
+        dict.fromkeys(("X", "BRANCH", "BIAS", "STREAM", "NORMED"), "*bf16")
+        | dict.fromkeys(("WEIGHT", "SHIFT", "MEAN", "RSTD"), "*fp32")
+        | {"eps": "fp32"},
+    ),
+    (
+        norm.norm_backward_kernel,
+        Config({"THIRD": 256, "PASS": True, "STAGES": 3, "PROGRAMS": 792}, 1),
+        dict.fromkeys(("GRADIENT", "STREAM", "PASSED", "OUT"), "*bf16")
+        | dict.fromkeys(("MEAN", "RSTD", "WEIGHT"), "*fp32")
+        | PARTS,
+    ),
+    (
+        activation.gelu_kernel,
+        Config({"WIDTH": 3072, "ROWS": 32, "COLUMNS": 256}, 8),
+        dict.fromkeys(("BEFORE", "BIAS", "AFTER"), "*bf16"),
+    ),
+    (
+        activation.gelu_backward_kernel,
+        Config({"WIDTH": 3072, "ROWS": 8, "COLUMNS": 512, "STAGES": 4, "PROGRAMS": 176}, 8),
+        dict.fromkeys(("GRADIENT", "BEFORE", "BIAS", "OUT"), "*bf16") | PARTS,
+    ),
+    (
+        attention.pack_kernel,
+        Config({"DIM": DIM, "ROWS": 16, "COLUMNS": 256, "STAGES": 3, "PROGRAMS": 176}, 4),
+        dict.fromkeys(("DQ", "DK", "DV", "OUT"), "*bf16") | PARTS,
+    ),
+    (
+        head.cross_entropy_kernel,
+        Config({"VOCABULARY": 50304, "BLOCK": 2048}, 4),
+        {"LOGITS": "*bf16", "TARGETS": "*i64", "LOSSES": "*fp32", "scale": "fp32"},
+    ),
+    (
+        embedding.embed_kernel,
+        Config(BLOCK, 4),
+        {"TOKENS": "*i64", "TABLE": "*bf16", "POSITIONS": "*bf16", "OUT": "*bf16", "length": 1024},
+    ),
+    (embedding.embed_backward_kernel, Config(BLOCK, 4), {"GRADIENT": "*bf16", "TOKENS": "*i64", "OUT": "*fp32"}),
+    (
+        adamw.adamw_kernel,
+        Config({"COPY": True, "BLOCK": 1024}, 4),
+        dict.fromkeys(("MASTER", "FIRST", "SECOND", "COUNT", "RATE"), "*fp32")
+        | dict.fromkeys(("LOW", "GRADIENT"), "*bf16")
+        | dict.fromkeys(("beta1", "beta2", "log2_beta1", "log2_beta2", "eps", "decay"), "fp32")
+        | {"n": 84934656},
+    ),
+    (
+        sums.column_sums_kernel,
+        Config({"BLOCK": 128}, 4),
+        {"PARTS": "*fp32", "OUT": "*fp32", "stride": 57600, "width": 56832, "height": 792},
+    ),
+    (
+        sums.transpose_kernel,
+        Config({"SIDE": 64}, 4),
+        {"X": "*bf16", "OUT": "*bf16", "rows": 768, "columns": 3072, "stride": 7077888},
+    ),
+]
+
+
+@pytest.mark.parametrize(("kernel", "config", "arguments"), COMPILED, ids=lambda each: getattr(each, "__name__", ""))
+def test_a_kernel_compiles_for_an_h200(kernel, config, arguments):
+    made = assemble(kernel, "H200", config, arguments=arguments)
+    assert ".target sm_90" in made.ptx
+    assert not made.spills
+
+
+def test_the_gelus_take_one_exponential_each():
+    for kernel, config, arguments in COMPILED[2:4]:
+        made = assemble(kernel, "H200", config, arguments=arguments)
+        elements = config.blocks["ROWS"] * config.blocks["COLUMNS"] // (32 * config.num_warps)
+        assert made.ptx.count("ex2.approx") == elements
+
+
+INTERPRETED = """
+import json, sys
+import torch
+from capstone.hand import kernels
+from capstone.hand.step import HandStep
+from capstone.hand.verify import relative_error, verify
+from mini_model.model import GPTConfig, MiniGPT
+
+kernels.NORM_PARTS, kernels.LINEAR_PARTS = 5, 3  # rows that do not divide into programs, and some that have none
+found = verify("cpu", rows=128, dim=768, vocabulary=5000, dtypes=[torch.float32])
+torch.manual_seed(2)
+model = MiniGPT(GPTConfig(vocabulary=300, context=20, dim=768, layers=2, heads=12, tied_head=True))
+window = torch.randint(300, (2, 17))
+batch = window[:, :-1].contiguous(), window[:, 1:].contiguous()
+loss = model(*batch)
+loss.backward()
+step = HandStep(model, 2, 16, dtype=torch.float32, kernels="triton")
+_, gradients = step.gradients(*batch)
+for name, parameter in model.named_parameters():
+    if not name.endswith("qkv.bias"):
+        found[f"step: {name}"] = relative_error(gradients[name], parameter.grad), 1e-4
+print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_in_the_interpreter_each_kernel_is_its_reference_and_the_step_is_autograds():
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", INTERPRETED],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert not done.returncode, done.stderr[-2000:]
+    found = json.loads(done.stdout)
+    assert len(found) > 50
+    assert not {name: pair for name, pair in found.items() if not pair[0] <= pair[1]}
+
+
+def test_kernels_and_reference_offer_the_same():
+    for name in set(kernels.__all__) - {"INTERPRETED"}:
+        assert hasattr(reference, name)
+
+
+def zeros(*shape):
+    return torch.zeros(shape)
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: kernels.add_norm(zeros(6, 96), None, None, zeros(96), zeros(96), 1e-5), "rows is 6"),
+        (
+            lambda: kernels.add_norm(zeros(8, 96), zeros(8, 48), zeros(96), zeros(96), zeros(96), 1e-5),
+            r"branch is \[8, 48\]",
+        ),
+        (
+            lambda: kernels.norm_backward(*[zeros(8, 80)] * 2, zeros(8), zeros(8), zeros(80), None, zeros(2, 240)),
+            "dim is 80",
+        ),
+        (
+            lambda: kernels.norm_backward(*[zeros(8, 96)] * 2, zeros(8), zeros(8), zeros(96), None, zeros(2, 96)),
+            "3 dim = 288",
+        ),
+        (lambda: kernels.gelu(zeros(32, 300), zeros(300)), "width is 300"),
+        (lambda: kernels.gelu_backward(zeros(4, 512), zeros(4, 512), zeros(512), zeros(1, 512)), "rows is 4"),
+        (lambda: kernels.gelu_backward(zeros(8, 512), zeros(8, 512), zeros(512), zeros(1, 9)), "width = 512"),
+        (lambda: kernels.pack(*[zeros(16, 64)] * 3, zeros(1, 192)), "dim is 64"),
+        (lambda: kernels.pack(zeros(16, 256), *[zeros(32, 256)] * 2, zeros(1, 768)), "dk is"),
+        (lambda: kernels.pack(*[zeros(16, 256)] * 3, zeros(1, 9)), "3 dim = 768"),
+        (lambda: kernels.cross_entropy_(zeros(4, 9), zeros(3).long(), 1.0), "targets are"),
+        (lambda: kernels.embed(zeros(1, 3).long(), zeros(5, 96), zeros(3, 96)), "batch · length is 3"),
+        (lambda: kernels.embed_backward_(zeros(3, 96), zeros(3).long(), zeros(5, 96)), "rows is 3"),
+        (lambda: kernels.column_sums(zeros(3, 9), zeros(8)), "out is"),
+        (lambda: kernels.transpose(zeros(1, 64, 65), zeros(1, 65, 64)), "columns is 65"),
+        (lambda: kernels.transpose(zeros(1, 64, 128), zeros(1, 64, 128)), "out is"),
+    ],
+)
+def test_sizes_that_do_not_fit_are_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()

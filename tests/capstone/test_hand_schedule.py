@@ -1,0 +1,136 @@
+"""The schedule by hand against autograd and torch's AdamW, with the reference kernels, in float64."""
+
+import pytest
+import torch
+
+from capstone.hand.step import HandStep
+from mini_model.model import GPTConfig, MiniGPT
+
+TINY = GPTConfig(vocabulary=41, context=12, dim=24, layers=3, heads=3, tied_head=True)
+BATCH, LENGTH = 3, 10
+
+
+def model(dtype=torch.float64, config=TINY):
+    torch.manual_seed(5)
+    made = MiniGPT(config)
+    for name, parameter in made.named_parameters():  # biases start at 0 and norms at 1: an error could hide there
+        if parameter.ndim == 1:
+            torch.nn.init.normal_(parameter, mean=float("norm" in name and "weight" in name), std=0.3)
+        else:
+            parameter.data.mul_(8)
+    return made.to(dtype)
+
+
+def batches(n=1):
+    generator = torch.Generator().manual_seed(7)
+    windows = torch.randint(TINY.vocabulary, (n, BATCH, LENGTH + 1), generator=generator)
+    return [(each[:, :-1].contiguous(), each[:, 1:].contiguous()) for each in windows]
+
+
+def autograds(subject, tokens, targets):
+    loss = subject(tokens, targets)
+    return loss.detach(), dict(
+        zip(dict(subject.named_parameters()), torch.autograd.grad(loss, [*subject.parameters()]), strict=True)
+    )
+
+
+def groups(subject, decay=0.1):
+    matrices = [each for each in subject.parameters() if each.ndim > 1]
+    vectors = [each for each in subject.parameters() if each.ndim == 1]
+    return [{"params": matrices, "weight_decay": decay}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def error(found, expected):
+    return float((found.double() - expected.double()).norm() / expected.double().norm())
+
+
+@pytest.mark.parametrize("turned", [(), ("mlp.down", "attention.qkv")])
+def test_gradients_are_autograds(turned):
+    subject, (batch,) = model(), batches()
+    loss, found = HandStep(subject, BATCH, LENGTH, dtype=torch.float64, turned=turned).gradients(*batch)
+    expected_loss, expected = autograds(subject, *batch)
+    assert found.keys() == expected.keys()
+    assert abs(loss - expected_loss) < 1e-12
+    assert max(error(found[name], expected[name]) for name in expected) < 1e-10
+
+
+def test_five_steps_are_torchs_adamw():
+    subject = model()
+    step = HandStep(subject, BATCH, LENGTH, dtype=torch.float64, lr=2e-2)
+    optimizer = torch.optim.AdamW(groups(subject), lr=2e-2, betas=(0.9, 0.95), eps=1e-8)
+    for at, batch in enumerate(batches(5)):
+        if at == 3:
+            step.set_lr(5e-3)
+            for group in optimizer.param_groups:
+                group["lr"] = 5e-3
+        loss = subject(*batch)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        assert abs(step.step(*batch) - loss.detach()) < 1e-10
+    weights = step.weights()
+    assert max(error(weights[name], each.detach()) for name, each in subject.named_parameters()) < 1e-10
+
+
+def test_weights_go_back_into_a_model():
+    subject, batch = model(torch.float32), batches()[0]
+    step = HandStep(subject, BATCH, LENGTH, dtype=torch.float32)
+    step.step(*batch)
+    subject.load_state_dict(step.weights(), strict=False)
+    assert torch.equal(subject.head.weight, step.weights()["token_embedding.weight"])
+    assert abs(step.step(*batch) - subject(*batch).detach()) < 1e-5
+
+
+def test_in_bf16_gradients_are_near_and_what_is_kept_in_float32_is():
+    subject, batch = model(torch.float32), batches()[0]
+    step = HandStep(subject, BATCH, LENGTH)
+    _, found = step.gradients(*batch)
+    _, expected = autograds(subject, *batch)
+    together = error(
+        torch.cat([found[n].flatten() for n in expected]), torch.cat([expected[n].flatten() for n in expected])
+    )
+    assert 1e-4 < together < 0.03
+    kinds = {region.gradient.dtype for region in step.regions}, {region.master.dtype for region in step.regions}
+    assert kinds == ({torch.float32, torch.bfloat16}, {torch.float32})
+
+
+def test_a_loss_is_the_callers_to_keep():
+    step = HandStep(model(), BATCH, LENGTH, dtype=torch.float64)
+    first, second = (step.step(*batch) for batch in batches(2))
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"dtype": torch.float16}, "dtype is torch.float16"),
+        ({"kernels": "cuda"}, "unknown kernels 'cuda'"),
+        ({"kernels": "triton"}, "Triton needs a GPU"),
+        ({"kernels": "triton", "dtype": torch.float64}, "reference"),
+        ({"graph": True}, "only a GPU has CUDA graphs"),
+        ({"length": 13}, "length is 13"),
+        ({"batch": 0}, "batch is 0"),
+        ({"betas": (0.9, 1.0)}, "betas are"),
+        ({"lr": -1.0}, "lr is -1.0"),
+        ({"turned": ("mlp",)}, "unknown linear 'mlp'"),
+    ],
+)
+def test_what_does_not_go_is_refused(changed, said):
+    with pytest.raises(ValueError, match=said):
+        HandStep(model(torch.float32), **{"batch": BATCH, "length": LENGTH, **changed})
+
+
+def test_an_untied_head_and_another_model_are_refused():
+    with pytest.raises(ValueError, match="tied_head=True"):
+        HandStep(MiniGPT(GPTConfig(8, 4, 8, 1, 2)), 1, 4)
+    with pytest.raises(TypeError, match="model is"):
+        HandStep(torch.nn.Linear(2, 2), 1, 4)
+
+
+def test_another_batch_is_refused():
+    step = HandStep(model(torch.float32), BATCH, LENGTH)
+    tokens, targets = batches()[0]
+    with pytest.raises(ValueError, match=r"tokens are torch.int64 \[2, 10\]; this step was made for int64 \[3, 10\]"):
+        step.step(tokens[:2], targets[:2])
+    with pytest.raises(ValueError, match="targets are torch.int32"):
+        step.step(tokens, targets.int())
