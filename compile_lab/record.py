@@ -11,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from . import recordings
 from .doors import door
@@ -36,9 +37,9 @@ def _measured_once(name: str) -> Recording:
     return _measured(name)
 
 
-def _measured(name: str) -> Recording:
+def _measured(name: str, **options: Any) -> Recording:
     device = "cuda" if _has_gpu() and not EXPERIMENTS[name].on_cpu else "cpu"
-    measured = measure(name, device, progress(name))
+    measured = measure(name, device, progress(name), **options)
     return Recording(name, recordings.here(f"python -m compile_lab.record {name}", device=device), measured)
 
 
@@ -60,14 +61,15 @@ def listing(root: Path | None = None) -> Table:
     return Table(["name", "measures", "takes about", "recorded on"], rows)
 
 
-def record(names: Sequence[str], root: Path) -> None:
+def record(names: Sequence[str], root: Path, **options: Any) -> None:
     """Measure each name and write it, one after the other: what is written is whole, whatever happens after it.
 
+    The options are those of the measurements.
     Raises RecordingError, or OSError where `root` cannot be written.
     """
     root.mkdir(parents=True, exist_ok=True)
     for name in names:
-        measured = _measured(name)
+        measured = _measured(name, **options)
         path = recordings.save(name, measured.provenance, measured.result, root)
         _say(f"{path.parent.name}/{path.name}: {replace(measured.provenance, kind='recorded')}")
 
@@ -85,6 +87,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", metavar="NAME", nargs="*", help="what to measure; without a name: what there is")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where to write (default: book/recordings)")
     parser.add_argument("--allow-cpu", action="store_true", help="try it without a GPU; needs --out")
+    parser.add_argument(
+        "--peer", metavar="FILE", type=Path, help="another GPT's model.py, measured beside ours: capstone"
+    )
     options = parser.parse_args(arguments)
     root = options.out or recordings.folder()
     if not options.names:
@@ -94,6 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         require(*options.names)
     except KeyError as error:
         parser.error(error.args[0])
+    if options.peer and options.names != ["capstone"]:
+        parser.error("--peer is of capstone alone: python -m compile_lab.record capstone --peer FILE")
+    if options.peer and not options.peer.is_file():
+        parser.error(f"--peer {options.peer}: no such file; give a file that defines GPT and GPTConfig")
     if options.allow_cpu and not options.out:
         parser.error("--allow-cpu needs --out DIR: the book's own recordings are of GPUs")
     if not _has_gpu() and not options.allow_cpu and not all(EXPERIMENTS[name].on_cpu for name in options.names):
@@ -104,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 1
     try:
-        record(options.names, root)
+        record(options.names, root, **({"peer": options.peer} if options.peer else {}))
     except KeyboardInterrupt:
         print("interrupted: what was not finished was not written", file=sys.stderr)
         return 130

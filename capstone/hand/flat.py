@@ -46,6 +46,14 @@ class FlatParameters:
         parts = buffer.split([shape.numel() for shape in self.shapes.values()])
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
+    @torch.no_grad()
+    def restart(self, weights: Mapping[str, Tensor]) -> None:
+        """These values, and no step taken."""
+        for name, part in self.views(self.master).items():
+            part.copy_(weights[name])
+        self.low.copy_(self.master)
+        self.first.zero_(), self.second.zero_()
+
     @property
     def state(self) -> tuple[Tensor, ...]:
         """What an update changes."""

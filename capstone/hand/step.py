@@ -13,6 +13,7 @@ cuDNN's, as everywhere. All between them is `kernels`, and each visit to memory 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -124,6 +125,13 @@ class HandStep:
         """{a parameter's name in MiniGPT: a copy of its master}. `model.load_state_dict(weights, strict=False)` takes
         them; the tied head comes with the embedding."""
         return {name: each.clone() for name, each in self.master.items()}
+
+    def restart(self, weights: Mapping[str, Tensor]) -> None:
+        """From these weights on, {a parameter's name in MiniGPT: its value}, as if no step had been taken."""
+        for region in self.regions:
+            region.restart(weights)
+        self.count.zero_()
+        self._turn()
 
     def set_lr(self, value: float) -> None:
         """The learning rate from the next step on; no recompilation and no new capture."""

@@ -34,6 +34,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel; accumulation", 150
     ),
     "break_atlas": Experiment("kinds of graph break: a trigger of each and its cure, run", 20, on_cpu=True),
+    "capstone": Experiment("GPT-2 124M's training step, rung by rung, and a peer's model in the same run", 560),
     "checkpointing": Experiment(
         "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
     ),
@@ -54,6 +55,9 @@ EXPERIMENTS: dict[str, Experiment] = {
     "inference": Experiment("a service that generates: prefill, decode, first requests, by mode; its roofline", 280),
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
+    "memory_fits": Experiment(
+        "a batch that runs out of memory: which ways of training fit it, and what they cost", 160
+    ),
     "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
     "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 240),
     "numerics_cpu": Experiment("the same operators and chains in C++ on a CPU", 120, on_cpu=True),
@@ -77,15 +81,17 @@ EXPERIMENTS: dict[str, Experiment] = {
 
 
 @door
-def measure(name: str, device: str, progress: Progress = iter) -> dict[str, Any]:
+def measure(name: str, device: str, progress: Progress = iter, **options: Any) -> dict[str, Any]:
     """What `compile_lab.experiments.<name>` measures on `device`, "cuda" or "cpu", as plain JSON values.
+
+    The options are those of its `record`.
 
     Raises KeyError, naming those there are, for a name that nothing measures; ValueError for another device.
     """
     require(name)
     if device not in ("cuda", "cpu"):
         raise ValueError(f'device is {device!r}: it is "cuda" or "cpu"')
-    return import_module(f"compile_lab.experiments.{name}").record(device, progress)
+    return import_module(f"compile_lab.experiments.{name}").record(device, progress, **options)
 
 
 def require(*names: str) -> None:

@@ -218,3 +218,34 @@ def attention_masks(length: int, window: int, document: int, device: str = "cpu"
     ends = torch.rand(1, length, generator=torch.Generator().manual_seed(0)) < 1 / document
     documents = same_document(ends.cumsum(1).to(device))
     return {"causal": causal, "window": sliding_window(window), "documents": documents}
+
+
+def capstone_model(vocabulary: int, device: str = "cpu", seed: int = 0) -> MiniGPT:
+    """GPT-2 124M with that vocabulary and seeded random weights; on a CPU a small model of its form."""
+    from mini_model.model import GPT2_124M, GPTConfig, MiniGPT
+
+    small = GPTConfig(vocabulary=640, context=16, dim=96, layers=2, heads=2, tied_head=True)
+    torch.manual_seed(seed)
+    with torch.device(device):
+        return MiniGPT(small if device == "cpu" else replace(GPT2_124M, vocabulary=vocabulary))
+
+
+def capstone_rungs() -> dict[str, Any]:
+    """The rungs of the capstone's ladder by name, see capstone.rungs."""
+    from capstone.rungs import RUNGS
+
+    return RUNGS
+
+
+def capstone_exact(model: MiniGPT, tokens: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss and the gradients in float32, without tensor cores."""
+    from capstone.steps import ModuleStep
+
+    return ModuleStep(model, tensor_cores=False, autocast=False, fused=False).gradients(tokens, targets)
+
+
+def capstone_verified(device: str) -> dict[str, tuple[float, float]]:
+    """Each Triton kernel of the capstone beside its reference: (relative error, limit); nothing without a GPU."""
+    from capstone.hand.verify import verify
+
+    return verify(device) if device == "cuda" else {}

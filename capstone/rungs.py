@@ -1,0 +1,80 @@
+"""The ladder: each rung is the one before it and one thing more. ``RUNGS[name].made(model)`` is a training step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+from mini_model.model import MiniGPT
+
+from .hand.step import HandStep
+from .steps import FunctionStep, ModuleStep, TrainingStep
+
+WORDS, PADDED = 50_257, 50_304
+"""GPT-2's vocabulary, and the next multiple of 64, with which rows of logits begin at round addresses."""
+CHUNKS = 4
+
+
+@dataclass(frozen=True)
+class Rung:
+    """One change: what it does, who does it, and to which vocabulary.
+
+    by: "eager", torch as it comes; "compiler"; or "hand", what no compiler here writes.
+    """
+
+    does: str
+    by: str
+    made: Callable[[MiniGPT, int, int], TrainingStep]
+    """Of the model, the batch and the length."""
+    vocabulary: int = PADDED
+
+
+def _module(**options: bool) -> Callable[[MiniGPT, int, int], TrainingStep]:
+    return lambda model, batch, length: ModuleStep(model, **options)
+
+
+def _function(**options: object) -> Callable[[MiniGPT, int, int], TrainingStep]:
+    return lambda model, batch, length: FunctionStep(model, **options)
+
+
+BF16 = torch.bfloat16
+RUNGS: dict[str, Rung] = {
+    "first": Rung(
+        "float32, one kernel an operation, one update a tensor, the loss read at every step",
+        "eager",
+        _module(tensor_cores=False, autocast=False, fused=False, waits=True),
+        WORDS,
+    ),
+    "tf32": Rung(
+        "products on tensor cores, inputs rounded to 10 bits of mantissa",
+        "eager",
+        _module(autocast=False, fused=False, waits=True),
+        WORDS,
+    ),
+    "bf16": Rung(
+        "products and attention in bf16 by autocast, and a fused attention with it",
+        "eager",
+        _module(fused=False, waits=True),
+        WORDS,
+    ),
+    "fused": Rung("a fused AdamW, and the loss stays on the GPU", "eager", _module(), WORDS),
+    "compile": Rung("torch.compile: model and loss as one graph", "compiler", _module(compiled=True), WORDS),
+    "padded": Rung("47 words that nobody uses, so that rows of logits are aligned", "eager", _module(compiled=True)),
+    "head": Rung("logits become their own gradient, a quarter at a time", "compiler", _function(chunks=CHUNKS)),
+    "flat": Rung(
+        "bf16 copies of the weights, written by an AdamW over flat buffers",
+        "compiler",
+        _function(chunks=CHUNKS, flat=True),
+    ),
+    "stream": Rung("the residual stream in bf16", "compiler", _function(chunks=CHUNKS, flat=True, stream=BF16)),
+    "graph": Rung(
+        "the step as one CUDA graph", "compiler", _function(chunks=CHUNKS, flat=True, stream=BF16, graph=True)
+    ),
+    "hand": Rung(
+        "the order of kernels decided by hand, and what lies between products written in Triton",
+        "hand",
+        lambda model, batch, length: HandStep(model, batch, length),
+    ),
+}
