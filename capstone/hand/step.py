@@ -61,9 +61,6 @@ class HandStep:
     ValueError or TypeError for a model, shape, dtype or option that does not go.
     """
 
-    SETTLE = 1
-    """Passes until the step's own state (scales, in fp8) fits the data."""
-
     def __init__(
         self,
         model: MiniGPT,
@@ -116,8 +113,8 @@ class HandStep:
     def gradients(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss, {a parameter's name in MiniGPT: its gradient}) at the present weights; no weight changes."""
         self._take(tokens, targets)
-        for _ in range(self.SETTLE):
-            self._forward_backward()
+        self._settle()
+        self._forward_backward()
         return self.loss.clone(), {name: each.to(self.sums, copy=True) for name, each in self.gradient.items()}
 
     def weights(self) -> dict[str, Tensor]:
@@ -205,13 +202,15 @@ class HandStep:
             own.copy_(given)
 
     def _prepare(self) -> None:
-        for _ in range(self.SETTLE - 1):
-            self._forward_backward()
+        self._settle()
         if self._wants_graph:
-            state = [self.count, *(each for region in self.regions for each in region.state)]
-            self._graph = captured(self._whole_step, state, self._memory or GraphMemory())
+            self._graph = captured(self._whole_step, self._state(), self._memory or GraphMemory())
             self._turn()
         self._ready = True
+
+    def _state(self) -> list[Tensor]:
+        """All that a step changes and the next one reads; what is turned follows from it."""
+        return [self.count, *(each for region in self.regions for each in region.state)]
 
     def _whole_step(self) -> None:
         self._forward_backward()
@@ -308,8 +307,11 @@ class HandStep:
 
     # What a step in another precision does otherwise. An operand is what a product is given: here, the tensor itself.
 
+    def _settle(self) -> None:
+        """Before the first step."""
+
     def _begin(self) -> None:
-        """Before a forward."""
+        """Before each forward."""
 
     def _norm(
         self, stream: Tensor, branch: Tensor | None, bias: Tensor | None, norm: str, to: str
