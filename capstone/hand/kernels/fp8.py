@@ -14,7 +14,8 @@ import triton.language as tl
 from torch import Tensor
 from triton import knobs
 
-from ..forms import E5M2, PITCH, Fp8Forms, ScaleSlot, WantedForms
+from ..forms import E5M2 as FORMAT_E5M2
+from ..forms import PITCH, Fp8Forms, ScaleSlot, WantedForms
 from .activation import gelu_of, gelu_slope
 from .attention import one_of_three
 from .norm import stream_and_norm
@@ -39,18 +40,20 @@ def widen(x, ASM: tl.constexpr):
 
 
 @triton.jit
-def byte(x, KIND: tl.constexpr):
-    limit: tl.constexpr = 57344.0 if tl.float8e5 == KIND else 448.0
-    inside = tl.minimum(tl.maximum(x, -limit), limit)
-    return inside.to(KIND).to(tl.uint8, bitcast=True).to(tl.int32)
+def byte(x, E5M2: tl.constexpr):
+    """The bits of x as fp8, cut off at the format's limit."""
+    limit: tl.constexpr = 57344.0 if E5M2 else 448.0
+    kind: tl.constexpr = tl.float8e5 if E5M2 else tl.float8e4nv
+    return tl.minimum(tl.maximum(x, -limit), limit).to(kind).to(tl.uint8, bitcast=True)
 
 
 @triton.jit
-def word(a, b, c, d, KIND: tl.constexpr, ASM: tl.constexpr):
+def word(a, b, c, d, E5M2: tl.constexpr, ASM: tl.constexpr):
     """Four numbers as fp8, cut off at the format's limit, in a 32-bit word; a is the lowest byte."""
     if not ASM:
-        return byte(a, KIND) | (byte(b, KIND) << 8) | (byte(c, KIND) << 16) | (byte(d, KIND) << 24)
-    elif tl.float8e5 == KIND:
+        low = byte(a, E5M2).to(tl.int32) | (byte(b, E5M2).to(tl.int32) << 8)
+        return low | (byte(c, E5M2).to(tl.int32) << 16) | (byte(d, E5M2).to(tl.int32) << 24)
+    elif E5M2:
         return tl.inline_asm_elementwise(
             "{.reg .b16 low, high; cvt.rn.satfinite.e5m2x2.f32 low, $2, $1; "
             "cvt.rn.satfinite.e5m2x2.f32 high, $4, $3; mov.b32 $0, {low, high};}",
@@ -82,7 +85,7 @@ def load_four_rows(POINTER, at, width, ASM: tl.constexpr):
 @triton.jit
 def put_four_rows(
     a, b, c, d, FLAT, TURNED, PLAIN, scale, seen, PEAK, words, columns, height, width,
-    KIND: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
+    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
 ):  # fmt: skip
     """Rows 4 w to 4 w + 3 of the tile's columns, in the forms that are wanted."""
     top = tl.maximum(tl.maximum(tl.abs(a), tl.abs(b)), tl.maximum(tl.abs(c), tl.abs(d)))
@@ -94,7 +97,7 @@ def put_four_rows(
         tl.store(PLAIN + at + width, b.to(kind))
         tl.store(PLAIN + at + 2 * width, c.to(kind))
         tl.store(PLAIN + at + 3 * width, d.to(kind))
-    four = word(a * scale, b * scale, c * scale, d * scale, KIND, ASM)
+    four = word(a * scale, b * scale, c * scale, d * scale, E5M2, ASM)
     if TO_FLAT:
         tl.store(FLAT + at, four.to(tl.int8))
         tl.store(FLAT + at + width, (four >> 8).to(tl.int8))
@@ -107,7 +110,7 @@ def put_four_rows(
 @triton.jit
 def cast_kernel(
     X, FLAT, TURNED, PLAIN, SCALE, PEAK, height, width, stride, pitch,
-    KIND: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
+    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
     WORDS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     layer = tl.program_id(2).to(tl.int64)
@@ -122,7 +125,7 @@ def cast_kernel(
     a, b, c, d = load_four_rows(X, at, width, ASM)
     put_four_rows(
         a, b, c, d, FLAT, TURNED, PLAIN, scale, seen, PEAK + layer * pitch, words, columns,
-        height, width, KIND, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
+        height, width, E5M2, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
     )  # fmt: skip
 
 
@@ -146,7 +149,7 @@ def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
 @triton.jit
 def gelu_cast_kernel(
     BEFORE, BIAS, FLAT, TURNED, PLAIN, SCALE, PEAK, height, width,
-    KIND: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
+    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
     WORDS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     scale, seen = tl.load(SCALE), tl.load(PEAK)
@@ -158,7 +161,7 @@ def gelu_cast_kernel(
     put_four_rows(
         gelu_of(a + bias), gelu_of(b + bias), gelu_of(c + bias), gelu_of(d + bias),
         FLAT, TURNED, PLAIN, scale, seen, PEAK, words, columns, height, width,
-        KIND, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
+        E5M2, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
     )  # fmt: skip
 
 
@@ -175,7 +178,7 @@ def gelu_cast(before: Tensor, bias: Tensor, slot: ScaleSlot, wanted: WantedForms
 @triton.jit
 def gelu_backward_cast_kernel(
     GRADIENT, BEFORE, BIAS, FLAT, TURNED, PLAIN, SCALE, PEAK, PARTS, stride, height, width,
-    KIND: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
+    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
     WORDS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     scale, seen = tl.load(SCALE), tl.load(PEAK)
@@ -190,7 +193,7 @@ def gelu_backward_cast_kernel(
     tl.store(PARTS + tl.program_id(1) * stride + columns, tl.sum(a + b + c + d, 0))
     put_four_rows(
         a, b, c, d, FLAT, TURNED, PLAIN, scale, seen, PEAK, words, columns, height, width,
-        KIND, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
+        E5M2, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
     )  # fmt: skip
 
 
@@ -212,7 +215,7 @@ def gelu_backward_cast(
 @triton.jit
 def pack_cast_kernel(
     DQ, DK, DV, FLAT, TURNED, PLAIN, SCALE, PEAK, PARTS, stride, height, dim,
-    KIND: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
+    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
     WORDS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     scale, seen = tl.load(SCALE), tl.load(PEAK)
@@ -226,7 +229,7 @@ def pack_cast_kernel(
     tl.store(PARTS + tl.program_id(1) * stride + columns, tl.sum(a + b + c + d, 0))
     put_four_rows(
         a, b, c, d, FLAT, TURNED, PLAIN, scale, seen, PEAK, words, columns, height, 3 * dim,
-        KIND, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
+        E5M2, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
     )  # fmt: skip
 
 
@@ -248,7 +251,7 @@ def pack_cast(
 @triton.jit
 def add_norm_cast_kernel(
     X, BRANCH, BIAS, WEIGHT, SHIFT, STREAM, FLAT, PLAIN, MEAN, RSTD, SCALE, PEAK, eps,
-    DIM: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr, KIND: tl.constexpr, TO_PLAIN: tl.constexpr,
+    DIM: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr, E5M2: tl.constexpr, TO_PLAIN: tl.constexpr,
 ):  # fmt: skip
     scale, seen = tl.load(SCALE), tl.load(PEAK)
     normed, at, mask = stream_and_norm(X, BRANCH, BIAS, WEIGHT, SHIFT, STREAM, MEAN, RSTD, eps, DIM, BLOCK, 1, ADD)
@@ -256,9 +259,7 @@ def add_norm_cast_kernel(
     note_peak(normed, seen, PEAK)
     if TO_PLAIN:
         tl.store(PLAIN + at, normed.to(PLAIN.dtype.element_ty), mask=mask)
-    limit: tl.constexpr = 57344.0 if tl.float8e5 == KIND else 448.0
-    inside = tl.minimum(tl.maximum(normed * scale, -limit), limit)
-    tl.store(FLAT + at, inside.to(KIND).to(tl.int8, bitcast=True), mask=mask)
+    tl.store(FLAT + at, byte(normed * scale, E5M2).to(tl.int8, bitcast=True), mask=mask)
 
 
 def add_norm_cast(
@@ -276,7 +277,7 @@ def add_norm_cast(
     add_norm_cast_kernel[(height,)](
         x, branch if add else x, bias if add else weight, weight, shift, stream, flat.view(torch.int8),
         x if out.plain is None else out.plain, mean, rstd, slot.scale, slot.peak, eps, DIM=dim,
-        BLOCK=triton.next_power_of_2(dim), ADD=add, KIND=out.flags["KIND"], TO_PLAIN=wanted.plain, num_warps=1,
+        BLOCK=triton.next_power_of_2(dim), ADD=add, E5M2=out.flags["E5M2"], TO_PLAIN=wanted.plain, num_warps=1,
     )  # fmt: skip
     if wanted.turned:
         transpose(flat.view(torch.int8)[None], out.turned.view(torch.int8))
@@ -320,7 +321,7 @@ class _Room:
         self.turned = x.new_empty(layers, width, height, dtype=wanted.dtype) if wanted.turned else None
         self.plain = x.new_empty(height, width) if wanted.plain and x.ndim == 2 else None
         self.flags = {
-            "KIND": tl.float8e5 if wanted.dtype == E5M2 else tl.float8e4nv,
+            "E5M2": wanted.dtype == FORMAT_E5M2,
             "TO_FLAT": wanted.rows, "TO_TURNED": wanted.turned, "TO_PLAIN": wanted.plain,
             "ASM": ASM, "WORDS": WORDS, "COLUMNS": COLUMNS, "num_warps": WARPS,
         }  # fmt: skip
