@@ -2,8 +2,10 @@
 
 A number of e4m3 has three bits after the point, one of e5m2 two, where bf16 has seven. Scaling brings a matrix into
 the format's range and cannot give it more bits: rounding changes each number by up to 1/16 (e4m3) or 1/8 (e5m2). What
-that does to gradients is to be measured, and which products are worth it to be chosen: each of a linear's three can
-stay in bf16, or whole linears can. The head, the embeddings, attention and all between products stay as they are.
+that does to gradients is to be measured, and which products are worth it to be chosen: a linear has three, forward, its
+input's gradient and its weight's, and each can stay in bf16. An error of the forward is seen by all gradients, one of
+the backward by those below it, one of a weight's gradient by nobody else. The head, the embeddings, attention and all
+between products stay as they are.
 
 Scales are per matrix and delayed (see `forms.DelayedScales`). Before the first step one pass in bf16 measures them.
 """
@@ -16,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from mini_model.inputs import instance, one_of, positive
+from mini_model.inputs import one_of, positive
 from mini_model.model import MiniGPT
 
 from .forms import E4M3, E5M2, LIMIT, DelayedScales, Fp8Forms, ScaleSlot, WantedForms
@@ -26,8 +28,8 @@ from .step import LINEARS, HandStep
 class Fp8Step(HandStep):
     """A `HandStep` whose block linears multiply in fp8.
 
-    forward, input_gradient, weight_gradient: whether these products are in fp8. bf16: linears ("attention.out", …) of
-    which none is. gradients_in: the format of gradients, float8_e5m2 or float8_e4m3fn; activations and weights are
+    forward, input_gradient, weight_gradient: of which linears these products are in fp8: True for all, False for none,
+    or some of LINEARS. gradients_in: the format of gradients, float8_e5m2 or float8_e4m3fn; activations and weights are
     e4m3. headroom: how far above the last step's maximum a value may be before it is cut off. Other options as in
     `HandStep`; a weight that is read in fp8 is transposed anyhow, so none is turned. batch · length must be a multiple
     of 64. Hopper or newer on a GPU. ValueError and TypeError as in `HandStep`.
@@ -39,17 +41,15 @@ class Fp8Step(HandStep):
         batch: int,
         length: int,
         *,
-        forward: bool = True,
-        input_gradient: bool = True,
-        weight_gradient: bool = True,
-        bf16: Collection[str] = (),
+        forward: bool | Collection[str] = True,
+        input_gradient: bool | Collection[str] = True,
+        weight_gradient: bool | Collection[str] = True,
         gradients_in: torch.dtype = E5M2,
         headroom: float = 1.0,
         **options: Any,
     ) -> None:
         chosen = {"forward": forward, "input_gradient": input_gradient, "weight_gradient": weight_gradient}
-        self.products = {name for name, wanted in chosen.items() if instance(name, wanted, bool)}
-        self.bf16 = {one_of("linear", each, LINEARS) for each in bf16}
+        self.linears = {product: _linears(given) for product, given in chosen.items()}
         if gradients_in not in LIMIT:
             raise ValueError(f"gradients_in is {gradients_in}; it must be {E5M2} or {E4M3}")
         self.gradients_in = gradients_in
@@ -83,7 +83,7 @@ class Fp8Step(HandStep):
         return self.scales[f"{kind} {name}"][int(block)]
 
     def _in_fp8(self, product: str, linear: str) -> bool:
-        return product in self.products and linear.split(".", 2)[2] not in self.bf16
+        return linear.split(".", 2)[2] in self.linears[product]
 
     def _wanted(self, kind: str, linear: str) -> WantedForms:
         """The forms that the products of a linear read of its operand, its gradient or its weight."""
@@ -181,6 +181,12 @@ class Fp8Step(HandStep):
             for each in (self._weights[kind].rows, self._weights[kind].turned)
         )
         return Fp8Forms(rows, turned, None), self._slot("weight", linear)
+
+
+def _linears(given: bool | Collection[str]) -> frozenset[str]:
+    if isinstance(given, bool):
+        return frozenset(LINEARS if given else ())
+    return frozenset(one_of("linear", each, LINEARS) for each in given)
 
 
 def _plain(x: Tensor) -> Fp8Forms:
