@@ -14,22 +14,20 @@ cuDNN's, as everywhere. All between them is `kernels`, and each visit to memory 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mini_model.inputs import instance, one_of, positive, whole
-from mini_model.model import GPTConfig, MiniGPT
+from mini_model.model import MiniGPT
 
+from .asked import betas_of, config_of, kernels_of
 from .attention import Attended, attend
 from .flat import FlatParameters
 from .graph import GraphMemory, captured
 
 LINEARS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
-KERNELS = {"triton": ".kernels", "reference": ".reference"}
-DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -77,12 +75,12 @@ class HandStep:
         turned: tuple[str, ...] = ("mlp.down",),
         memory: GraphMemory | None = None,
     ) -> None:
-        self.config = _checked(model, length)
+        self.config = config_of(model, length)
         self.batch, self.length = whole("batch", batch), whole("length", length)
         self.device = model.token_embedding.weight.device
-        self.kernels = _kernels(kernels, self.device, dtype)
+        self.kernels = kernels_of(kernels, self.device, dtype)
         self.dtype, self.sums = dtype, torch.float64 if dtype == torch.float64 else torch.float32
-        self.betas, self.eps = _betas(betas), positive("eps", eps)
+        self.betas, self.eps = betas_of(betas), positive("eps", eps)
         self.norm_eps = model.norm.eps
         self.rate = torch.tensor(positive("lr", lr), dtype=self.sums, device=self.device)
         self.count = torch.zeros((), dtype=self.sums, device=self.device)
@@ -373,29 +371,3 @@ def _product_in_sums(a: Tensor, b: Tensor, out: Tensor) -> None:
         torch.mm(a, b, out_dtype=out.dtype, out=out)
     else:
         torch.mm(a.to(out.dtype), b.to(out.dtype), out=out)
-
-
-def _checked(model: MiniGPT, length: int) -> GPTConfig:
-    config = instance("model", model, MiniGPT).config
-    if not config.tied_head:
-        raise ValueError("the model's head has its own matrix; this schedule is for GPTConfig(tied_head=True)")
-    whole("length", length, most=config.context)
-    return config
-
-
-def _betas(betas: tuple[float, float]) -> tuple[float, float]:
-    if len(betas) != 2 or not all(0 < each < 1 for each in betas):
-        raise ValueError(f"betas are {betas}; they must be two numbers between 0 and 1")
-    return betas
-
-
-def _kernels(name: str | None, device: torch.device, dtype: torch.dtype) -> Any:
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype}; it must be one of {', '.join(map(str, DTYPES))}")
-    chosen = one_of("kernels", name, KERNELS) if name else "triton" if device.type == "cuda" else "reference"
-    if chosen == "triton" and dtype == torch.float64:
-        raise ValueError('the Triton kernels compute in float32; a float64 step needs kernels="reference"')
-    module = import_module(KERNELS[chosen], __package__)
-    if chosen == "triton" and device.type != "cuda" and not module.INTERPRETED:
-        raise ValueError(f'the model is on {device}, and Triton needs a GPU; use kernels="reference"')
-    return module

@@ -124,7 +124,20 @@ NORM = dict.fromkeys(("X", "BRANCH", "BIAS", "STREAM"), "*bf16") | dict.fromkeys
     ("WEIGHT", "SHIFT", "MEAN", "RSTD"), "*fp32"
 )
 COMPILED = [
-    (fp8.cast_kernel, COMMON, {"X": "*bf16", "stride": 7077888, "pitch": 32} | OUTPUTS | SIZES),
+    (
+        fp8.cast_kernel,
+        COMMON,
+        {
+            "X": "*bf16",
+            "stride": 7077888,
+            "pitch": 32,
+            "FLAT": "*i8",
+            "TURNED": "*i32",
+            "SCALE": "*fp32",
+            "PEAK": "*fp32",
+        }
+        | SIZES,
+    ),
     (fp8.gelu_cast_kernel, COMMON, {"BEFORE": "*bf16", "BIAS": "*bf16"} | OUTPUTS | SIZES),
     (
         fp8.gelu_backward_cast_kernel,
@@ -149,9 +162,8 @@ COMPILED = [
 def test_a_kernel_compiles_for_an_h200(kernel, blocks, arguments, number):
     name = "e5m2x2" if number == E5M2 else "e4m3x2"
     warps = 1 if "DIM" in blocks else 2
-    made = assemble(
-        kernel, "H200", Config({**blocks, "E5M2": number == E5M2, "TO_PLAIN": False}, warps), arguments=arguments
-    )
+    blocks = {**blocks, "E5M2": number == E5M2} | ({"TO_PLAIN": False} if "PLAIN" in arguments else {})
+    made = assemble(kernel, "H200", Config(blocks, warps), arguments=arguments)
     assert f"cvt.rn.satfinite.{name}.f32" in made.ptx  # Triton's own conversion, in the norm, is the same
     assert not made.spills
 

@@ -8,6 +8,8 @@ bytes that Triton extracts, so the word is put together in PTX.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 import triton
 import triton.language as tl
@@ -109,23 +111,22 @@ def put_four_rows(
 
 @triton.jit
 def cast_kernel(
-    X, FLAT, TURNED, PLAIN, SCALE, PEAK, height, width, stride, pitch,
-    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
+    X, FLAT, TURNED, SCALE, PEAK, height, width, stride, pitch,
+    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, ASM: tl.constexpr,
     WORDS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     layer = tl.program_id(2).to(tl.int64)
     scale, seen = tl.load(SCALE + layer * pitch), tl.load(PEAK + layer * pitch)
     X += layer * stride
     FLAT += layer * height * width
-    PLAIN += layer * height * width
     TURNED += layer * (height // 4) * width
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     words = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
     at = (4 * words)[:, None] * width + columns[None, :]
     a, b, c, d = load_four_rows(X, at, width, ASM)
     put_four_rows(
-        a, b, c, d, FLAT, TURNED, PLAIN, scale, seen, PEAK + layer * pitch, words, columns,
-        height, width, E5M2, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
+        a, b, c, d, FLAT, TURNED, X, scale, seen, PEAK + layer * pitch, words, columns,
+        height, width, E5M2, TO_FLAT, TO_TURNED, False, ASM,
     )  # fmt: skip
 
 
@@ -136,14 +137,14 @@ def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
     """
     stack = x if x.ndim == 3 else x[None]
     layers, height, width = stack.shape
-    out = _Room(stack, height, width, wanted)
-    plain = x if wanted.plain else None
+    out = _Outputs(stack, height, width, replace(wanted, plain=False))
+    flat, turned, _ = out.pointers(stack)
+    flags = {name: value for name, value in out.flags.items() if name != "TO_PLAIN"}
     cast_kernel[(*_grid(height, width), layers)](
-        stack, *out.pointers(stack), slot.scale, slot.peak, height, width, stack.stride(0), PITCH,
-        **out.flags | {"TO_PLAIN": False},
-    )  # fmt: skip
+        stack, flat, turned, slot.scale, slot.peak, height, width, stack.stride(0), PITCH, **flags
+    )
     forms = out.forms(stacked=x.ndim == 3)
-    return Fp8Forms(forms.rows, forms.turned, plain)
+    return Fp8Forms(forms.rows, forms.turned, x if wanted.plain else None)
 
 
 @triton.jit
@@ -168,7 +169,7 @@ def gelu_cast_kernel(
 def gelu_cast(before: Tensor, bias: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
     """The forms of GELU(before + bias); before: [rows, width], multiples of 64, else ValueError."""
     height, width = before.shape
-    out = _Room(before, height, width, wanted)
+    out = _Outputs(before, height, width, wanted)
     gelu_cast_kernel[_grid(height, width)](
         before, bias, *out.pointers(before), slot.scale, slot.peak, height, width, **out.flags
     )
@@ -204,7 +205,7 @@ def gelu_backward_cast(
     height, width = before.shape
     same_shape(before=before, gradient=gradient)
     _check_parts(parts, height, width)
-    out = _Room(gradient, height, width, wanted)
+    out = _Outputs(gradient, height, width, wanted)
     gelu_backward_cast_kernel[_grid(height, width)](
         gradient, before, bias, *out.pointers(gradient), slot.scale, slot.peak, parts, parts.stride(0), height, width,
         **out.flags,
@@ -241,7 +242,7 @@ def pack_cast(
     same_shape(dq=dq, dk=dk, dv=dv)
     multiple("dim", dim, COLUMNS)
     _check_parts(parts, height, 3 * dim)
-    out = _Room(dq, height, 3 * dim, wanted)
+    out = _Outputs(dq, height, 3 * dim, wanted)
     pack_cast_kernel[_grid(height, 3 * dim)](
         dq, dk, dv, *out.pointers(dq), slot.scale, slot.peak, parts, parts.stride(0), height, dim, **out.flags
     )
@@ -270,7 +271,7 @@ def add_norm_cast(
     height, dim = x.shape
     add = branch is not None
     same_shape(x=x, **({"branch": branch} if add else {}))
-    out = _Room(x, height, dim, wanted)
+    out = _Outputs(x, height, dim, wanted)
     flat = torch.empty_like(x, dtype=wanted.dtype)
     stream = torch.empty_like(x) if add else x
     mean, rstd = x.new_empty(2, height, dtype=torch.float32)
@@ -311,7 +312,7 @@ def _check_parts(parts: Tensor, height: int, width: int) -> None:
         raise ValueError(f"parts are {list(parts.shape)}; these kernels leave {[cast_parts(height), width]}")
 
 
-class _Room:
+class _Outputs:
     """Memory for the forms that are wanted, and how a kernel is told of them."""
 
     def __init__(self, x: Tensor, height: int, width: int, wanted: WantedForms) -> None:
