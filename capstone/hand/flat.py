@@ -47,7 +47,7 @@ class FlatParameters:
         return {name: part.view(shape) for (name, shape), part in zip(self.shapes.items(), parts, strict=True)}
 
     @property
-    def state(self) -> tuple[Tensor, ...]:
-        """What an update changes."""
-        own = () if self.low is self.master else (self.low,)
-        return (self.master, self.first, self.second, *own)
+    def state(self) -> dict[str, Tensor]:
+        """What an update changes, each buffer once."""
+        own = {} if self.low is self.master else {"low": self.low}
+        return {"master": self.master, "first": self.first, "second": self.second, **own}

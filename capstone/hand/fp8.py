@@ -75,8 +75,9 @@ class Fp8Step(HandStep):
         self.scales = DelayedScales(limits, self._headroom, self.device)
         self._weights: dict[str, Fp8Forms] = {}
 
-    def _state(self) -> list[Tensor]:
-        return [*super()._state(), self.scales.scale, self.scales.inverse, self.scales.peak]
+    def _state(self) -> dict[str, Tensor]:
+        scales = {"scale": self.scales.scale, "inverse": self.scales.inverse, "peak": self.scales.peak}
+        return super()._state() | scales
 
     def _slot(self, kind: str, linear: str) -> ScaleSlot:
         _, block, name = linear.split(".", 2)

@@ -87,7 +87,7 @@ class HandStep:
         self._wants_graph = self.device.type == "cuda" if graph is None else instance("graph", graph, bool)
         if self._wants_graph and self.device.type != "cuda":
             raise ValueError(f"graph is True, and the model is on {self.device}; only a GPU has CUDA graphs")
-        self._memory, self._graph, self._ready = memory, None, False
+        self._memory, self._graph, self._ready, self._settled = memory, None, False, False
         self._lay_out(model, decay)
         self._make_room()
         self._turned = self._weights_to_turn(turned)
@@ -123,6 +123,22 @@ class HandStep:
     def set_lr(self, value: float) -> None:
         """The learning rate from the next step on; no recompilation and no new capture."""
         self.rate.fill_(positive("lr", value) if value else 0.0)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a run needs to be continued, as copies: masters and moments, flat, and the number of steps taken."""
+        return {name: each.clone() for name, each in self._state().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from `state_dict` of a step of the same kind and model. ValueError for another's names or sizes."""
+        own = self._state()
+        shapes, theirs = ({name: tuple(each.shape) for name, each in some.items()} for some in (own, state))
+        if shapes != theirs:
+            wrong = sorted(name for name in {*shapes, *theirs} if shapes.get(name) != theirs.get(name))
+            raise ValueError(f"state is of another model or kind of step: {', '.join(wrong)} do not fit")
+        for name, each in own.items():
+            each.copy_(state[name])
+        self._turn()
+        self._settled = True
 
     # What lies where
 
@@ -200,15 +216,19 @@ class HandStep:
             own.copy_(given)
 
     def _prepare(self) -> None:
-        self._settle()
+        if not self._settled:
+            self._settle()
         if self._wants_graph:
-            self._graph = captured(self._whole_step, self._state(), self._memory or GraphMemory())
+            state = [*self._state().values()]
+            self._graph = captured(self._whole_step, state, self._memory or GraphMemory())
             self._turn()
         self._ready = True
 
-    def _state(self) -> list[Tensor]:
+    def _state(self) -> dict[str, Tensor]:
         """All that a step changes and the next one reads; what is turned follows from it."""
-        return [self.count, *(each for region in self.regions for each in region.state)]
+        kinds = zip(("embeddings", "matrices", "vectors"), self.regions, strict=True)
+        flat = {f"{kind}.{name}": each for kind, region in kinds for name, each in region.state.items()}
+        return {"count": self.count, **flat}
 
     def _whole_step(self) -> None:
         self._forward_backward()
