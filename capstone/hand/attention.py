@@ -28,7 +28,7 @@ class Attended:
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Attended:
-    """Causal attention of [batch, heads, length, width] each; cuDNN's for 16-bit numbers on a GPU, else torch's choice."""
+    """Causal attention of [batch, heads, length, width] each: cuDNN's for 16 bits on a GPU, else torch's choice."""
     inputs = tuple(each.detach().requires_grad_() for each in (q, k, v))
     with torch.enable_grad(), _backend(q):
         return Attended(F.scaled_dot_product_attention(*inputs, is_causal=True), inputs)

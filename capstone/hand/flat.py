@@ -55,7 +55,7 @@ class FlatParameters:
         self.first.zero_(), self.second.zero_()
 
     @property
-    def state(self) -> tuple[Tensor, ...]:
-        """What an update changes."""
-        own = () if self.low is self.master else (self.low,)
-        return (self.master, self.first, self.second, *own)
+    def state(self) -> dict[str, Tensor]:
+        """What an update changes, each buffer once."""
+        own = {} if self.low is self.master else {"low": self.low}
+        return {"master": self.master, "first": self.first, "second": self.second, **own}

@@ -1,4 +1,4 @@
-"""A step as one CUDA graph: its kernels are launched by the device, in the order and at the addresses of the capture."""
+"""A step as one CUDA graph: the device launches its kernels, in the order and at the addresses of the capture."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from .forms import LIMIT, Fp8Forms, ScaleSlot, WantedForms
+
 NORM_PARTS = LINEAR_PARTS = 1
 
 
@@ -103,6 +105,61 @@ def column_sums(parts: Tensor, out: Tensor) -> None:
 
 def transpose(x: Tensor, out: Tensor) -> None:
     out.copy_(x.transpose(1, 2))
+
+
+def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
+    return _forms(wide(x), x.dtype, slot, wanted)
+
+
+def gelu_cast(before: Tensor, bias: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
+    after = F.gelu(wide(before) + wide(bias), approximate="tanh")
+    return _forms(after, before.dtype, slot, wanted)
+
+
+def gelu_backward_cast(
+    gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor, slot: ScaleSlot, wanted: WantedForms
+) -> Fp8Forms:
+    out = wide(gradient) * _gelu_slope(wide(before) + wide(bias))
+    _leave(parts, out.sum(0))
+    return _forms(out, gradient.dtype, slot, wanted)
+
+
+def pack_cast(dq: Tensor, dk: Tensor, dv: Tensor, parts: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
+    return cast(pack(dq, dk, dv, parts), slot, wanted)
+
+
+def add_norm_cast(
+    x: Tensor, branch: Tensor | None, bias: Tensor | None, weight: Tensor, shift: Tensor, eps: float,
+    slot: ScaleSlot, wanted: WantedForms,
+) -> tuple[Tensor, Fp8Forms, Tensor, Tensor]:  # fmt: skip
+    stream = x if branch is None else add_norm(x, branch, bias, weight, shift, eps)[0]
+    _, normed, mean, rstd = add_norm(wide(stream), None, None, weight, shift, eps)
+    return stream, _forms(normed, x.dtype, slot, wanted), mean, rstd
+
+
+def cast_parts(rows: int) -> int:
+    return 1
+
+
+def scaled_product(
+    a: Tensor, a_slot: ScaleSlot, b: Tensor, b_slot: ScaleSlot, dtype: torch.dtype,
+    *, exact: bool, bias: Tensor | None = None, out: Tensor | None = None,
+) -> Tensor:  # fmt: skip
+    product = (a.float() * a_slot.inverse[0, 0]) @ (b.float() * b_slot.inverse[0, 0]).t()
+    product = (product if bias is None else product + bias.float()).to(dtype)
+    return product if out is None else out.copy_(product)
+
+
+def _forms(x: Tensor, plain: torch.dtype, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
+    """x, [rows, columns] or a stack of them, in wide numbers: quantised, turned, and rounded to `plain`."""
+    tail = (1,) * (x.ndim - 2)
+    scale = slot.scale[:, 0].view(-1, *tail, 1) if x.ndim == 3 else slot.scale[0, 0]
+    peak = x.abs().amax((-2, -1)).view(-1, 1).to(slot.peak.dtype)
+    slot.peak[:, :1] = torch.maximum(slot.peak[:, :1], peak)
+    limit = LIMIT[wanted.dtype]
+    rows = (x.float() * scale).clamp(-limit, limit).to(wanted.dtype)
+    turned = rows.transpose(-2, -1).contiguous() if wanted.turned else None
+    return Fp8Forms(rows if wanted.rows else None, turned, x.to(plain) if wanted.plain else None)
 
 
 def _leave(parts: Tensor, sums: Tensor) -> None:

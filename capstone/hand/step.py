@@ -15,22 +15,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from mini_model.inputs import instance, one_of, positive, whole
-from mini_model.model import GPTConfig, MiniGPT
+from mini_model.model import MiniGPT
 
+from .asked import betas_of, config_of, kernels_of
 from .attention import Attended, attend
 from .flat import FlatParameters
 from .graph import GraphMemory, captured
 
 LINEARS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
-KERNELS = {"triton": ".kernels", "reference": ".reference"}
-DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -62,9 +60,6 @@ class HandStep:
     ValueError or TypeError for a model, shape, dtype or option that does not go.
     """
 
-    SETTLE = 1
-    """Passes until the step's own state (scales, in fp8) fits the data."""
-
     def __init__(
         self,
         model: MiniGPT,
@@ -81,19 +76,19 @@ class HandStep:
         turned: tuple[str, ...] = ("mlp.down",),
         memory: GraphMemory | None = None,
     ) -> None:
-        self.config = _checked(model, length)
+        self.config = config_of(model, length)
         self.batch, self.length = whole("batch", batch), whole("length", length)
         self.device = model.token_embedding.weight.device
-        self.kernels = _kernels(kernels, self.device, dtype)
+        self.kernels = kernels_of(kernels, self.device, dtype)
         self.dtype, self.sums = dtype, torch.float64 if dtype == torch.float64 else torch.float32
-        self.betas, self.eps = _betas(betas), positive("eps", eps)
+        self.betas, self.eps = betas_of(betas), positive("eps", eps)
         self.norm_eps = model.norm.eps
         self.rate = torch.tensor(positive("lr", lr), dtype=self.sums, device=self.device)
         self.count = torch.zeros((), dtype=self.sums, device=self.device)
         self._wants_graph = self.device.type == "cuda" if graph is None else instance("graph", graph, bool)
         if self._wants_graph and self.device.type != "cuda":
             raise ValueError(f"graph is True, and the model is on {self.device}; only a GPU has CUDA graphs")
-        self._memory, self._graph, self._ready = memory, None, False
+        self._memory, self._graph, self._ready, self._settled = memory, None, False, False
         self._lay_out(model, decay)
         self._make_room()
         self._turned = self._weights_to_turn(turned)
@@ -117,8 +112,8 @@ class HandStep:
     def gradients(self, tokens: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         """(loss, {a parameter's name in MiniGPT: its gradient}) at the present weights; no weight changes."""
         self._take(tokens, targets)
-        for _ in range(self.SETTLE):
-            self._forward_backward()
+        self._settle()
+        self._forward_backward()
         return self.loss.clone(), {name: each.to(self.sums, copy=True) for name, each in self.gradient.items()}
 
     def weights(self) -> dict[str, Tensor]:
@@ -136,6 +131,22 @@ class HandStep:
     def set_lr(self, value: float) -> None:
         """The learning rate from the next step on; no recompilation and no new capture."""
         self.rate.fill_(positive("lr", value) if value else 0.0)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """What a run needs to be continued, as copies: masters and moments, flat, and the number of steps taken."""
+        return {name: each.clone() for name, each in self._state().items()}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from `state_dict` of a step of the same kind and model. ValueError for another's names or sizes."""
+        own = self._state()
+        shapes, theirs = ({name: tuple(each.shape) for name, each in some.items()} for some in (own, state))
+        if shapes != theirs:
+            wrong = sorted(name for name in {*shapes, *theirs} if shapes.get(name) != theirs.get(name))
+            raise ValueError(f"state is of another model or kind of step: {', '.join(wrong)} do not fit")
+        for name, each in own.items():
+            each.copy_(state[name])
+        self._turn()
+        self._settled = True
 
     # What lies where
 
@@ -213,13 +224,19 @@ class HandStep:
             own.copy_(given)
 
     def _prepare(self) -> None:
-        for _ in range(self.SETTLE - 1):
-            self._forward_backward()
+        if not self._settled:
+            self._settle()
         if self._wants_graph:
-            state = [self.count, *(each for region in self.regions for each in region.state)]
+            state = [*self._state().values()]
             self._graph = captured(self._whole_step, state, self._memory or GraphMemory())
             self._turn()
         self._ready = True
+
+    def _state(self) -> dict[str, Tensor]:
+        """All that a step changes and the next one reads; what is turned follows from it."""
+        kinds = zip(("embeddings", "matrices", "vectors"), self.regions, strict=True)
+        flat = {f"{kind}.{name}": each for kind, region in kinds for name, each in region.state.items()}
+        return {"count": self.count, **flat}
 
     def _whole_step(self) -> None:
         self._forward_backward()
@@ -316,8 +333,11 @@ class HandStep:
 
     # What a step in another precision does otherwise. An operand is what a product is given: here, the tensor itself.
 
+    def _settle(self) -> None:
+        """Before the first step."""
+
     def _begin(self) -> None:
-        """Before a forward."""
+        """Before each forward."""
 
     def _norm(
         self, stream: Tensor, branch: Tensor | None, bias: Tensor | None, norm: str, to: str
@@ -379,29 +399,3 @@ def _product_in_sums(a: Tensor, b: Tensor, out: Tensor) -> None:
         torch.mm(a, b, out_dtype=out.dtype, out=out)
     else:
         torch.mm(a.to(out.dtype), b.to(out.dtype), out=out)
-
-
-def _checked(model: MiniGPT, length: int) -> GPTConfig:
-    config = instance("model", model, MiniGPT).config
-    if not config.tied_head:
-        raise ValueError("the model's head has its own matrix; this schedule is for GPTConfig(tied_head=True)")
-    whole("length", length, most=config.context)
-    return config
-
-
-def _betas(betas: tuple[float, float]) -> tuple[float, float]:
-    if len(betas) != 2 or not all(0 < each < 1 for each in betas):
-        raise ValueError(f"betas are {betas}; they must be two numbers between 0 and 1")
-    return betas
-
-
-def _kernels(name: str | None, device: torch.device, dtype: torch.dtype) -> Any:
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype is {dtype}; it must be one of {', '.join(map(str, DTYPES))}")
-    chosen = one_of("kernels", name, KERNELS) if name else "triton" if device.type == "cuda" else "reference"
-    if chosen == "triton" and dtype == torch.float64:
-        raise ValueError('the Triton kernels compute in float32; a float64 step needs kernels="reference"')
-    module = import_module(KERNELS[chosen], __package__)
-    if chosen == "triton" and device.type != "cuda" and not module.INTERPRETED:
-        raise ValueError(f'the model is on {device}, and Triton needs a GPU; use kernels="reference"')
-    return module

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .forms import E4M3, E5M2, LIMIT, PITCH, Fp8Forms, ScaleSlot, WantedForms
 
 Finding = tuple[float, float]
 """What was found, and the limit that it must not pass."""
@@ -20,6 +21,11 @@ STORED = {torch.bfloat16: 1e-3, torch.float32: 1e-5}
 """Relative error of what is stored: both sides round a float32 result once, and seldom differently."""
 SUMMED = 2e-5
 """Relative error of float32 sums over thousands of rows, in another order."""
+
+BYTES = 1e-3
+"""Share of fp8 bytes: a value between two fp8 numbers may fall to either where float32 differs in its last bits."""
+FAST = 5e-3
+"""Relative error of a product whose sums are kept, for some steps, in the matrix unit's narrower accumulator."""
 
 
 def verify(
@@ -187,6 +193,134 @@ def _sums(make: _Inputs) -> Outputs:
     yield from _both("sums", sums)
     yield from _both("turned", turned)
 
+
+def verify_fp8(
+    device: str | torch.device,
+    rows: int = 2048,
+    dim: int = 768,
+    dtype: torch.dtype = torch.bfloat16,
+) -> dict[str, Finding]:
+    """The same for the kernels of an `Fp8Step`. {kernel, format and output: (found, limit)}.
+
+    Of fp8 matrices, what is found is the share of bytes that differ from the reference's ("rows"), and from the bytes
+    of which they should be the transpose ("turned", limit 0). Inputs reach one and a half times the scale's range, so
+    that some values are cut off. On a GPU the product too.
+    """
+    found: dict[str, Finding] = {}
+    for number in (E4M3, E5M2):
+        label = str(number).removeprefix("torch.float8_")
+        for name, check in _FP8_CHECKS.items():
+            make = _Inputs(device, dtype, torch.Generator(device).manual_seed(1), rows, dim, 0)
+            for output, pair in check(make, number):
+                found[f"{name} {label}: {output}"] = pair
+    if torch.device(device).type == "cuda":
+        found |= _products(_Inputs(device, dtype, torch.Generator(device).manual_seed(1), rows, dim, 0))
+    return found
+
+
+def differing(found: Tensor, right: Tensor) -> float:
+    """The share of bytes that differ; 1 where shapes or dtypes do."""
+    if found.shape != right.shape or found.dtype != right.dtype:
+        return 1.0
+    return float((found.view(torch.uint8) != right.view(torch.uint8)).double().mean())
+
+
+def _slot(make: _Inputs, number: torch.dtype, top: float, layers: int = 1) -> ScaleSlot:
+    """Scales for values up to `top`; the peak is still low."""
+    scale = torch.full((layers, PITCH), LIMIT[number] / top, device=make.device)
+    return ScaleSlot(scale, 1 / scale, torch.full_like(scale, 1e-12))
+
+
+def _compared(
+    make: _Inputs, number: torch.dtype, run: Callable[..., tuple[Fp8Forms, Tensor | None]], top: float, layers: int = 1
+) -> Iterator[tuple[str, Finding]]:
+    """Forms and sums of the kernel beside the reference's; a second run without `plain` must not change the bytes."""
+    from . import kernels
+
+    slots = [_slot(make, number, top, layers) for _ in range(3)]
+    forms, sums = run(kernels, slots[0], WantedForms(number, plain=layers == 1))
+    right, right_sums = run(reference, slots[1], WantedForms(number, plain=layers == 1))
+    alone, _ = run(kernels, slots[2], WantedForms(number, turned=False))
+    yield "rows", (differing(forms.rows, right.rows), BYTES)
+    yield "turned", (differing(forms.turned, forms.rows.transpose(-2, -1).contiguous()), 0.0)
+    yield "rows alone", (differing(alone.rows, forms.rows), 0.0)
+    yield "peak", (relative_error(slots[0].peak[:, 0], slots[1].peak[:, 0]), SUMMED)
+    if forms.plain is not None:
+        yield "plain", (relative_error(forms.plain, right.plain), STORED[make.dtype])
+    if sums is not None:
+        yield "sums", (relative_error(sums, right_sums), SUMMED)
+
+
+Fp8Findings = Iterator[tuple[str, Finding]]
+
+
+def _cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
+    x, wide_stack = make.x(), make.x(2, 3, make.dim, make.dim)
+    yield from _compared(make, number, lambda of, slot, wanted: (of.cast(x, slot, wanted), None), 3.0)
+    stack = wide_stack[:, 1]  # of a larger buffer, as the blocks' weights are
+    found = _compared(make, number, lambda of, slot, wanted: (of.cast(stack, slot, wanted), None), 3.0, layers=2)
+    yield from ((f"stack: {name}", pair) for name, pair in found)
+
+
+def _add_norm_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
+    x, branch, bias, weight, shift = make.x(scale=2), make.x(), make.x(make.dim), make.v(), make.v()
+
+    def run(of, slot, wanted):
+        stream, forms, mean, rstd = of.add_norm_cast(x, branch, bias, weight, shift, 1e-5, slot, wanted)
+        return forms, torch.cat([stream.float().sum(0), mean, rstd])
+
+    yield from _compared(make, number, run, 4.0)
+
+
+def _gelu_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
+    width = 4 * make.dim
+    before, gradient, bias = make.x(make.rows, width, scale=3), make.x(make.rows, width), make.x(width)
+
+    def backward(of, slot, wanted):
+        parts = make.parts(of.cast_parts(make.rows), width)
+        return of.gelu_backward_cast(gradient, before, bias, parts, slot, wanted), parts.sum(0)
+
+    found = _compared(make, number, lambda of, slot, wanted: (of.gelu_cast(before, bias, slot, wanted), None), 8.0)
+    yield from ((f"forward: {name}", pair) for name, pair in found)
+    yield from ((f"backward: {name}", pair) for name, pair in _compared(make, number, backward, 3.0))
+
+
+def _pack_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
+    thirds = make.x(), make.x(), make.x()
+
+    def run(of, slot, wanted):
+        parts = make.parts(of.cast_parts(make.rows), 3 * make.dim)
+        return of.pack_cast(*thirds, parts, slot, wanted), parts.sum(0)
+
+    yield from _compared(make, number, run, 3.0)
+
+
+def _products(make: _Inputs) -> dict[str, Finding]:
+    """cuBLAS's product of fp8 matrices beside one of float32: the same bytes, the same scales, rounded to dtype."""
+    from . import kernels
+
+    found = {}
+    for label, number, exact in (("forward", E4M3, False), ("gradient", E4M3, True), ("gradient", E5M2, True)):
+        slots = _slot(make, number, 4.0), _slot(make, E4M3, 4.0)
+        forms = [
+            reference.cast(make.x(), slot, WantedForms(kind)) for slot, kind in zip(slots, (number, E4M3), strict=True)
+        ]
+        bias = None if exact else make.x(make.rows)
+        pair = [
+            of.scaled_product(forms[0].rows, slots[0], forms[1].rows, slots[1], make.dtype, exact=exact, bias=bias)
+            for of in (kernels, reference)
+        ]
+        limit = STORED[make.dtype] if exact else FAST
+        found[f"scaled_product {label} {str(number)[13:]}"] = relative_error(*pair), limit
+    return found
+
+
+_FP8_CHECKS = {
+    "cast": _cast,
+    "add_norm_cast": _add_norm_cast,
+    "gelu_cast": _gelu_cast,
+    "pack_cast": _pack_cast,
+}
 
 _CHECKS = {
     "add_norm": _add_norm,

@@ -6,10 +6,19 @@ of a tile, warps, stages) are those that were fastest of a few on an H200, at 32
 
 from triton import knobs
 
+from .activation import gelu, gelu_backward
 from .adamw import adamw_
 from .attention import pack
 from .embedding import embed, embed_backward_
-from .activation import gelu, gelu_backward
+from .fp8 import (
+    add_norm_cast,
+    cast,
+    cast_parts,
+    gelu_backward_cast,
+    gelu_cast,
+    pack_cast,
+    scaled_product,
+)
 from .head import cross_entropy_
 from .norm import add_norm, norm_backward
 from .sums import column_sums, transpose
@@ -27,13 +36,20 @@ __all__ = [
     "NORM_PARTS",
     "adamw_",
     "add_norm",
+    "add_norm_cast",
+    "cast",
+    "cast_parts",
     "column_sums",
     "cross_entropy_",
     "embed",
     "embed_backward_",
     "gelu",
     "gelu_backward",
+    "gelu_backward_cast",
+    "gelu_cast",
     "norm_backward",
     "pack",
+    "pack_cast",
+    "scaled_product",
     "transpose",
 ]

@@ -1,0 +1,194 @@
+"""The same step with the blocks' products in fp8: half the bytes of bf16, and twice the rate of the matrix unit.
+
+A number of e4m3 has three bits after the point, one of e5m2 two, where bf16 has seven. Scaling brings a matrix into
+the format's range and cannot give it more bits: rounding changes each number by up to 1/16 (e4m3) or 1/8 (e5m2). What
+that does to gradients is to be measured, and which products are worth it to be chosen: a linear has three, forward, its
+input's gradient and its weight's, and each can stay in bf16. An error of the forward is seen by all gradients, one of
+the backward by those below it, one of a weight's gradient by nobody else. The head, the embeddings, attention and all
+between products stay as they are.
+
+Scales are per matrix and delayed (see `forms.DelayedScales`). Before the first step one pass in bf16 measures them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from mini_model.inputs import one_of, positive
+from mini_model.model import MiniGPT
+
+from .forms import E4M3, E5M2, LIMIT, DelayedScales, Fp8Forms, ScaleSlot, WantedForms
+from .step import LINEARS, HandStep
+
+
+class Fp8Step(HandStep):
+    """A `HandStep` whose block linears multiply in fp8.
+
+    forward, input_gradient, weight_gradient: of which linears these products are in fp8: True for all, False for none,
+    or some of LINEARS. gradients_in: the format of gradients, float8_e5m2 or float8_e4m3fn; activations and weights are
+    e4m3. headroom: how far above the last step's maximum a value may be before it is cut off. Other options as in
+    `HandStep`; a weight that is read in fp8 is transposed anyhow, so none is turned. batch · length must be a multiple
+    of 64. Hopper or newer on a GPU. ValueError and TypeError as in `HandStep`.
+    """
+
+    def __init__(
+        self,
+        model: MiniGPT,
+        batch: int,
+        length: int,
+        *,
+        forward: bool | Collection[str] = True,
+        input_gradient: bool | Collection[str] = True,
+        weight_gradient: bool | Collection[str] = True,
+        gradients_in: torch.dtype = E5M2,
+        headroom: float = 1.0,
+        **options: Any,
+    ) -> None:
+        chosen = {"forward": forward, "input_gradient": input_gradient, "weight_gradient": weight_gradient}
+        self.linears = {product: _linears(given) for product, given in chosen.items()}
+        if gradients_in not in LIMIT:
+            raise ValueError(f"gradients_in is {gradients_in}; it must be {E5M2} or {E4M3}")
+        self.gradients_in = gradients_in
+        self._headroom = positive("headroom", headroom)
+        self._measuring = False
+        super().__init__(model, batch, length, **{"turned": (), **options})
+        if self.dtype == torch.float64:
+            raise ValueError("dtype is torch.float64; scales are float32, so an fp8 step is of bfloat16 or float32")
+        if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (9, 0):
+            raise ValueError(f"{torch.cuda.get_device_name(self.device)} has no fp8 matrix unit; use HandStep")
+        self._make_scales()
+
+    def _part_rows(self) -> tuple[int, int]:
+        return self.kernels.NORM_PARTS, self.kernels.cast_parts(self.batch * self.length)
+
+    def _make_scales(self) -> None:
+        """A scale for each block's matrices: the linears' weights, what they are given, and what comes back."""
+        limits = [
+            (f"{kind} {linear}", self.config.layers, LIMIT[self.gradients_in if kind == "gradient" else E4M3])
+            for kind in ("weight", "operand", "gradient")
+            for linear in LINEARS
+        ]
+        self.scales = DelayedScales(limits, self._headroom, self.device)
+        self._weights: dict[str, Fp8Forms] = {}
+
+    def _state(self) -> dict[str, Tensor]:
+        scales = {"scale": self.scales.scale, "inverse": self.scales.inverse, "peak": self.scales.peak}
+        return super()._state() | scales
+
+    def _slot(self, kind: str, linear: str) -> ScaleSlot:
+        _, block, name = linear.split(".", 2)
+        return self.scales[f"{kind} {name}"][int(block)]
+
+    def _in_fp8(self, product: str, linear: str) -> bool:
+        return linear.split(".", 2)[2] in self.linears[product]
+
+    def _wanted(self, kind: str, linear: str) -> WantedForms:
+        """The forms that the products of a linear read of its operand, its gradient or its weight."""
+        forward, back, weight = (
+            self._in_fp8(product, linear) for product in ("forward", "input_gradient", "weight_gradient")
+        )
+        if kind == "operand":
+            return WantedForms(E4M3, forward, weight, self._measuring or not (forward and weight))
+        if kind == "gradient":
+            return WantedForms(self.gradients_in, back, weight, self._measuring or not (back and weight))
+        return WantedForms(E4M3, forward, back)
+
+    def _settle(self) -> None:
+        """A pass in bf16 that sees every matrix's maximum: the first scales are of the data, and not guesses."""
+        self._measuring = True
+        self._forward_backward()
+        self._measuring = False
+
+    def _begin(self) -> None:
+        self.scales.renew()
+        for linear in LINEARS:
+            wanted = self._wanted("weight", f"blocks.0.{linear}")
+            if wanted.in_fp8:
+                stack = self._stack(linear, self.regions[1].low)
+                self._weights[linear] = self.kernels.cast(stack, self.scales[f"weight {linear}"], wanted)
+
+    # What makes an operand makes its forms; where no product is in fp8 it is the bf16 step's.
+
+    def _norm(
+        self, stream: Tensor, branch: Tensor | None, bias: Tensor | None, norm: str, to: str
+    ) -> tuple[Tensor, Any, Tensor, Tensor]:
+        wanted = self._wanted("operand", to)
+        if not wanted.in_fp8:
+            stream, normed, mean, rstd = super()._norm(stream, branch, bias, norm, to)
+            return stream, _plain(normed), mean, rstd
+        weight, shift = self.master[norm + ".weight"], self.master[norm + ".bias"]
+        slot = self._slot("operand", to)
+        return self.kernels.add_norm_cast(stream, branch, bias, weight, shift, self.norm_eps, slot, wanted)
+
+    def _operand(self, x: Tensor, to: str) -> Fp8Forms:
+        wanted = self._wanted("operand", to)
+        return self.kernels.cast(x, self._slot("operand", to), wanted) if wanted.in_fp8 else _plain(x)
+
+    def _gradient_operand(self, gradient: Tensor, of: str) -> Fp8Forms:
+        wanted = self._wanted("gradient", of)
+        return self.kernels.cast(gradient, self._slot("gradient", of), wanted) if wanted.in_fp8 else _plain(gradient)
+
+    def _gelu(self, before: Tensor, up: str, to: str) -> Fp8Forms:
+        wanted = self._wanted("operand", to)
+        if not wanted.in_fp8:
+            return _plain(super()._gelu(before, up, to))
+        return self.kernels.gelu_cast(before, self.low[up + ".bias"], self._slot("operand", to), wanted)
+
+    def _gelu_backward(self, gradient: Tensor, before: Tensor, up: str) -> Fp8Forms:
+        wanted = self._wanted("gradient", up)
+        if not wanted.in_fp8:
+            return _plain(super()._gelu_backward(gradient, before, up))
+        bias, parts, slot = self.low[up + ".bias"], self._bias_sums(up), self._slot("gradient", up)
+        return self.kernels.gelu_backward_cast(gradient, before, bias, parts, slot, wanted)
+
+    def _pack(self, dq: Tensor, dk: Tensor, dv: Tensor, qkv: str) -> Fp8Forms:
+        wanted = self._wanted("gradient", qkv)
+        if not wanted.in_fp8:
+            return _plain(super()._pack(dq, dk, dv, qkv))
+        return self.kernels.pack_cast(dq, dk, dv, self._bias_sums(qkv), self._slot("gradient", qkv), wanted)
+
+    # The products
+
+    def _product(self, operand: Fp8Forms, linear: str, bias: bool = False) -> Tensor:
+        if self._measuring or not self._in_fp8("forward", linear):
+            return super()._product(operand.plain, linear, bias)
+        weight, slot = self._weight(linear)
+        added = self.low[linear + ".bias"] if bias else None
+        own = self._slot("operand", linear)
+        return self.kernels.scaled_product(operand.rows, own, weight.rows, slot, self.dtype, exact=False, bias=added)
+
+    def _input_gradient(self, gradient: Fp8Forms, linear: str) -> Tensor:
+        if self._measuring or not self._in_fp8("input_gradient", linear):
+            return super()._input_gradient(gradient.plain, linear)
+        weight, slot = self._weight(linear)
+        own = self._slot("gradient", linear)
+        return self.kernels.scaled_product(gradient.rows, own, weight.turned, slot, self.dtype, exact=True)
+
+    def _weight_gradient(self, gradient: Fp8Forms, operand: Fp8Forms, linear: str) -> None:
+        if self._measuring or not self._in_fp8("weight_gradient", linear):
+            return super()._weight_gradient(gradient.plain, operand.plain, linear)
+        own, other = self._slot("gradient", linear), self._slot("operand", linear)
+        out = self.gradient[linear + ".weight"]  # a sum over all tokens: tens of thousands of terms
+        self.kernels.scaled_product(gradient.turned, own, operand.turned, other, self.dtype, exact=True, out=out)
+
+    def _weight(self, linear: str) -> tuple[Fp8Forms, ScaleSlot]:
+        _, block, kind = linear.split(".", 2)
+        rows, turned = (
+            each if each is None else each[int(block)]
+            for each in (self._weights[kind].rows, self._weights[kind].turned)
+        )
+        return Fp8Forms(rows, turned, None), self._slot("weight", linear)
+
+
+def _linears(given: bool | Collection[str]) -> frozenset[str]:
+    if isinstance(given, bool):
+        return frozenset(LINEARS if given else ())
+    return frozenset(one_of("linear", each, LINEARS) for each in given)
+
+
+def _plain(x: Tensor) -> Fp8Forms:
+    return Fp8Forms(None, None, x)
