@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).parents[1]
 LAB = ROOT / "compile_lab"
 FILES = sorted(LAB.rglob("*.py"))
+PROGRAMS = sorted(file for name in ("mini_model", "capstone") for file in (ROOT / name).rglob("*.py"))
 PRIVATE = re.compile(r"torch\._(?!_)|torch\.testing\._internal")
 VIEWERS = ("record.py", "report", "exercises")
 
@@ -63,7 +64,7 @@ def test_only_subjects_knows_a_model():
         for file in FILES
         if place(file) != "experiments/subjects.py"
         for source, _ in imports(file)
-        if source.partition(".")[0] in ("mini_model", "transformers")
+        if source.partition(".")[0] in ("mini_model", "capstone", "transformers")
     ]
     assert not guilty, f"an instrument takes any module, and an experiment asks subjects: {guilty}"
 
@@ -105,7 +106,7 @@ def test_a_face_defines_nothing_and_hands_out_no_submodules_name(face):
 
 def test_no_class_name_is_used_twice():
     homes: dict[str, list[str]] = {}
-    for file in [*FILES, *sorted((ROOT / "mini_model").rglob("*.py"))]:
+    for file in [*FILES, *PROGRAMS]:
         for node in ast.walk(ast.parse(file.read_text())):
             if isinstance(node, ast.ClassDef):
                 homes.setdefault(node.name, []).append(file.relative_to(ROOT).as_posix())
@@ -120,8 +121,7 @@ def test_few_things_stand_at_the_top():
 
 
 def test_no_file_is_longer_than_can_be_read_at_once():
-    packages = [*FILES, *(ROOT / "mini_model").rglob("*.py")]
-    long = {file.name: lines for file in packages if (lines := len(file.read_text().splitlines())) > 400}
+    long = {file.name: lines for file in [*FILES, *PROGRAMS] if (lines := len(file.read_text().splitlines())) > 400}
     assert not long
 
 
@@ -149,7 +149,7 @@ def linted(root: Path) -> subprocess.CompletedProcess:
 
 def test_the_arrows_run_down_and_one_that_is_turned_is_found(tmp_path):
     assert linted(ROOT).returncode == 0
-    for name in ("compile_lab", "mini_model", "pyproject.toml"):
+    for name in ("compile_lab", "mini_model", "capstone", "pyproject.toml"):
         copied = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copied(ROOT / name, tmp_path / name)
     turned = tmp_path / "compile_lab" / "source.py"

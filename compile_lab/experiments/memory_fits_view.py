@@ -34,7 +34,9 @@ def fits(result: Mapping[str, Any], provenance: object | None = None) -> Drawing
         y = at * ROW + 6
         canvas.words(0, y + 22, way["way"])
         if way["stopped"]:
-            canvas.box(LEFT, y, x(until) - LEFT, ROW - 14, "red", "out of memory", title=way["stopped"], faint=True)
+            canvas.box(
+                LEFT, y, x(until) - LEFT, ROW - 14, "vermillion", "out of memory", title=way["stopped"], faint=True
+            )
         else:
             peak = way["peak_nbytes"]
             canvas.box(LEFT, y, x(peak) - LEFT, ROW - 14, "blue", with_unit(peak), title=f"{way['way']}: {peak:,} B")

@@ -1,0 +1,249 @@
+"""The ladder as pictures: each rung's milliseconds, where they are, and whether the losses stay together."""
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from ..page.canvas import WIDTH, Canvas, key, round_ticks
+from ..page.figures import Drawing, Figure, Series, lines
+from ..page.tables import Table
+from ..page.units import with_quartiles, with_unit
+
+Result = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+COLOURS = {"eager": "grey", "compiler": "blue", "hand": "orange", "peer": "green"}
+WORDS = {"eager": "torch as it comes", "compiler": "the compiler", "hand": "by hand", "peer": "a peer"}
+LEFT, RIGHT, ROW = 175.0, 175.0, 34.0
+TICKS = (50, 100, 200, 400, 800)
+
+FAMILIES = {
+    "attention": r"sdpa|flash|fmha|compute_dot_do_o|convert_dq|attention",
+    "products": r"nvjet|gemm|cutlass|cublas|splitk",
+    "loss": r"softmax|logsumexp|nll|cross_entropy",
+    "GELU": r"gelu",
+    "norms": r"layer_norm|add_norm|norm_backward|GammaBeta",
+    "optimizer": r"adamw|lerp|multi_tensor_apply|Adam",
+}
+"""What a kernel's name says of its work, the first that fits; the rest is "other". A kernel that fuses several is
+counted where its largest part is: Inductor names the operations that are in it."""
+FAMILY_COLOURS = {
+    "products": "blue", "attention": "orange", "loss": "green", "GELU": "vermillion", "norms": "purple",
+    "optimizer": "sky", "other": "grey",
+}  # fmt: skip
+SMOOTHED = 20
+"""Steps over which a loss is averaged, to be looked at."""
+
+
+def rungs(result: Result) -> dict[str, Row]:
+    """The rungs that were timed, by name, in the order of the ladder; peers are not among them."""
+    return {row["name"]: row for row in result["rungs"] if "median_ms" in row and not _is_peer(row)}
+
+
+def peers(result: Result) -> dict[str, Row]:
+    """The peers that were timed."""
+    return {row["name"]: row for row in result["rungs"] if "median_ms" in row and _is_peer(row)}
+
+
+def told_apart(one: Row, other: Row) -> bool:
+    """Whether the quartiles of two rungs' times do not overlap."""
+    return one["high_ms"] < other["low_ms"] or other["high_ms"] < one["low_ms"]
+
+
+def tokens(result: Result) -> int:
+    """Tokens of a step."""
+    return result["batch"] * result["length"]
+
+
+def step_flops(result: Result, vocabulary: int) -> int:
+    """Operations of a step's matrix products and causal attention, forward and backward; each product counts twice.
+
+    A matrix of n weights costs 6 n operations a token: 2 forward, 4 backward. A causal mask leaves half of attention.
+    """
+    layers, dim, length = result["layers"], result["dim"], result["length"]
+    weights = 12 * layers * dim**2 + vocabulary * dim
+    return tokens(result) * 6 * (weights + layers * dim * length)
+
+
+def utilisation(result: Result, row: Row, tflop_per_s: float) -> float:
+    """The share of a rate (10¹² operations a second) that a rung's step reaches."""
+    return step_flops(result, row["vocabulary"]) / (row["median_ms"] * 1e-3) / (tflop_per_s * 1e12)
+
+
+def rate(result: Result, precision: str = "bf16", kind: str = "sustained") -> float:
+    """10¹² operations a second of a large product, measured in the same run: "sustained" or, after a rest, "burst"."""
+    found = [row for row in result["ceilings"]["matmul"] if row["precision"] == precision]
+    return max(found, key=lambda row: row["n"])[f"{kind}_tflop_per_s"]["median"]
+
+
+def ladder(result: Result, provenance: object | None = None) -> Drawing:
+    """A bar a rung on one logarithmic scale, with the peers' times as lines."""
+    climbed, others = rungs(result), peers(result)
+    first = next(iter(climbed.values()))["median_ms"]
+    until = max(TICKS[-1], 1.1 * first)
+
+    def x(ms: float) -> float:
+        low = math.log(0.8 * TICKS[0])
+        return LEFT + (math.log(ms) - low) / (math.log(until) - low) * (WIDTH - LEFT - RIGHT)
+
+    canvas, bottom = Canvas(), ROW * len(climbed)
+    for tick in TICKS:
+        canvas.line([(x(tick), 0), (x(tick), bottom)], "grey", thick=1, dashed=True)
+        canvas.words(x(tick), bottom + 22, f"{tick} ms", anchor="middle", size=15)
+    for at, (name, row) in enumerate(climbed.items()):
+        y, ms = at * ROW + 4, row["median_ms"]
+        canvas.words(0, y + 19, name)
+        title = f"{name}: {row['does']}; {with_quartiles(ms, row['low_ms'], row['high_ms'])} ms"
+        canvas.box(LEFT, y, x(ms) - LEFT, ROW - 8, COLOURS[row["by"]], title=title)
+        canvas.words(WIDTH - RIGHT + 12, y + 19, f"{ms:.1f} ms · {first / ms:.1f}×")
+    for row in others.values():
+        canvas.line([(x(row["median_ms"]), 0), (x(row["median_ms"]), bottom)], "green", thick=3)
+    said = [f"{name} {row['median_ms']:.1f} ms" for name, row in (climbed | others).items()]
+    names = {WORDS[by]: COLOURS[by] for by in dict.fromkeys(row["by"] for row in climbed.values())}
+    names |= {f"{name}, {row['median_ms']:.1f} ms": "green" for name, row in others.items()}
+    caption = "A training step, rung by rung; a logarithmic scale"
+    return Drawing(
+        canvas.svg(),
+        f"Milliseconds of a step. {'; '.join(said)}.",
+        caption + (f" · {provenance}" if provenance else ""),
+        table=table(result),
+        legend=key(names),
+    )
+
+
+def table(result: Result) -> Table:
+    """One row a rung: time, speed, share of the sustained rate, memory, the first call, clock and power."""
+    tflops, cells = rate(result), []
+    for name, row in (rungs(result) | peers(result)).items():
+        clock, power = (statistics.median(row[each]) if row[each] else None for each in ("clock_mhz", "power_w"))
+        cells.append(
+            (
+                name,
+                with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]),
+                f"{tokens(result) / row['median_ms']:,.0f}",
+                f"{100 * utilisation(result, row, tflops):.0f} %",
+                with_unit(row["peak_nbytes"]) if row["peak_nbytes"] else None,
+                f"{row['first_s']:.1f}",
+                f"{clock:,.0f}" if clock else None,
+                f"{power:.0f}" if power else None,
+            )
+        )
+    head = ["rung", "ms", "tokens / ms", "of the bf16 rate", "memory", "first call, s", "MHz", "W"]
+    return Table(head, cells, align="lrrrrrrr")
+
+
+def family_of(kernel: str) -> str:
+    """What a kernel's name says of its work."""
+    fitting = (family for family, pattern in FAMILIES.items() if re.search(pattern, kernel, re.IGNORECASE))
+    return next(fitting, "other")
+
+
+def families(row: Row) -> dict[str, float]:
+    """Milliseconds of a rung's kernels by family, and the "rest" of the timed step: pauses, and a clock that is lower
+    in a long run than in the few steps that are profiled."""
+    found = dict.fromkeys(FAMILY_COLOURS, 0.0)
+    for kernel in row["kernels"]:
+        found[family_of(kernel["name"])] += kernel["us"] / 1e3
+    return found | {"rest": max(0.0, row["median_ms"] - sum(found.values()))}
+
+
+def where(result: Result, names: Sequence[str], provenance: object | None = None) -> Drawing:
+    """A bar a rung, made of its kernels' families. ValueError for a rung without kernels."""
+    timed = rungs(result) | peers(result)
+    bars = {name: _kernels_of(name, timed) for name in names}
+    until = max(sum(parts.values()) for parts in bars.values())
+    wide, height, gap = WIDTH - LEFT - 20, 44.0, 62.0
+    canvas = Canvas()
+    for at, (name, parts) in enumerate(bars.items()):
+        x, y = LEFT, at * gap
+        canvas.words(0, y + 28, name)
+        for family, ms in parts.items():
+            width = ms / until * wide
+            colour = FAMILY_COLOURS.get(family)
+            title = f"{name}, {family}: {ms:.1f} ms"
+            canvas.box(x, y, width, height, colour or "ink", f"{ms:.1f}", title=title, dashed=colour is None, size=15)
+            x += width
+    canvas.axis(LEFT, gap * len(bars), wide, round_ticks(until, "ms"))
+    rows = [(family, *(f"{parts[family]:.1f}" for parts in bars.values())) for family in next(iter(bars.values()))]
+    told = "; ".join(
+        f"{name}: " + ", ".join(f"{family} {ms:.1f} ms" for family, ms in parts.items()) for name, parts in bars.items()
+    )
+    caption = "Where a step's milliseconds are; dashed: pauses, and a lower clock than in the profile"
+    return Drawing(
+        canvas.svg(),
+        f"Milliseconds by family of kernels. {told}.",
+        caption + (f" · {provenance}" if provenance else ""),
+        table=Table(["family", *bars], rows, align="l" + "r" * len(bars)),
+        legend=key(FAMILY_COLOURS),
+    )
+
+
+def smoothed(losses: Sequence[float], over: int = SMOOTHED) -> list[float]:
+    """Each loss averaged with those of the steps before it, `over` in all."""
+    return [statistics.fmean(losses[max(0, at - over + 1) : at + 1]) for at in range(len(losses))]
+
+
+def last_losses(result: Result, over: int = 50) -> dict[str, list[float]]:
+    """The mean of the last losses of each rung, one a seed."""
+    found: dict[str, list[float]] = {}
+    for curve in result["curves"]:
+        found.setdefault(curve["name"], []).append(statistics.fmean(curve["losses"][-over:]))
+    return found
+
+
+def curves(result: Result, judge: str, provenance: object | None = None) -> Figure:
+    """How far each rung's loss is from the mean of the judge's seeds, whose own distances are drawn, too.
+
+    Averaged over `SMOOTHED` steps. ValueError without at least two seeds of the judge.
+    """
+    by_name: dict[str, list[list[float]]] = {}
+    for curve in result["curves"]:
+        by_name.setdefault(curve["name"], []).append(smoothed(curve["losses"]))
+    if len(by_name.get(judge, ())) < 2:
+        raise ValueError(f"{judge!r} has no two seeds among the curves, which hold {', '.join(by_name)}")
+    mean = [statistics.fmean(each) for each in zip(*by_name[judge], strict=True)]
+    steps = range(SMOOTHED, len(mean))
+    drawn = [
+        Series(
+            name if len(seeds) == 1 else f"{name}, seed {seed}", list(steps), [losses[at] - mean[at] for at in steps]
+        )
+        for name, seeds in by_name.items()
+        for seed, losses in enumerate(seeds)
+    ]
+    said = "; ".join(f"{one.name}: {one.values[-1]:+.3f} at the end" for one in drawn)
+    return lines(
+        drawn,
+        x_title="step",
+        y_title="nats",
+        alt=f"Loss less the mean of the seeds of {judge}. {said}.",
+        caption=f"Loss less the mean of {len(by_name[judge])} seeds of “{judge}”, averaged over {SMOOTHED} steps",
+        provenance=provenance,
+    )
+
+
+def gains(result: Result) -> dict[str, float]:
+    """Milliseconds that each rung took off the one before; 0 where the quartiles do not tell them apart."""
+    steps = list(rungs(result).values())
+    return {
+        after["name"]: before["median_ms"] - after["median_ms"] if told_apart(before, after) else 0.0
+        for before, after in itertools.pairwise(steps)
+    }
+
+
+def verified(found: Mapping[str, Iterable[float]]) -> Table:
+    """One row a kernel that was held against its reference: what was found, its limit."""
+    rows = [(name, f"{error:.1e}", f"{limit:.0e}", error <= limit) for name, (error, limit) in found.items()]
+    return Table(["kernel: output", "relative error", "limit", "within"], rows, align="lrrr")
+
+
+def _kernels_of(name: str, timed: Mapping[str, Row]) -> dict[str, float]:
+    if not timed.get(name, {}).get("kernels"):
+        raise ValueError(f"no kernels of {name!r} were recorded; there are those of {', '.join(timed)}")
+    return families(timed[name])
+
+
+def _is_peer(row: Row) -> bool:
+    return row["name"].startswith("peer")

@@ -1,0 +1,105 @@
+"""The ladder, tried on a CPU at a small size; what its pictures say of the recording."""
+
+import pytest
+import torch
+
+from compile_lab import record, recordings
+from compile_lab.experiments import capstone, capstone_view
+
+PEER = """
+import torch
+from torch import nn
+
+
+class GPTConfig:
+    def __init__(self, dropout, bias):
+        pass
+
+
+class GPT(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.table, self.head = nn.Embedding(640, 8), nn.Linear(8, 640)
+
+    def forward(self, tokens, targets):
+        logits = self.head(self.table(tokens))
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def configure_optimizers(self, decay, lr, betas, device):
+        return torch.optim.AdamW(self.parameters(), lr=lr, betas=betas, weight_decay=decay)
+"""
+
+
+@pytest.mark.slow
+def test_every_rung_and_the_peer_are_timed_judged_and_trained(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(PEER)
+    found = capstone.record("cpu", peer=path)
+    assert not found["stopped"]
+    rows = {row["name"]: row for row in found["rungs"]}
+    assert set(rows) == {"first", "tf32", "bf16", "fused", "compile", "padded", "head", "flat", "stream", "hand"} | {
+        "peer", "peer, compiled"
+    }  # fmt: skip
+    assert all(0 < row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows.values())
+    assert all(row["gradient_error"] < 0.02 for row in rows.values())
+    assert rows["bf16"]["gradient_error"] > 1e-4 > rows["first"]["gradient_error"]
+    losses = {(curve["name"], curve["seed"]): curve["losses"] for curve in found["curves"]}
+    assert len({tuple(losses["fused", seed]) for seed in capstone.SEEDS}) == 3
+    assert losses["hand", 0] == pytest.approx(losses["fused", 0], abs=5e-3)
+
+
+def test_a_rung_that_fails_is_told_and_the_others_go_on(monkeypatch):
+    study = capstone.LadderStudy("cpu", 1e12, None)
+
+    def broken():
+        raise RuntimeError("no such card")
+
+    study._built("broken", {"vocabulary": 640, "by": "hand", "does": ""}, broken)
+    assert study.stopped == [{"name": "broken", "part": "build", "stopped": "RuntimeError: no such card"}]
+    assert "broken" not in study.steps
+
+
+def test_the_peers_file_is_asked_for_by_name(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        record.main(["machine", "--peer", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        record.main(["capstone", "--peer", str(tmp_path / "none.py")])
+    said = capsys.readouterr().err
+    assert "--peer is of capstone alone" in said and "no such file" in said
+
+
+def test_the_pictures_say_what_was_recorded():
+    recorded = recordings.load("capstone")
+    rungs, peers = capstone_view.rungs(recorded.result), capstone_view.peers(recorded.result)
+    drawn = capstone_view.ladder(recorded.result, recorded.provenance)
+    assert all(f"{name} {row['median_ms']:.1f} ms" in drawn.alt for name, row in (rungs | peers).items())
+    first, last = rungs["first"]["median_ms"], rungs["hand"]["median_ms"]
+    assert last < peers["peer, compiled"]["median_ms"] < first
+    gains = capstone_view.gains(recorded.result)
+    assert sum(gains.values()) >= 0.95 * (first - last), "the gain is attributed to rungs"
+    for name, row in rungs.items():
+        parts = capstone_view.families(row)
+        kernels = sum(kernel["us"] for kernel in row["kernels"]) / 1e3
+        assert sum(parts.values()) == pytest.approx(max(row["median_ms"], kernels))
+        assert 0 < capstone_view.utilisation(recorded.result, row, capstone_view.rate(recorded.result)) < 1, name
+    assert "attention" in capstone_view.where(recorded.result, ["hand"]).alt
+    with pytest.raises(ValueError, match="no kernels of 'steam'"):
+        capstone_view.where(recorded.result, ["steam"])
+
+
+def test_a_step_of_gpt2_is_26_tera_operations():
+    sizes = {"batch": 32, "length": 1024, "layers": 12, "dim": 768}
+    assert capstone_view.step_flops(sizes, 50304) == pytest.approx(26.15e12, rel=1e-3)
+
+
+def test_two_seeds_are_needed_to_say_how_far_losses_lie_apart():
+    one = {"curves": [{"name": "fused", "seed": 0, "losses": [3.0] * 30}]}
+    with pytest.raises(ValueError, match="no two seeds"):
+        capstone_view.curves(one, "fused")
+    two = {"curves": [*one["curves"], {"name": "fused", "seed": 1, "losses": [3.2] * 30}]}
+    assert "-0.100 at the end" in capstone_view.curves(two, "fused").alt
+
+
+def test_zipfs_tokens_are_those_of_the_small_vocabulary():
+    tokens, targets = capstone._batch(2, 16, "cpu")
+    assert tokens.shape == (2, 16) and torch.equal(tokens[:, 1:], targets[:, :-1]) and int(tokens.max()) < 600
