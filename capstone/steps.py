@@ -213,7 +213,7 @@ class FlatAdamW:
     @property
     def state(self) -> list[Tensor]:
         """What an update changes."""
-        return [self.count, *(each for region in self.regions for each in region.state)]
+        return [self.count, *(each for region in self.regions for each in region.state.values())]
 
     @torch.no_grad()
     def update(self) -> None:

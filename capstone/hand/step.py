@@ -117,7 +117,7 @@ class HandStep:
         return self.loss.clone(), {name: each.to(self.sums, copy=True) for name, each in self.gradient.items()}
 
     def weights(self) -> dict[str, Tensor]:
-        """{a parameter's name in MiniGPT: a copy of its master}, as `load_state_dict(weights, strict=False)` takes it."""
+        """{a parameter's name in MiniGPT: a copy of its master}, as `load_state_dict(…, strict=False)` takes it."""
         return {name: each.clone() for name, each in self.master.items()}
 
     def restart(self, weights: Mapping[str, Tensor]) -> None:
