@@ -154,5 +154,5 @@ def test_readme_shows_every_command():
 def test_readme_names_every_folder_of_the_packages():
     tree = (ROOT / "README.md").read_text("utf-8").partition("## Where things live")[2].split("```")[1]
     named = {line.split()[0] for line in tree.splitlines() if line.startswith("  ") and line.split()[0].endswith("/")}
-    packages = [path for name in ("compile_lab", "mini_model") for path in (ROOT / name).iterdir()]
+    packages = [path for name in ("compile_lab", "mini_model", "capstone") for path in (ROOT / name).iterdir()]
     assert named == {f"{path.name}/" for path in packages if (path / "__init__.py").exists()}
