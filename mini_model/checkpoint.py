@@ -6,7 +6,7 @@ import io
 import os
 import pickle
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +121,31 @@ def check_step(path: Path, step: Any, settings: dict[str, Any]) -> None:
         raise CheckpointError(f"{path}: its content is no run's ({error}). {WAY_OUT}") from None
 
 
+def restore(
+    path: Path,
+    settings: dict[str, Any],
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    device: str,
+    tell: Callable[[str], None],
+) -> int:
+    """The step to go on with: that of the checkpoint, or 0, and then a first checkpoint is written.
+
+    Writing it at once finds a full disk or a wrong folder before the training, not after it. tell: is handed what the
+    user should know of a continued run. CheckpointError as in `load`, `fill` and `save`.
+    """
+    found = load(path, settings, device)
+    if found is None:
+        save(path, settings, 0, model.state_dict(), optimizer.state_dict())
+        return 0
+    fill(path, found, model, optimizer)
+    tell(f"continuing from {path} at step {found['step']} of {settings['steps']}")
+    note = other_threads(found.get("threads"), device)
+    if note and found["step"] < settings["steps"]:
+        tell(f"note: {note}")
+    return found["step"]
+
+
 def fill(path: Path, found: dict[str, Any], model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Puts a loaded checkpoint's weights into the model, and its moments into the model's AdamW.
 
@@ -128,10 +153,11 @@ def fill(path: Path, found: dict[str, Any], model: nn.Module, optimizer: torch.o
     """
     shapes = {name: _kind(tensor) for name, tensor in model.state_dict().items()}
     weights, state = found["model"], found["optimizer"].get("state") if isinstance(found["optimizer"], dict) else None
+    held_by = [parameter for group in optimizer.param_groups for parameter in group["params"]]  # in the state's order
     # AdamW has no moments before its first step.
     moments = {
         (number, name): _kind(torch.empty(()) if name == "step" else parameter)
-        for number, parameter in enumerate(model.parameters() if found["step"] else ())
+        for number, parameter in enumerate(held_by if found["step"] else ())
         for name in ("step", "exp_avg", "exp_avg_sq")
     }
     held = {(number, name): tensor for number, each in _items(state) for name, tensor in _items(each)}

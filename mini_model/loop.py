@@ -16,6 +16,7 @@ from .model import MiniGPT, check_tokens, config, generate
 
 VALIDATION_TOKENS = 65_536
 SAMPLES = 1_000
+READ_EVERY = 10  # steps between two readings of the loss
 LONGEST_SAMPLE = 64  # tokens; of the grammar's own sentences four in a million are longer
 
 
@@ -84,32 +85,48 @@ def run_steps(
     step: Callable[[Tensor, Tensor], Tensor],
     save: Callable[[int], None],
     every: int,
+    *,
+    batch: Callable[[int], tuple[Tensor, Tensor]] | None = None,
+    seen: Callable[[int, Tensor], None] | None = None,
 ) -> None:
     """The loop of training: over the bar's numbers of steps, a batch, its gradients, the optimizer.
 
     step: from inputs and targets to the loss, and leaves the gradients. save: called with the number of steps done,
-    every `every` steps and at the end. FloatingPointError as in `train`.
+    every `every` steps and at the end. batch: from a step's number, from 0, to its inputs and targets; the grammar's
+    unless given. seen: called after each step, before it is saved, with the number of steps done and the loss.
+    FloatingPointError as in `train`.
     """
     for number in bar:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(settings, number)
-        loss = step(*windows(settings, settings.batch, stream=0, step=number))
+        loss = step(*(batch(number) if batch else windows(settings, settings.batch, stream=0, step=number)))
         optimizer.step()
 
         done = number + 1
+        if seen:
+            seen(done, loss)
         saves = done % every == 0 or done == settings.steps
         # Reading the loss waits for the device, so not at every step.
-        if saves or done % 10 == 0:
-            bar.set_postfix(loss=f"{_finite(loss, done):.4f}")
+        if saves or done % READ_EVERY == 0:
+            bar.set_postfix(loss=f"{finite(loss, done):.4f}")
         if saves:
             save(done)
 
 
-def _finite(loss: Tensor, step: int) -> float:
+def finite(loss: Tensor, step: int) -> float:
+    """The loss after that many steps, in nats. FloatingPointError if it is no number any more."""
     value = loss.item()
     if not math.isfinite(value):
         raise FloatingPointError(f"the loss is {value} at step {step}: lower the learning rate. It was not saved")
     return value
+
+
+@torch.no_grad()
+def mean_loss(model: MiniGPT, inputs: Tensor, targets: Tensor, batch: int) -> float:
+    """The model's mean loss over windows, int64 [n, length] each, `batch` of them at a time, in nats per token."""
+    device = model.head.weight.device
+    pairs = zip(inputs.split(batch), targets.split(batch), strict=True)
+    return sum(model(x.to(device), y.to(device)).item() * len(x) for x, y in pairs) / len(inputs)
 
 
 @torch.no_grad()
@@ -118,11 +135,8 @@ def judge(model: MiniGPT, settings: Settings) -> Report:
 
     Runs the model uncompiled, so that the figures of two modes are comparable.
     """
-    device = model.head.weight.device
     n = max(1, VALIDATION_TOKENS // model.config.context)
-    pairs = zip(*(part.split(settings.batch) for part in windows(settings, n, stream=1)), strict=True)
-    total = sum(model(x.to(device), y.to(device)).item() * len(x) for x, y in pairs)
-
+    loss = mean_loss(model, *windows(settings, n, stream=1), settings.batch)
     sentences = generate(
         model, SAMPLES, GRAMMAR.end, seed=settings.seed, limit=min(LONGEST_SAMPLE, model.config.context)
     )
@@ -130,4 +144,4 @@ def judge(model: MiniGPT, settings: Settings) -> Report:
     sentences = [tokens for tokens in sentences if max(tokens) < len(GRAMMAR.vocabulary)]
     parsed = [tokens for tokens in sentences if GRAMMAR.parses(tokens)]
     example = GRAMMAR.words(parsed[len(parsed) // 2]) if parsed else "none"
-    return Report(total / n, GRAMMAR.window_entropy(model.config.context), len(parsed) / SAMPLES, example)
+    return Report(loss, GRAMMAR.window_entropy(model.config.context), len(parsed) / SAMPLES, example)

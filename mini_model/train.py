@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import io
-import math
 import os
 import sys
 import time
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from . import ab, checkpoint, inputs, lock
+from . import ab, arguments, checkpoint, inputs, lock
 from .checkpoint import CheckpointError
 from .loop import Settings, judge, run_steps, windows
 from .model import CONFIGS, MiniGPT, config
@@ -71,7 +70,7 @@ def _train(
     model = MiniGPT(config(settings.config)).to(device)
     # No weight decay: no window comes twice, so nothing is overfitted, and decay keeps probability on wrong words.
     optimizer = torch.optim.AdamW(model.parameters(), betas=(0.9, 0.98), weight_decay=0, fused=True)
-    first = _restore(file, settings, model, optimizer, device)
+    first = checkpoint.restore(file, asdict(settings), model, optimizer, device, _say) if file else 0
     loss_of = model if mode == "eager" else torch.compile(model, mode=mode, fullgraph=True)
 
     first_s: list[float] = []
@@ -120,31 +119,14 @@ def _wait(device: str) -> None:
         torch.cuda.synchronize(device)
 
 
-def _restore(
-    file: Path | None, settings: Settings, model: MiniGPT, optimizer: torch.optim.Optimizer, device: str
-) -> int:
-    """The step to go on with: that of the checkpoint, or 0, and then a first checkpoint is written.
-
-    Writing it at once finds a full disk or a wrong folder before the training, not after it.
-    """
-    if file is None:
-        return 0
-    found = checkpoint.load(file, asdict(settings), device)
-    if found is None:
-        checkpoint.save(file, asdict(settings), 0, model.state_dict(), optimizer.state_dict())
-        return 0
-    checkpoint.fill(file, found, model, optimizer)
-    print(f"continuing from {file} at step {found['step']} of {settings.steps}", file=sys.stderr)
-    note = checkpoint.other_threads(found.get("threads"), device)
-    if note and found["step"] < settings.steps:
-        print(f"note: {note}", file=sys.stderr)
-    return found["step"]
+def _say(note: str) -> None:
+    print(note, file=sys.stderr)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(words: Sequence[str] | None = None) -> int:
     # Under torchrun, the other ranks would say the same.
     with redirect_stderr(io.StringIO()) if os.environ.get("RANK", "0") != "0" else nullcontext():
-        options = parsed(arguments)
+        options = parsed(words)
     settings = Settings(options.config, options.steps, options.batch, options.lr, options.seed)
     start = time.perf_counter()
     if options.parallel or int(os.environ.get("WORLD_SIZE", 1)) > 1:
@@ -176,10 +158,10 @@ OF_RANKS = {"mesh": {}, "schedule": "1F1B", "microbatches": 4}
 """Options that say nothing without --parallel, and what they are then."""
 
 
-def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     """The options of a command line. Ends the program, with the reason, for what does not go, or not together."""
     parser = _parser()
-    options = parser.parse_args(arguments)
+    options = parser.parse_args(words)
     for name, default in OF_RANKS.items():
         if getattr(options, name) is None:
             setattr(options, name, default)
@@ -198,65 +180,22 @@ def _parser() -> argparse.ArgumentParser:
         "uninterrupted run; on a CPU that takes the same number of threads (OMP_NUM_THREADS), because it decides in "
         "which order sums are added. A checkpoint keeps that number, and a run that has another one says so.",
     )
-    default = Settings()
-    parser.add_argument("--config", choices=CONFIGS, default=default.config, help="default: %(default)s")
-    parser.add_argument("--mode", choices=MODES, default="eager", help="eager, or a mode of torch.compile")
-    parser.add_argument(
-        "--ab", action=argparse.BooleanOptionalAction, default=True, help="compiled: say at the end whether it paid"
-    )
-    parser.add_argument("--steps", type=_count, default=default.steps, help="default: %(default)s, tuned for mini")
-    parser.add_argument("--batch", type=_count, default=default.batch, help="windows a step; default: %(default)s")
-    parser.add_argument("--lr", type=_rate, default=default.lr, help="peak learning rate; default: %(default)s")
-    parser.add_argument("--seed", type=_seed, default=default.seed, help="of weights and data; default: %(default)s")
-    parser.add_argument("--device", type=_device, default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--checkpoint", type=Path, help="write it here, and continue from it if it is there")
-    parser.add_argument("--every", type=_count, default=100, help="steps between checkpoints; default: %(default)s")
-    parser.add_argument(
-        "--parallel", metavar="PATTERN", help="under torchrun: ddp, fsdp, hsdp, tp, tp+sp, pp, fsdp+tp, …"
-    )
-    parser.add_argument("--mesh", type=_sizes, metavar="AXIS=N,…", help="sizes of the mesh, such as tp=4")
-    parser.add_argument("--schedule", help=f"of the pipeline; default: {OF_RANKS['schedule']}")
-    parser.add_argument("--microbatches", type=_count, help=f"of the pipeline; default: {OF_RANKS['microbatches']}")
+    default, add = Settings(), parser.add_argument
+    add("--config", choices=CONFIGS, default=default.config, help="default: %(default)s")
+    add("--mode", choices=MODES, default="eager", help="eager, or a mode of torch.compile")
+    add("--ab", action=argparse.BooleanOptionalAction, default=True, help="compiled: say at the end whether it paid")
+    add("--steps", type=arguments.count, default=default.steps, help="default: %(default)s, tuned for mini")
+    add("--batch", type=arguments.count, default=default.batch, help="windows a step; default: %(default)s")
+    add("--lr", type=arguments.rate, default=default.lr, help="peak learning rate; default: %(default)s")
+    add("--seed", type=arguments.seed, default=default.seed, help="of weights and data; default: %(default)s")
+    add("--device", type=arguments.device, default="cuda" if torch.cuda.is_available() else "cpu")
+    add("--checkpoint", type=Path, help="write it here, and continue from it if it is there")
+    add("--every", type=arguments.count, default=100, help="steps between checkpoints; default: %(default)s")
+    add("--parallel", metavar="PATTERN", help="under torchrun: ddp, fsdp, hsdp, tp, tp+sp, pp, fsdp+tp, …")
+    add("--mesh", type=arguments.sizes, metavar="AXIS=N,…", help="sizes of the mesh, such as tp=4")
+    add("--schedule", help=f"of the pipeline; default: {OF_RANKS['schedule']}")
+    add("--microbatches", type=arguments.count, help=f"of the pipeline; default: {OF_RANKS['microbatches']}")
     return parser
-
-
-def _sizes(text: str) -> dict[str, int]:
-    pairs = [pair.partition("=") for pair in text.split(",")]
-    axes = sorted({axis for pattern in PATTERNS.values() for axis in pattern.axes})
-    if not all(name in axes and size.isdecimal() and int(size) for name, _, size in pairs):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} are not sizes of axes, such as shard=2,tp=4: whole numbers from 1, of {', '.join(axes)}"
-        )
-    return {name: int(size) for name, _, size in pairs}
-
-
-def _count(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= inputs.LARGEST:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
-    return int(text)
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal() or int(text) >= 2**63:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 to 2**63 - 1")
-    return int(text)
-
-
-def _rate(text: str) -> float:
-    try:
-        rate = float(text)
-    except ValueError:
-        rate = math.nan
-    if not 0 < rate < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number")
-    return rate
-
-
-def _device(text: str) -> str:
-    try:
-        return inputs.device(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 if __name__ == "__main__":

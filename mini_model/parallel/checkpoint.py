@@ -62,12 +62,12 @@ def save(folder: Path, settings: dict[str, Any], step: int, state: dict[str, Any
     earlier one then stays.
     """
     target = inputs.path("folder", folder) / f"step-{inputs.whole('step', step, 0):08}"
-    _on_first_rank(_make_room, target)
+    on_first_rank(_make_room, target)
     try:
         dcp.save(state, storage_writer=dcp.FileSystemWriter(target))
     except dcp.CheckpointException as error:
         raise _unwritten(target, _reason(error)) from None
-    _on_first_rank(_put_in_place, target, settings, step)
+    on_first_rank(_put_in_place, target, settings, step)
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def held(folder: Path) -> Iterator[None]:
     """
     folder = inputs.path("folder", folder)
     with ExitStack() as stack:
-        _on_first_rank(_lock, folder, stack)
+        on_first_rank(_lock, folder, stack)
         yield
 
 
@@ -94,7 +94,7 @@ def load(folder: Path, settings: dict[str, Any], state: dict[str, Any]) -> Found
     The number of ranks may be another than when it was saved. CheckpointError, on every rank, if the folder is damaged,
     not a checkpoint, or of a run with other settings. Never writes.
     """
-    latest = _on_first_rank(_latest, inputs.path("folder", folder), settings)
+    latest = on_first_rank(_latest, inputs.path("folder", folder), settings)
     if latest is None:
         return None
     source, found = latest
@@ -128,7 +128,7 @@ class _Index(pickle.Unpickler):
         raise pickle.UnpicklingError(f"its index of slices asks for {module}.{name}, which is no part of one")
 
 
-def _on_first_rank(do: Callable[..., Any], *arguments: Any) -> Any:
+def on_first_rank(do: Callable[..., Any], *arguments: Any) -> Any:
     """What rank 0 got by doing it, on every rank; its CheckpointError is raised on every rank."""
     outcome: list[Any] = [None]
     if dist.get_rank() == 0:

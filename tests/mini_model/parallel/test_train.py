@@ -206,7 +206,7 @@ def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch, capfd):
 def test_what_does_not_go_is_told_once_and_before_anything_is_built(arguments, says, monkeypatch, capsys):
     monkeypatch.setitem(CONFIGS, "deep", replace(SHAPE, layers=6))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(train, "_device", str)
+    monkeypatch.setattr(train.arguments, "device", str)
     waited = []
     monkeypatch.setattr(time, "sleep", waited.append)
     for rank in "01":
@@ -242,8 +242,8 @@ def is_alive(pid: int) -> bool:
 def test_torchrun_trains_and_reports_like_one_process(monkeypatch):
     options = ["--parallel", "fsdp", "--steps", "10", "--batch", "8", "--device", "cpu"]
     run = torchrun("--standalone", "-m", "mini_model.train", *options)
-    losses, finite = [], loop._finite
-    monkeypatch.setattr(loop, "_finite", lambda loss, step: losses.append(finite(loss, step)) or losses[-1])
+    losses, finite = [], loop.finite
+    monkeypatch.setattr(loop, "finite", lambda loss, step: losses.append(finite(loss, step)) or losses[-1])
     train.train(loop.Settings(steps=10, batch=8))
     out, err = run.communicate(timeout=200)
     assert run.returncode == 0, err
