@@ -1,0 +1,175 @@
+"""The capstone's training: what each option does, and runs that are killed, stopped and continued to the bit."""
+
+import math
+import random
+
+import pytest
+import torch
+import torch._functorch.config as functorch_config
+
+from capstone.log import read_log
+from capstone.options import TrainingOptions, parsed
+from capstone.train import train
+from mini_model import loop
+from mini_model.model import CONFIGS, GPT2_124M, MINI, GPTConfig, MiniGPT
+
+TINY = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
+
+
+@pytest.fixture(autouse=True)
+def tiny(monkeypatch):
+    monkeypatch.setitem(CONFIGS, "tiny", TINY)
+
+
+@pytest.fixture
+def book(tmp_path):
+    file = tmp_path / "book.txt"
+    file.write_bytes(random.Random(0).randbytes(400).hex().encode())
+    return file
+
+
+def options(**more) -> TrainingOptions:
+    return TrainingOptions(**{"config": "tiny", "steps": 12, "batch": 4, "lr": 1e-2, "seed": 5} | more)
+
+
+def test_it_learns_and_reports(book, tmp_path):
+    report = train(options(text=book, steps=60, log=tmp_path / "log", lr=2e-2))
+    assert len(report.losses) == 60 and report.first == 0
+    assert report.losses[0] == pytest.approx(math.log(600), abs=0.1)
+    assert report.validation_loss < 3.2, "of 16 digits, of which each is as likely as the others"
+    assert report.bits_per_byte == pytest.approx(report.validation_loss / math.log(2)) and report.floor is None
+    assert report.tokens_per_s > 0 and report.peak_bytes > 1e8 and report.seconds > 0
+    said = str(report).splitlines()
+    assert [line[:17].strip() for line in said] == ["validation loss", "speed", "peak memory", "training time"]
+    assert "nats per byte" in said[0] and "bits per byte" in said[0] and "60 steps on cpu" in said[-1]
+    inputs, targets = (torch.arange(32).view(2, 16) for _ in range(2))
+    assert report.model(inputs, targets).isfinite(), "a plain model"
+
+
+def test_the_grammar_has_a_floor_and_no_bits_per_byte():
+    report = train(options(steps=1))
+    assert report.bits_per_byte is None and 3 < report.floor < report.validation_loss
+    assert "grammar's entropy" in str(report)
+
+
+def test_the_log_has_a_header_and_a_line_a_step(book, tmp_path):
+    report = train(options(text=book, log=tmp_path / "log"))
+    header, steps = read_log(tmp_path / "log")
+    assert steps == report.steps and [step.step for step in steps] == list(range(1, 13))
+    assert header["run"]["lr"] == 1e-2 and header["run"]["length"] == 16
+    assert "text of 800 bytes" in header["run"]["data"]
+    assert header["from"] == 0 and header["torch"] == torch.__version__ and header["device"] == "cpu"
+    settings = options().settings
+    assert [step.lr for step in steps] == [loop.learning_rate(settings, number) for number in range(12)]
+
+
+def test_gradients_are_clipped_and_the_norm_before_is_told():
+    def moved(**more):
+        report = train(options(steps=1, decay=0.0, **more))
+        torch.manual_seed(5)
+        before = MiniGPT(TINY)
+        pairs = zip(before.parameters(), report.model.parameters(), strict=True)
+        return report.steps[0].gradient_norm, max((a - b).abs().max().item() for a, b in pairs)
+
+    norm, whole = moved(clip=0)
+    assert norm > 0.1
+    # AdamW's first step is as long as the rate whatever the gradient, unless it is as small as AdamW's epsilon.
+    clipped_norm, clipped = moved(clip=1e-12)
+    assert clipped_norm == norm and whole == pytest.approx(1e-2, rel=1e-3) and clipped < whole / 100
+
+
+def test_matrices_decay_and_vectors_do_not():
+    plain, decayed = (dict(train(options(steps=1, decay=d)).model.named_parameters()) for d in (0.0, 0.5))
+    same = {name: torch.equal(plain[name], decayed[name]) for name in plain}
+    assert same == {name: each.dim() == 1 for name, each in plain.items()}
+
+
+def test_checkpointing_runs_each_block_twice_and_changes_nothing(monkeypatch):
+    calls, forward = [], TINY and __import__("mini_model.model", fromlist=["MLP"]).MLP.forward
+    monkeypatch.setattr("mini_model.model.MLP.forward", lambda self, x: calls.append(1) or forward(self, x))
+    plain = train(options(steps=3)).steps
+    once = len(calls)
+    again = train(options(steps=3, checkpointing=True)).steps
+    assert len(calls) - once == once + 3 * TINY.layers
+    assert [step.loss for step in again] == [step.loss for step in plain]
+    assert [step.gradient_norm for step in again] == [step.gradient_norm for step in plain]
+
+
+def test_bfloat16_is_the_computation_and_float32_the_weights():
+    exact, rounded = (train(options(steps=3, dtype=dtype)) for dtype in ("float32", "bfloat16"))
+    assert rounded.losses != exact.losses and rounded.losses == pytest.approx(exact.losses, abs=0.02)
+    assert all(parameter.dtype == torch.float32 for parameter in rounded.model.parameters())
+
+
+def test_the_compiler_keeps_what_each_runs_budget_allows(monkeypatch):
+    compiled = torch.compile
+
+    def without_kernels(model, *, mode, fullgraph, dynamic):
+        assert mode == "default" and fullgraph and dynamic is False
+        return compiled(model, backend="aot_eager_decomp_partition", fullgraph=True, dynamic=False)
+
+    def kept(**more):
+        nbytes, before = [], functorch_config.activation_memory_budget
+        with torch.autograd.graph.saved_tensors_hooks(
+            lambda each: nbytes.append(each.nbytes) or each, lambda each: each
+        ):
+            losses = train(options(steps=2, compile="default", **more)).losses
+        assert losses == pytest.approx(eager, abs=1e-5) and functorch_config.activation_memory_budget == before
+        return sum(nbytes)
+
+    eager = train(options(steps=2)).losses
+    monkeypatch.setattr(torch, "compile", without_kernels)
+    assert kept(budget=0) < 0.8 * kept(budget=0.5) < 0.8 * 0.9 * kept()
+    assert kept(checkpointing=True) < 0.8 * kept()
+
+
+@pytest.mark.slow
+def test_compiled_in_earnest_it_is_the_same_training():
+    eager, compiled = (train(options(steps=3, compile=mode)).losses for mode in ("none", "default"))
+    assert compiled == pytest.approx(eager, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "wrong, says",
+    [
+        ({"config": "large"}, "unknown config 'large'"),
+        ({"steps": 0}, "steps is 0; it must be a whole number from 1"),
+        ({"length": 17}, "length is 17; it must be a whole number from 1 to 16"),
+        ({"lr": -1.0}, "lr is -1.0"),
+        ({"clip": -1.0}, "clip is -1.0"),
+        ({"decay": math.nan}, "decay is nan"),
+        ({"dtype": "float16"}, "unknown dtype 'float16'; the dtypes are float32, bfloat16"),
+        ({"compile": "eager"}, "unknown compile 'eager'; the compiles are none, default"),
+        ({"budget": 0.5}, "nothing is compiled: add a mode of compile"),
+        ({"budget": 2, "compile": "default"}, "budget is 2; it must be a number from 0 to 1"),
+        ({"budget": 0.5, "compile": "default", "checkpointing": True}, "take one of them"),
+        ({"parallel": "tp"}, "unknown parallel 'tp'; the parallels are ddp, fsdp"),
+        ({"every": 0}, "every is 0"),
+        ({"device": "tpu"}, "device 'tpu' cannot be used here"),
+    ],
+)
+def test_what_does_not_go_is_refused_at_once(wrong, says):
+    with pytest.raises(ValueError, match=says):
+        options(**wrong)
+
+
+def test_a_type_that_does_not_go_is_refused_at_once():
+    for wrong in ({"text": 3}, {"text": (3,)}, {"checkpoint": 3}, {"log": b"log"}, {"checkpointing": "yes"}):
+        with pytest.raises(TypeError, match="it must be"):
+            options(**wrong)
+    with pytest.raises(TypeError, match="options"):
+        train({"steps": 3})
+    with pytest.raises(ValueError, match="torchrun --nproc-per-node 2 -m"):
+        train(options(parallel="fsdp"))
+
+
+def test_a_command_line_is_the_same_options(capsys):
+    words = "--config gpt2-124m --steps 7 --clip 0 --text a b --compile default --budget 0 --log l.jsonl --device cpu"
+    assert parsed(words.split()) == TrainingOptions(
+        config="gpt2-124m", steps=7, clip=0.0, text=("a", "b"), compile="default", budget=0.0, log="l.jsonl"
+    )
+    assert parsed([]).settings.lr == 8e-3 and parsed(["--config", "gpt2-124m"]).settings.lr == 6e-4
+    assert parsed([]).window == MINI.context and parsed(["--config", "gpt2-124m"]).window == GPT2_124M.context
+    with pytest.raises(SystemExit):
+        parsed(["--budget", "0.5"])
+    assert "nothing is compiled" in capsys.readouterr().err
