@@ -9,6 +9,7 @@ import torch
 
 from mini_model.model import MiniGPT
 
+from .hand.fp8 import Fp8Step
 from .hand.step import HandStep
 from .steps import FunctionStep, ModuleStep, TrainingStep
 
@@ -39,6 +40,11 @@ def _function(**options: object) -> Callable[[MiniGPT, int, int], TrainingStep]:
     return lambda model, batch, length: FunctionStep(model, **options)
 
 
+def _fp8(**options: object) -> Callable[[MiniGPT, int, int], TrainingStep]:
+    options |= {"gradients_in": torch.float8_e4m3fn, "headroom": 2.0}
+    return lambda model, batch, length: Fp8Step(model, batch, length, **options)
+
+
 BF16 = torch.bfloat16
 RUNGS: dict[str, Rung] = {
     "first": Rung(
@@ -54,7 +60,7 @@ RUNGS: dict[str, Rung] = {
         WORDS,
     ),
     "bf16": Rung(
-        "products and attention in bf16 by autocast, and a fused attention with it",
+        "products and attention in bf16, by autocast",
         "eager",
         _module(fused=False, waits=True),
         WORDS,
@@ -77,4 +83,10 @@ RUNGS: dict[str, Rung] = {
         "hand",
         lambda model, batch, length: HandStep(model, batch, length),
     ),
+    "fp8": Rung(
+        "the blocks' products in fp8, but for attention's on the way forward",
+        "hand",
+        _fp8(forward=("mlp.up", "mlp.down")),
+    ),
+    "all fp8": Rung("attention's products on the way forward, too", "hand", _fp8()),
 }

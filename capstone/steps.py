@@ -64,7 +64,7 @@ class ModuleStep:
         self.model, self.autocast, self.waits = model, autocast, waits
         self.precision = "high" if tensor_cores else "highest"
         self.run = torch.compile(model, fullgraph=True, dynamic=False) if compiled else model
-        self.optimizer = _adamw(dict(model.named_parameters()), fused)
+        self.optimizer = adamw(dict(model.named_parameters()), fused)
 
     def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
         loss = self._backward(self.run, tokens, targets)
@@ -173,7 +173,7 @@ class FusedAdamW:
 
     def __init__(self, parameters: Mapping[str, Tensor]) -> None:
         self.weights = {name: each.requires_grad_() for name, each in parameters.items()}
-        self.optimizer = _adamw(self.weights, True)
+        self.optimizer = adamw(self.weights, True)
 
     def update(self) -> None:
         self.optimizer.step()
@@ -239,9 +239,10 @@ class FlatAdamW:
         self.rate.fill_(positive("lr", value) if value else 0.0)
 
 
-def _adamw(parameters: Mapping[str, Tensor], fused: bool) -> torch.optim.Optimizer:
+def adamw(parameters: Mapping[str, Tensor], fused: bool = True, decay: float = DECAY) -> torch.optim.Optimizer:
+    """torch's AdamW as GPT-2's size was trained, matrices and embeddings apart from vectors, which do not decay."""
     groups = [
-        {"params": [each for each in parameters.values() if each.dim() > 1], "weight_decay": DECAY},
+        {"params": [each for each in parameters.values() if each.dim() > 1], "weight_decay": decay},
         {"params": [each for each in parameters.values() if each.dim() == 1], "weight_decay": 0.0},
     ]
     how = {"fused": True} if fused else {"foreach": False}

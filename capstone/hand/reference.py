@@ -45,19 +45,28 @@ def norm_backward(
 
 
 def gelu(before: Tensor, bias: Tensor) -> Tensor:
-    return F.gelu(wide(before) + wide(bias), approximate="tanh").to(before.dtype)
+    return _gelu(before, bias).to(before.dtype)
 
 
 def gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor) -> Tensor:
-    out = wide(gradient) * _gelu_slope(wide(before) + wide(bias))
-    _leave(parts, out.sum(0))
+    out = _gelu_backward(gradient, before, bias, parts)
     return out.to(gradient.dtype)
 
 
-def _gelu_slope(x: Tensor) -> Tensor:
-    c = math.sqrt(2 / math.pi)
-    t = torch.tanh(c * (x + 0.044715 * x**3))
-    return (1 + t) / 2 + x / 2 * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x)
+def _gelu(before: Tensor, bias: Tensor) -> Tensor:
+    """In float64 and then rounded: below x = -5, 1 + tanh is nothing but rounding in float32, where the kernel's one
+    exponential is exact; and fp8 with its scale makes such small numbers visible."""
+    after = F.gelu((wide(before) + wide(bias)).double(), approximate="tanh")
+    return after.to(wide(before).dtype)
+
+
+def _gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor) -> Tensor:
+    x, c = (wide(before) + wide(bias)).double(), 2 * math.sqrt(2 / math.pi)
+    share = torch.sigmoid(c * (x + 0.044715 * x**3))  # not (1 + tanh) / 2, which is 0 below x = -7.2: fp8 keeps a sign
+    slope = share + x * share * (1 - share) * c * (1 + 3 * 0.044715 * x * x)
+    out = wide(gradient) * slope.to(wide(before).dtype)
+    _leave(parts, out.sum(0))
+    return out
 
 
 def pack(dq: Tensor, dk: Tensor, dv: Tensor, parts: Tensor) -> Tensor:
@@ -112,16 +121,13 @@ def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
 
 
 def gelu_cast(before: Tensor, bias: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
-    after = F.gelu(wide(before) + wide(bias), approximate="tanh")
-    return _forms(after, before.dtype, slot, wanted)
+    return _forms(_gelu(before, bias), before.dtype, slot, wanted)
 
 
 def gelu_backward_cast(
     gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor, slot: ScaleSlot, wanted: WantedForms
 ) -> Fp8Forms:
-    out = wide(gradient) * _gelu_slope(wide(before) + wide(bias))
-    _leave(parts, out.sum(0))
-    return _forms(out, gradient.dtype, slot, wanted)
+    return _forms(_gelu_backward(gradient, before, bias, parts), gradient.dtype, slot, wanted)
 
 
 def pack_cast(dq: Tensor, dk: Tensor, dv: Tensor, parts: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:

@@ -6,6 +6,7 @@ would begin after the time given, is told as ``stopped``; the rest of the record
 
 from __future__ import annotations
 
+import functools
 import gc
 import itertools
 import re
@@ -29,8 +30,8 @@ from ..measure.trace import profiled
 from . import machine, subjects
 from .registry import Progress
 
-BATCH, LENGTH = {"cuda": 32, "cpu": 2}, {"cuda": 1024, "cpu": 16}
-JUDGED = {"cuda": 4, "cpu": 2}
+BATCH, LENGTH = {"cuda": 32, "cpu": 4}, {"cuda": 1024, "cpu": 16}
+JUDGED = {"cuda": 4, "cpu": 4}
 """Sequences of the batch whose gradients are compared with float32's."""
 ROUNDS, VISIT_S, LEAST = 5, 0.6, 3
 """Turns, seconds of a visit at the least, and steps of it at the least."""
@@ -40,7 +41,7 @@ SEEDS = (0, 1, 2)
 JUDGE = "fused"
 """The rung whose three seeds say how far losses lie apart: eager, bf16 by autocast, nothing changed but switches."""
 NAME_LENGTH = 90
-BUDGET_S = 520.0
+BUDGET_S = 545.0
 
 Batch = tuple[Tensor, Tensor]
 
@@ -102,7 +103,8 @@ class LadderStudy:
             if name in self.steps:
                 self._judged(name, rung, some, exact)
         for name in [each for each in self.steps if each.startswith("peer")]:
-            found = self._tried(name, "gradients", lambda name=name: self.steps[name].gradient_error(*some))
+            fresh = functools.partial(PeerStep, self.peer, self.device, False)
+            found = self._tried(name, "gradients", lambda fresh=fresh: fresh().gradient_error(*some))
             self.rows[name]["gradient_error"] = found
 
     def time(self) -> None:
@@ -278,7 +280,7 @@ class PeerStep:
         return loss.detach()
 
     def gradient_error(self, tokens: Tensor, targets: Tensor) -> float:
-        """Of bf16 autocast against float32, at the present weights."""
+        """Of bf16 autocast against float32, at the first weights."""
         exact = self._gradients(tokens, targets, autocast=False)
         return relative_error_together(self._gradients(tokens, targets, autocast=True), exact)
 

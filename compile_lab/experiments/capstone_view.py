@@ -8,16 +8,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..page.canvas import WIDTH, Canvas, key, round_ticks
+from ..page.dotplot import dots
 from ..page.figures import Drawing, Figure, Series, lines
 from ..page.tables import Table
 from ..page.units import with_quartiles, with_unit
+from .capstone_limits import joules, limits, rate, tokens, utilisation
 
 Result = Mapping[str, Any]
 Row = Mapping[str, Any]
 
 COLOURS = {"eager": "grey", "compiler": "blue", "hand": "orange", "peer": "green"}
 WORDS = {"eager": "torch as it comes", "compiler": "the compiler", "hand": "by hand", "peer": "a peer"}
-LEFT, RIGHT, ROW = 175.0, 175.0, 34.0
+LEFT, RIGHT, ROW = 165.0, 235.0, 34.0
 TICKS = (50, 100, 200, 400, 800)
 
 FAMILIES = {
@@ -34,8 +36,8 @@ FAMILY_COLOURS = {
     "products": "blue", "attention": "orange", "loss": "green", "GELU": "vermillion", "norms": "purple",
     "optimizer": "sky", "other": "grey",
 }  # fmt: skip
-SMOOTHED = 20
-"""Steps over which a loss is averaged, to be looked at."""
+SMOOTHED, DRAWN_EVERY = 20, 5
+"""Steps over which a loss is averaged, to be looked at; every so many steps, and the last, have a point."""
 
 
 def rungs(result: Result) -> dict[str, Row]:
@@ -51,32 +53,6 @@ def peers(result: Result) -> dict[str, Row]:
 def told_apart(one: Row, other: Row) -> bool:
     """Whether the quartiles of two rungs' times do not overlap."""
     return one["high_ms"] < other["low_ms"] or other["high_ms"] < one["low_ms"]
-
-
-def tokens(result: Result) -> int:
-    """Tokens of a step."""
-    return result["batch"] * result["length"]
-
-
-def step_flops(result: Result, vocabulary: int) -> int:
-    """Operations of a step's matrix products and causal attention, forward and backward; each product counts twice.
-
-    A matrix of n weights costs 6 n operations a token: 2 forward, 4 backward. A causal mask leaves half of attention.
-    """
-    layers, dim, length = result["layers"], result["dim"], result["length"]
-    weights = 12 * layers * dim**2 + vocabulary * dim
-    return tokens(result) * 6 * (weights + layers * dim * length)
-
-
-def utilisation(result: Result, row: Row, tflop_per_s: float) -> float:
-    """The share of a rate (10¹² operations a second) that a rung's step reaches."""
-    return step_flops(result, row["vocabulary"]) / (row["median_ms"] * 1e-3) / (tflop_per_s * 1e12)
-
-
-def rate(result: Result, precision: str = "bf16", kind: str = "sustained") -> float:
-    """10¹² operations a second of a large product, measured in the same run: "sustained" or, after a rest, "burst"."""
-    found = [row for row in result["ceilings"]["matmul"] if row["precision"] == precision]
-    return max(found, key=lambda row: row["n"])[f"{kind}_tflop_per_s"]["median"]
 
 
 def ladder(result: Result, provenance: object | None = None) -> Drawing:
@@ -181,6 +157,67 @@ def where(result: Result, names: Sequence[str], provenance: object | None = None
     )
 
 
+def beside_limits(result: Result, names: Sequence[str], provenance: object | None = None) -> Drawing:
+    """Each family's milliseconds in some rungs, beside the least that it needs. All rungs have one vocabulary."""
+    timed = rungs(result) | peers(result)
+    spent = {name: _kernels_of(name, timed) for name in names}
+    least = limits(result, timed[names[0]]["vocabulary"])
+    series = {name: [parts[family] for family in least] for name, parts in spent.items()}
+    series["at the least"] = list(least.values())
+    said = "; ".join(
+        f"{family}: at the least {ms:.1f} ms, "
+        + ", ".join(f"{name} {parts[family]:.1f}" for name, parts in spent.items())
+        for family, ms in least.items()
+    )
+    return dots(
+        list(least),
+        series,
+        unit="ms",
+        alt=f"Milliseconds of each family of kernels beside its limit. {said}.",
+        caption="Each family beside the least that it needs, at rates measured in the same run",
+        provenance=provenance,
+    )
+
+
+def clocks(result: Result, provenance: object | None = None) -> Drawing:
+    """The multiprocessors' clock in each rung, with power and energy in the table. ValueError where none was told."""
+    told = {name: row for name, row in (rungs(result) | peers(result)).items() if row["clock_mhz"]}
+    if not told:
+        raise ValueError("no clock was told in this recording")
+    middle = {name: statistics.median(row["clock_mhz"]) for name, row in told.items()}
+    rows = [
+        (name, f"{middle[name]:,.0f}", f"{statistics.median(row['power_w']):.0f}", f"{joules(row):.0f}")
+        for name, row in told.items()
+    ]
+    return dots(
+        list(told),
+        {"clock": list(middle.values())},
+        unit="MHz",
+        alt="Clock of the GPU. " + "; ".join(f"{name} {mhz:,.0f} MHz" for name, mhz in middle.items()) + ".",
+        caption="The clock at which the GPU ran each rung, by its driver",
+        provenance=provenance,
+        table=Table(["rung", "MHz", "W", "J a step"], rows, align="lrrr"),
+    )
+
+
+def predictions(result: Result, saved_ms: Mapping[str, float]) -> Table:
+    """What was predicted of some rungs beside what their kernels and their steps changed, against the rung before."""
+    climbed = rungs(result)
+    before = dict(zip(list(climbed)[1:], climbed, strict=False))
+    busy = {name: sum(kernel["us"] for kernel in row["kernels"]) / 1e3 for name, row in climbed.items()}
+    rows = [
+        (
+            name,
+            f"{0.0 - saved:+.1f}",
+            f"{busy[name] - busy[before[name]]:+.1f}",
+            f"{climbed[name]['median_ms'] - climbed[before[name]]['median_ms']:+.1f}",
+            told_apart(climbed[name], climbed[before[name]]),
+        )
+        for name, saved in saved_ms.items()
+    ]
+    return Table(["rung", "predicted, ms", "kernels, ms", "step, ms", "told apart"], rows, align="lrrrr")
+
+
 def smoothed(losses: Sequence[float], over: int = SMOOTHED) -> list[float]:
     """Each loss averaged with those of the steps before it, `over` in all."""
     return [statistics.fmean(losses[max(0, at - over + 1) : at + 1]) for at in range(len(losses))]
@@ -205,7 +242,7 @@ def curves(result: Result, judge: str, provenance: object | None = None) -> Figu
     if len(by_name.get(judge, ())) < 2:
         raise ValueError(f"{judge!r} has no two seeds among the curves, which hold {', '.join(by_name)}")
     mean = [statistics.fmean(each) for each in zip(*by_name[judge], strict=True)]
-    steps = range(SMOOTHED, len(mean))
+    steps = range(len(mean) - 1, SMOOTHED - 1, -DRAWN_EVERY)[::-1]
     drawn = [
         Series(
             name if len(seeds) == 1 else f"{name}, seed {seed}", list(steps), [losses[at] - mean[at] for at in steps]

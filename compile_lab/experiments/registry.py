@@ -35,6 +35,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     ),
     "break_atlas": Experiment("kinds of graph break: a trigger of each and its cure, run", 20, on_cpu=True),
     "capstone": Experiment("GPT-2 124M's training step, rung by rung, and a peer's model in the same run", 560),
+    "capstone_foretold": Experiment(
+        "the capstone on 2, 8 and 1,024 GPUs, foretold from other recordings", 5, on_cpu=True
+    ),
+    "capstone_losses": Experiment("is training in fp8 the same training? long runs on text, three seeds of each", 300),
     "checkpointing": Experiment(
         "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
     ),

@@ -96,6 +96,19 @@ def test_what_is_above_the_scale_is_cut_off():
     assert slot.peak[0, 0] == 3 and forms.plain is None
 
 
+def test_rounding_to_the_other_side_spreads():
+    """Why an fp8 gradient is compared with a spread and not with one number."""
+    first, second = model(), model()
+    for parameter in second.parameters():
+        parameter.data.mul_(1 + 1e-7 * torch.randn_like(parameter).sign())
+    options = {"batch": BATCH, "length": LENGTH, "dtype": torch.float32}
+    apart = {}
+    for kind in (HandStep, Fp8Step):
+        one, other = gradients(kind(first, **options)), gradients(kind(second, **options))
+        apart[kind] = float((one - other).norm() / one.norm())
+    assert apart[HandStep] < 5e-6 and apart[Fp8Step] > 100 * apart[HandStep], apart
+
+
 def test_it_learns():
     step = fp8_step(lr=3e-3, dtype=torch.bfloat16)
     losses = [float(step.step(*batch())) for _ in range(12)]
@@ -151,7 +164,7 @@ COMPILED = [
     ),
     (
         fp8.add_norm_cast_kernel,
-        {"DIM": 768, "BLOCK": 1024, "ADD": True},
+        {"DIM": 768, "BLOCK": 1024, "ADD": True, "ASM": True},
         NORM | {name: kind for name, kind in OUTPUTS.items() if name != "TURNED"} | {"eps": "fp32"},
     ),
 ]
@@ -178,14 +191,31 @@ def test_the_gelu_is_computed_once_though_its_result_is_stored_twice():
 INTERPRETED = """
 import json
 import torch
-from capstone.hand.verify import verify_fp8
+from capstone.hand import kernels, reference
+from capstone.hand.fp8 import Fp8Step
+from capstone.hand.verify import relative_error, verify_fp8
+from mini_model.model import GPTConfig, MiniGPT
 
-print(json.dumps(verify_fp8("cpu", rows=64, dim=192, dtype=torch.float32)))
+found = verify_fp8("cpu", rows=64, dim=192, dtype=torch.float32)
+kernels.NORM_PARTS = 5
+kernels.scaled_product = reference.scaled_product  # cuBLAS's
+torch.manual_seed(2)
+model = MiniGPT(GPTConfig(vocabulary=200, context=16, dim=192, layers=1, heads=3, tied_head=True))
+window = torch.randint(200, (4, 17))
+batch = window[:, :-1].contiguous(), window[:, 1:].contiguous()
+ours, right = (
+    torch.cat([each.flatten() for each in step.gradients(*batch)[1].values()])
+    for step in (Fp8Step(model, 4, 16, dtype=torch.float32, kernels=name) for name in ("triton", "reference"))
+)
+# Where fp8 rounds to the other side in one place, all after it changes: weights that differ by 1e-7 move gradients by
+# several per cent. Sums or scales in a wrong place would move them by more than their size.
+found["step"] = relative_error(ours, right), 0.1
+print(json.dumps(found))
 """
 
 
 @pytest.mark.slow
-def test_in_the_interpreter_each_kernel_is_its_reference():
+def test_in_the_interpreter_each_kernel_is_its_reference_and_so_is_the_step():
     done = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", INTERPRETED],
         env={**os.environ, "TRITON_INTERPRET": "1"},
@@ -195,8 +225,9 @@ def test_in_the_interpreter_each_kernel_is_its_reference():
     assert not done.returncode, done.stderr[-2000:]
     found = json.loads(done.stdout)
     assert len(found) > 50
-    # The interpreter (Triton 3.7) loses the carry where rounding up reaches the next power of two: 31.5 becomes 16.
-    limits = {name: 0.15 if name.endswith(": rows") else limit for name, (_, limit) in found.items()}
+    # Below the smallest normal number the interpreter (Triton 3.7) cuts off where a GPU rounds; GELU has such numbers.
+    cut_off = {name for name in found if name.startswith("gelu_cast") and name.endswith("rows")}
+    limits = {name: 0.03 if name in cut_off else limit for name, (_, limit) in found.items()}
     assert not {name: share for name, (share, _) in found.items() if not share <= limits[name]}
 
 

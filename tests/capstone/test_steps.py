@@ -9,6 +9,8 @@ from capstone.steps import FlatAdamW, FunctionStep, ModuleStep
 from mini_model.model import GPTConfig, MiniGPT
 
 CONFIG = GPTConfig(vocabulary=640, context=16, dim=96, layers=2, heads=2, tied_head=True)
+APART = {"first": 1e-6, "tf32": 1e-6, "fp8": 0.1, "all fp8": 0.1}
+"""How far the gradients of a rung may lie from the first one's; 0.01 for one in bf16. Products in fp8 have 3 bits."""
 ON_A_CPU = [name for name in RUNGS if name not in ("graph",)]
 
 
@@ -35,8 +37,8 @@ def test_a_rung_has_the_gradients_of_the_first(name, batch):
     before = step.weights()
     found_loss, found = step.gradients(*batch)
     assert set(found) == set(wanted)
-    assert abs(float(found_loss) - float(loss)) < 1e-3
-    assert apart(found, wanted) < (1e-6 if name in ("first", "tf32") else 0.01)
+    assert abs(float(found_loss) - float(loss)) < (5e-3 if "fp8" in name else 1e-3)
+    assert apart(found, wanted) < APART.get(name, 0.01)
     assert all(torch.equal(before[each], weight) for each, weight in step.weights().items())
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compile_lab import record, recordings
-from compile_lab.experiments import capstone, capstone_view
+from compile_lab.experiments import capstone, capstone_limits, capstone_view
 
 PEER = """
 import torch
@@ -37,10 +37,11 @@ def test_every_rung_and_the_peer_are_timed_judged_and_trained(tmp_path):
     found = capstone.record("cpu", peer=path)
     assert not found["stopped"]
     rows = {row["name"]: row for row in found["rungs"]}
-    assert set(rows) == {"first", "tf32", "bf16", "fused", "compile", "padded", "head", "flat", "stream", "hand"} | {
-        "peer", "peer, compiled"
+    assert set(rows) == {"first", "tf32", "bf16", "fused", "compile", "padded", "head", "flat", "stream"} | {
+        "hand", "fp8", "all fp8", "peer", "peer, compiled"
     }  # fmt: skip
     assert all(0 < row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows.values())
+    assert 0.02 < rows.pop("fp8")["gradient_error"] < rows.pop("all fp8")["gradient_error"] < 0.2
     assert all(row["gradient_error"] < 0.02 for row in rows.values())
     assert rows["bf16"]["gradient_error"] > 1e-4 > rows["first"]["gradient_error"]
     losses = {(curve["name"], curve["seed"]): curve["losses"] for curve in found["curves"]}
@@ -81,7 +82,7 @@ def test_the_pictures_say_what_was_recorded():
         parts = capstone_view.families(row)
         kernels = sum(kernel["us"] for kernel in row["kernels"]) / 1e3
         assert sum(parts.values()) == pytest.approx(max(row["median_ms"], kernels))
-        assert 0 < capstone_view.utilisation(recorded.result, row, capstone_view.rate(recorded.result)) < 1, name
+        assert 0 < capstone_limits.utilisation(recorded.result, row, capstone_limits.rate(recorded.result)) < 1, name
     assert "attention" in capstone_view.where(recorded.result, ["hand"]).alt
     with pytest.raises(ValueError, match="no kernels of 'steam'"):
         capstone_view.where(recorded.result, ["steam"])
@@ -89,7 +90,7 @@ def test_the_pictures_say_what_was_recorded():
 
 def test_a_step_of_gpt2_is_26_tera_operations():
     sizes = {"batch": 32, "length": 1024, "layers": 12, "dim": 768}
-    assert capstone_view.step_flops(sizes, 50304) == pytest.approx(26.15e12, rel=1e-3)
+    assert capstone_limits.step_flops(sizes, 50304) == pytest.approx(26.15e12, rel=1e-3)
 
 
 def test_two_seeds_are_needed_to_say_how_far_losses_lie_apart():
@@ -103,3 +104,42 @@ def test_two_seeds_are_needed_to_say_how_far_losses_lie_apart():
 def test_zipfs_tokens_are_those_of_the_small_vocabulary():
     tokens, targets = capstone._batch(2, 16, "cpu")
     assert tokens.shape == (2, 16) and torch.equal(tokens[:, 1:], targets[:, :-1]) and int(tokens.max()) < 600
+
+
+def test_no_family_is_below_its_limit_and_their_sum_is_most_of_the_step_by_hand():
+    result = recordings.load("capstone").result
+    hand = capstone_view.rungs(result)["hand"]
+    least, spent = capstone_limits.limits(result, hand["vocabulary"]), capstone_view.families(hand)
+    for family, ms in least.items():
+        assert spent[family] > 0.9 * ms, f"{family}: what takes less than its limit has a wrong limit"
+    assert 0.75 < sum(least.values()) / hand["median_ms"] < 1
+    drawn = capstone_view.beside_limits(result, ["peer, compiled", "hand"])
+    assert f"attention: at the least {least['attention']:.1f} ms" in drawn.alt
+
+
+def test_parameters_are_those_of_the_model():
+    from mini_model.model import GPT2_124M, MiniGPT
+
+    with torch.device("meta"):
+        model = MiniGPT(GPT2_124M)
+    sizes = {"layers": 12, "dim": 768, "length": 1024}
+    assert capstone_limits.parameters(sizes, 50257) == sum(each.numel() for each in model.parameters())
+
+
+def test_clocks_are_told_and_energy_is_power_times_time():
+    result = recordings.load("capstone").result
+    row = capstone_view.rungs(result)["hand"]
+    assert capstone_limits.joules(row) == pytest.approx(0.693 * row["median_ms"], rel=0.01)
+    assert "hand" in capstone_view.clocks(result).alt
+    silent = {"rungs": [{**row, "clock_mhz": [], "power_w": []}]}
+    with pytest.raises(ValueError, match="no clock"):
+        capstone_view.clocks(silent)
+
+
+def test_a_prediction_stands_beside_what_kernels_and_steps_changed():
+    result = recordings.load("capstone").result
+    rungs = capstone_view.rungs(result)
+    change = rungs["stream"]["median_ms"] - rungs["flat"]["median_ms"]
+    ((name, predicted, _, step, apart),) = capstone_view.predictions(result, {"stream": 1.5}).rows
+    assert (name, predicted, step) == ("stream", "-1.5", f"{change:+.1f}")
+    assert apart == capstone_view.told_apart(rungs["stream"], rungs["flat"])

@@ -13,8 +13,7 @@ from torch import Tensor
 
 from .sizes import multiple, same_shape
 
-FORWARD = (32, 256)  # rows and columns of a tile
-BACKWARD = (8, 512)
+TILE = (8, 512)
 
 
 @triton.jit
@@ -46,13 +45,13 @@ def gelu_kernel(BEFORE, BIAS, AFTER, WIDTH: tl.constexpr, ROWS: tl.constexpr, CO
 
 
 def gelu(before: Tensor, bias: Tensor) -> Tensor:
-    """GELU of before + bias. before: [rows, width], rows a multiple of 32, width of 256; bias: [width]. ValueError."""
+    """GELU of before + bias. before: [rows, width], rows a multiple of 8, width of 512; bias: [width]. ValueError."""
     rows, width = before.shape
-    height, breadth = FORWARD
+    height, breadth = TILE
     multiple("rows", rows, height), multiple("width", width, breadth)
     after = torch.empty_like(before)
     gelu_kernel[(width // breadth, rows // height)](
-        before, bias, after, WIDTH=width, ROWS=height, COLUMNS=breadth, num_warps=8
+        before, bias, after, WIDTH=width, ROWS=height, COLUMNS=breadth, num_warps=4
     )
     return after
 
@@ -82,7 +81,7 @@ def gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor)
     bias. ValueError for other shapes.
     """
     rows, width = before.shape
-    height, breadth = BACKWARD
+    height, breadth = TILE
     multiple("rows", rows, height), multiple("width", width, breadth)
     same_shape(before=before, gradient=gradient)
     if parts.shape[1] != width:
@@ -90,6 +89,6 @@ def gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor)
     out = torch.empty_like(gradient)
     gelu_backward_kernel[(width // breadth, len(parts))](
         gradient, before, bias, out, parts, parts.stride(0), rows, PROGRAMS=len(parts),
-        WIDTH=width, ROWS=height, COLUMNS=breadth, STAGES=4, num_warps=8,
+        WIDTH=width, ROWS=height, COLUMNS=breadth, STAGES=3, num_warps=8,
     )  # fmt: skip
     return out

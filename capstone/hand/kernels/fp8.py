@@ -42,19 +42,25 @@ def widen(x, ASM: tl.constexpr):
 
 
 @triton.jit
-def byte(x, E5M2: tl.constexpr):
+def byte(x, E5M2: tl.constexpr, ASM: tl.constexpr):
     """The bits of x as fp8, cut off at the format's limit."""
     limit: tl.constexpr = 57344.0 if E5M2 else 448.0
     kind: tl.constexpr = tl.float8e5 if E5M2 else tl.float8e4nv
-    return tl.minimum(tl.maximum(x, -limit), limit).to(kind).to(tl.uint8, bitcast=True)
+    x = tl.minimum(tl.maximum(x, -limit), limit)
+    if not ASM:  # the interpreter (3.7) loses a carry into the exponent, 31.5 becomes 16: round before it can
+        dropped: tl.constexpr = 21 if E5M2 else 20
+        bits = x.to(tl.int32, bitcast=True)
+        bits += (1 << (dropped - 1)) - 1 + ((bits >> dropped) & 1)
+        x = ((bits >> dropped) << dropped).to(tl.float32, bitcast=True)
+    return x.to(kind).to(tl.uint8, bitcast=True)
 
 
 @triton.jit
 def word(a, b, c, d, E5M2: tl.constexpr, ASM: tl.constexpr):
     """Four numbers as fp8, cut off at the format's limit, in a 32-bit word; a is the lowest byte."""
     if not ASM:
-        low = byte(a, E5M2).to(tl.int32) | (byte(b, E5M2).to(tl.int32) << 8)
-        return low | (byte(c, E5M2).to(tl.int32) << 16) | (byte(d, E5M2).to(tl.int32) << 24)
+        low = byte(a, E5M2, ASM).to(tl.int32) | (byte(b, E5M2, ASM).to(tl.int32) << 8)
+        return low | (byte(c, E5M2, ASM).to(tl.int32) << 16) | (byte(d, E5M2, ASM).to(tl.int32) << 24)
     elif E5M2:
         return tl.inline_asm_elementwise(
             "{.reg .b16 low, high; cvt.rn.satfinite.e5m2x2.f32 low, $2, $1; "
@@ -253,6 +259,7 @@ def pack_cast(
 def add_norm_cast_kernel(
     X, BRANCH, BIAS, WEIGHT, SHIFT, STREAM, FLAT, PLAIN, MEAN, RSTD, SCALE, PEAK, eps,
     DIM: tl.constexpr, BLOCK: tl.constexpr, ADD: tl.constexpr, E5M2: tl.constexpr, TO_PLAIN: tl.constexpr,
+    ASM: tl.constexpr,
 ):  # fmt: skip
     scale, seen = tl.load(SCALE), tl.load(PEAK)
     normed, at, mask = stream_and_norm(X, BRANCH, BIAS, WEIGHT, SHIFT, STREAM, MEAN, RSTD, eps, DIM, BLOCK, 1, ADD)
@@ -260,7 +267,7 @@ def add_norm_cast_kernel(
     note_peak(normed, seen, PEAK)
     if TO_PLAIN:
         tl.store(PLAIN + at, normed.to(PLAIN.dtype.element_ty), mask=mask)
-    tl.store(FLAT + at, byte(normed * scale, E5M2).to(tl.int8, bitcast=True), mask=mask)
+    tl.store(FLAT + at, byte(normed * scale, E5M2, ASM).to(tl.int8, bitcast=True), mask=mask)
 
 
 def add_norm_cast(
@@ -278,7 +285,7 @@ def add_norm_cast(
     add_norm_cast_kernel[(height,)](
         x, branch if add else x, bias if add else weight, weight, shift, stream, flat.view(torch.int8),
         x if out.plain is None else out.plain, mean, rstd, slot.scale, slot.peak, eps, DIM=dim,
-        BLOCK=triton.next_power_of_2(dim), ADD=add, E5M2=out.flags["E5M2"], TO_PLAIN=wanted.plain, num_warps=1,
+        BLOCK=triton.next_power_of_2(dim), ADD=add, E5M2=out.flags["E5M2"], TO_PLAIN=wanted.plain, ASM=ASM, num_warps=1,
     )  # fmt: skip
     if wanted.turned:
         transpose(flat.view(torch.int8)[None], out.turned.view(torch.int8))

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .sizes import multiple, same_shape, three_powers
 
-ROWS, WARPS = 4, 4
+ROWS, WARPS = 2, 2
 
 
 @triton.jit
@@ -58,7 +58,7 @@ def add_norm(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(stream, normed, mean, rstd): stream = x + branch + bias, normed = its layer norm times weight plus shift.
 
-    x, branch: [rows, dim] of one dtype, rows a multiple of 4; bias, weight, shift: [dim]. branch None: the stream is x
+    x, branch: [rows, dim] of one dtype, rows a multiple of 2; bias, weight, shift: [dim]. branch None: the stream is x
     itself. normed has x's dtype; mean and rstd (1 / deviation) are fp32 [rows]. ValueError for other rows or shapes.
     """
     rows, dim = x.shape

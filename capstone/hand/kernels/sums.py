@@ -27,7 +27,7 @@ def column_sums(parts: Tensor, out: Tensor) -> None:
     if out.shape != (width,):
         raise ValueError(f"out is {list(out.shape)}; parts are {list(parts.shape)}, so it must be [{width}]")
     column_sums_kernel[(triton.cdiv(width, COLUMNS),)](
-        parts, out, parts.stride(0), width, height, BLOCK=COLUMNS, num_warps=4
+        parts, out, parts.stride(0), width, height, BLOCK=COLUMNS, num_warps=1
     )
 
 

@@ -1,0 +1,58 @@
+"""The long losses as a picture: each seed's validation loss, rung beside rung, and which rungs are no worse."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..page.dotplot import dots
+from ..page.figures import Drawing
+from ..page.tables import Table
+
+Result = Mapping[str, Any]
+
+
+def validation(result: Result) -> dict[str, list[float]]:
+    """Nats a byte on the held-out text at the end of each run: one a seed, by rung."""
+    found: dict[str, list[float]] = {}
+    for run in result["runs"]:
+        found.setdefault(run["rung"], []).append(run["validation_loss"])
+    return found
+
+
+def no_worse(result: Result, judge: str) -> list[str]:
+    """The other rungs of which no seed ends above the judge's worst. KeyError for a judge without runs."""
+    found = validation(result)
+    worst = max(found[judge])
+    return [name for name, losses in found.items() if name != judge and max(losses) <= worst]
+
+
+def picture(result: Result, provenance: object | None = None) -> Drawing:
+    """A row a rung and a dot a seed; the table has the mean of the last tenth of the training losses too."""
+    found = validation(result)
+    seeds = range(max(len(losses) for losses in found.values()))
+    rows = [
+        (run["rung"], run["seed"], f"{run['validation_loss']:.4f}", f"{_at_the_end(run['losses']):.4f}")
+        for run in result["runs"]
+    ]
+    lowest = min(map(min, found.values()))
+    above = {
+        f"seed {seed}": [
+            round(1e3 * (losses[seed] - lowest), 2) if seed < len(losses) else None for losses in found.values()
+        ]
+        for seed in seeds
+    }
+    said = "; ".join(f"{name}: " + ", ".join(f"{each:.3f}" for each in losses) for name, losses in found.items())
+    return dots(
+        list(found),
+        above,
+        unit="mnats",
+        alt=f"Validation loss in nats a byte, one a seed. {said}.",
+        caption=f"Loss on held-out text after {result['steps']:,} steps of {result['batch']} × {result['length']:,} "
+        f"bytes, in thousandths of a nat above the lowest run's {lowest:.3f}",
+        provenance=provenance,
+        table=Table(["rung", "seed", "validation", "training, last tenth"], rows, align="lrrr"),
+    )
+
+
+def _at_the_end(losses: list[float]) -> float:
+    last = losses[-max(1, len(losses) // 10) :]
+    return sum(last) / len(last)

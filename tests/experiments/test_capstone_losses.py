@@ -1,0 +1,58 @@
+"""Long losses: a run is told, or why not; the rate's three parts; what the picture says."""
+
+import math
+
+import pytest
+
+from compile_lab.experiments import capstone_losses, capstone_losses_view
+from compile_lab.experiments.capstone_losses import LR, WARM_UP, rate
+
+FOUND = {
+    "steps": 2000, "batch": 8, "length": 1024,
+    "runs": [
+        {"rung": rung, "seed": seed, "losses": [5.0, loss], "validation_loss": loss}
+        for rung, losses in {"hand": (0.82, 0.84), "fp8": (0.81, 0.835), "all fp8": (0.82, 0.85)}.items()
+        for seed, loss in enumerate(losses)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_each_rung_and_seed_is_trained_on_text_or_told(monkeypatch):
+    monkeypatch.setitem(capstone_losses.STEPS, "cpu", 10)
+    monkeypatch.setattr(capstone_losses, "SEEDS", (0, 1))
+    monkeypatch.setattr(capstone_losses, "RUNGS", ("hand", "no rung"))
+    found = capstone_losses.record("cpu")
+    assert [(run["rung"], run["seed"]) for run in found["runs"]] == [("hand", 0), ("hand", 1)]
+    assert [each["stopped"] for each in found["stopped"]] == ["KeyError: 'no rung'"] * 2
+    first, second = (run["losses"] for run in found["runs"])
+    assert len(first) == 1 and first != second
+    assert all(0.8 < loss / math.log(640) < 1.2 for loss in first + second)
+    assert found["runs"][0]["validation_loss"] != found["runs"][1]["validation_loss"]
+
+
+def test_what_would_begin_too_late_is_told(monkeypatch):
+    monkeypatch.setattr(capstone_losses.subjects, "capstone_text", lambda files, length: type("", (), {"name": "t"}))
+    found = capstone_losses.record("cpu", budget_s=-1.0)
+    assert not found["runs"]
+    assert len(found["stopped"]) == len(capstone_losses.RUNGS) * len(capstone_losses.SEEDS)
+
+
+def test_the_rate_goes_up_stays_and_goes_down_to_a_tenth():
+    assert rate(0, 2000) == pytest.approx(LR / WARM_UP)
+    assert rate(WARM_UP, 2000) == rate(1500, 2000) == LR
+    assert rate(1999, 2000) == pytest.approx(0.1 * LR, rel=0.03)
+    assert rate(1800, 2000) == pytest.approx((0.1 + 0.9 * 0.5) * LR)
+
+
+def test_a_rung_is_no_worse_if_its_worst_seed_is_not():
+    assert capstone_losses_view.no_worse(FOUND, "hand") == ["fp8"]
+    with pytest.raises(KeyError, match="peer"):
+        capstone_losses_view.no_worse(FOUND, "peer")
+
+
+def test_the_picture_counts_from_the_lowest_run():
+    shown = capstone_losses_view.picture(FOUND)
+    assert "hand: 0.820, 0.840; fp8: 0.810, 0.835" in shown.alt
+    assert "above the lowest run's 0.810" in shown.caption
+    assert shown.table.rows[0] == ("hand", 0, "0.8200", "0.8200")
