@@ -1,7 +1,8 @@
 """What does each sharding pattern cost on real devices? Step time and peak memory a rank, beside the plan's."""
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -11,9 +12,10 @@ from ..devices import ranks
 from ..devices.steps import step_times_us
 from ..measure.allocator import peak
 from ..measure.timing import spread_us
+from ..simulator.host import HostRates
 from ..simulator.meshes import PATTERNS
 from ..simulator.patterns import Plan, plan
-from ..simulator.recommendation import Network, compute_s, estimate
+from ..simulator.recommendation import Network, compute_s, estimate, traffic_s
 from . import subjects
 from .collectives import sizes_of_groups
 from .registry import Progress
@@ -24,6 +26,8 @@ SEQUENCES = {
 }
 """Models, each with few sequences of a step for each device and with many."""
 COMPILED = {"cuda": [("1.3 B", 4)], "cpu": [("small", 2)]}
+ISSUED, WORKED = ("1.3 B", 4), ("1.3 B", 16)
+"""The cases from which rates are taken: of the program, and of the device. The others are foretold."""
 STEPS = {"cuda": 7, "cpu": 3}
 WARM_UP = 3
 DTYPE = torch.bfloat16
@@ -61,24 +65,74 @@ def record(device: str, progress: Progress = iter, *, mode: str | None = None) -
     return {"rows": rows}
 
 
-def planned(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def planned(rows: Iterable[Mapping[str, Any]], network: Network) -> list[dict[str, Any]]:
     """The rows that were measured, each with what its plan says: the fullest rank's bytes, and the time of a step.
 
-    Adds ``{"planned_nbytes", "turn_nbytes", "planned_us"}``: all the plan's bytes, and those at the turn. The time
-    takes the rate at which one device computes from the row of the same case with one rank.
+    Adds ``{"planned_nbytes", "turn_nbytes", "planned_us", "planned_issue_us"}``: all the plan's bytes, and those at the
+    turn; a step, and how long its program takes to issue it. The time takes the rate at which one device computes from
+    the row of the same case with one rank, and the network's other rates as given.
     """
     done = [row for row in rows if not row["stopped"]]
-    alone = {_of_one_device(row): row for row in done if row["ranks"] == 1}
     found = []
     for row in done:
         laid_out = plan_of(_case(row))
-        first = alone[_of_one_device(row)]
-        rate = compute_s(plan_of(_case(first)), Network(flop_per_s=1.0)) / first["median_us"] * 1e6
-        step = estimate(laid_out, CARD_NBYTES, Network(flop_per_s=rate))
+        step = estimate(laid_out, CARD_NBYTES, _at_the_rate_of_one(row, done, network))
         turn = max(share.turn_nbytes for share in laid_out.stages)
-        said = {"planned_nbytes": laid_out.total_nbytes, "turn_nbytes": turn, "planned_us": 1e3 * step.step_ms}
-        found.append({**row, **said})
+        said = {"planned_nbytes": laid_out.total_nbytes, "turn_nbytes": turn}
+        found.append({**row, **said, "planned_us": 1e3 * step.step_ms, "planned_issue_us": 1e3 * step.issued_ms})
     return found
+
+
+def calibrated(rows: Iterable[Mapping[str, Any]]) -> Network:
+    """The rates of a `Network` that two of the recorded cases show, `ISSUED` and `WORKED`; those of sending as assumed.
+
+    Of the case with little work come the program's rates: what each pattern takes longer to issue than one device, over
+    what it issues more. Of the case with much work come the device's: how much longer a step is than on one device.
+    KeyError, which names the pattern, if one is missing.
+    """
+    rows = [row for row in rows if not row["stopped"]]
+    return replace(_of_the_device(rows), host=host_rates(rows))
+
+
+def host_rates(rows: Iterable[Mapping[str, Any]]) -> HostRates:
+    """What the program of the case `ISSUED` takes for each thing. KeyError, which names the pattern, without a row."""
+    of = {row["pattern"]: row for row in rows if (row["model"], row["sequences"]) == ISSUED}
+    layers = _shape(ISSUED[0]).layers
+
+    def more_s(pattern: str) -> float:
+        return 1e-6 * (of[pattern]["issued_us"] - of["one device"]["issued_us"])
+
+    def sent(pattern: str) -> int:
+        return sum(each.count for each in plan_of(_case(of[pattern])).busiest.collectives)
+
+    return HostRates(
+        layer_s=1e-6 * of["one device"]["issued_us"] / layers,
+        bucket_s=more_s("ddp") / sent("ddp"),
+        gathered_s=more_s("fsdp") / sent("fsdp"),
+        tp_layer_s=more_s("tp") / layers,
+        tp_sp_layer_s=more_s("tp+sp") / layers,
+    )
+
+
+def _of_the_device(rows: Sequence[Mapping[str, Any]]) -> Network:
+    of = {row["pattern"]: row for row in rows if (row["model"], row["sequences"]) == WORKED}
+    alone_s = 1e-6 * of["one device"]["median_us"]
+
+    def longer_s(pattern: str) -> float:
+        return 1e-6 * of[pattern]["median_us"] - alone_s
+
+    def sending_s(pattern: str) -> float:
+        return sum(traffic_s(plan_of(_case(of[pattern])), Network()).values())
+
+    beside = statistics.fmean(longer_s(each) / sending_s(each) for each in ("ddp", "fsdp"))
+    copies = dict(of["tp"]["mesh"])["tp"] - 1
+    return Network(beside=beside, repeated=(longer_s("tp") - sending_s("tp")) / alone_s / copies)
+
+
+def _at_the_rate_of_one(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], network: Network) -> Network:
+    first = next(each for each in rows if _case(each) == _of_one_device(row))
+    flop = compute_s(plan_of(_case(first)), Network(flop_per_s=1.0))
+    return replace(network, flop_per_s=flop / first["median_us"] * 1e6)
 
 
 def _case(row: Mapping[str, Any]) -> PatternCase:

@@ -1,7 +1,7 @@
 """Recorded costs of sharding patterns as a reader sees them: what was planned, what was measured, the error."""
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..page.canvas import Canvas, key
@@ -87,11 +87,30 @@ def second_set(row: Row) -> int:
     return max(row["first_peak_nbytes"]) - max(row["peak_nbytes"])
 
 
-def in_order(rows: Iterable[Row]) -> list[bool]:
-    """For each two rows whose planned times differ by a twentieth: are the measured ones in the plan's order?"""
-    ordered = sorted(rows, key=lambda row: row["planned_us"])
-    pairs = itertools.combinations(ordered, 2)
-    return [a["median_us"] < b["median_us"] for a, b in pairs if b["planned_us"] > 1.05 * a["planned_us"]]
+def pairs_in_order(rows: Iterable[Row]) -> dict[tuple[str, str], bool]:
+    """For each two rows of one case whose measured quartiles do not overlap, named: has the plan their order?"""
+    found = {}
+    for a, b in itertools.combinations(rows, 2):
+        quick, slow = sorted((a, b), key=lambda row: row["median_us"])
+        if quick["high_us"] < slow["low_us"]:
+            found[pattern(quick), pattern(slow)] = quick["planned_us"] < slow["planned_us"]
+    return found
+
+
+def orders(by_case: Mapping[str, Sequence[Row]], taken_from: Collection[str]) -> Table:
+    """One row a case: how many pairs have the measured order, which have not, and the errors of the steps.
+
+    taken_from: the cases from which rates of the plan were taken.
+    """
+    listed = []
+    for name, rows in by_case.items():
+        pairs = pairs_in_order(rows)
+        wrong = "; ".join(f"{quick} before {slow}" for (quick, slow), right in pairs.items() if not right)
+        errors = [step_error(row) for row in rows if row["ranks"] > 1]
+        spread = f"{min(errors):+.0%} to {max(errors):+.0%}"
+        listed.append((name, name not in taken_from, f"{sum(pairs.values())} of {len(pairs)}", wrong or "none", spread))
+    columns = ["case", "foretold", "pairs in order", "not in order", "error"]
+    return Table(columns, listed, align="lllll", folded="Case by case: pairs in order, and the plan's errors")
 
 
 def by_its_program(row: Row) -> bool:

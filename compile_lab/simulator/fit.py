@@ -1,7 +1,8 @@
 """Will it fit, and how fast would it be? A plan on a chip: memory by kind, a step's time, MFU and tokens a second.
 
 Memory is ``patterns.plan``'s, time ``recommendation.estimate``'s, at rates that follow from the chip's data sheet and
-three assumptions, which stand in `Assumed`. ``Fit.deciding`` says which of them the answer hangs on.
+three assumptions, which stand in `Assumed`. ``Fit.deciding`` says which of them the answer hangs on. The program is
+taken to issue its work in time, as a compiled one with much to do does; chapter 11 has the other case.
 """
 
 from collections.abc import Mapping
@@ -51,6 +52,7 @@ class Assumed:
             1e9 * chip.inside_gb_per_s * self.inside,
             1e9 * chip.across_gb_per_s * self.across,
             1e12 * chip.tflop_per_s[precision] * self.matrix,
+            host=None,
         )
 
 

@@ -170,17 +170,17 @@ def ranking(recommendation: Recommendation) -> list[str | Table]:
     best = recommendation.choices[0]
     rows = [
         [
-            each.plan.pattern,
+            each.plan.pattern + (", checkpoints" if each.plan.checkpointing else ""),
             " × ".join(map(str, each.plan.mesh.values())),
             with_unit(each.plan.total_nbytes),
             with_unit(each.plan.sent_nbytes),
-            *(f"{value:.3g}" for value in (each.step_ms, each.exposed_ms, each.bubble_ms)),
+            *(f"{value:.3g}" for value in (each.step_ms, each.exposed_ms, each.bubble_ms, each.issued_ms)),
         ]
         for each in recommendation.choices
     ]
-    columns = ["pattern", "mesh", "holds", "sends", "step, ms", "waits, ms", "bubble, ms"]
+    columns = ["pattern", "mesh", "holds", "sends", "step, ms", "waits, ms", "bubble, ms", "issued, ms"]
     told = f"{len(rows)} patterns fit: the shortest step first"
-    table = Table(columns, rows, align="ll" + "r" * 5, folded=told)
+    table = Table(columns, rows, align="ll" + "r" * 6, folded=told)
     return [f"**{best}.**", table, f"Out: {out}." if out else "Everything fits."]
 
 

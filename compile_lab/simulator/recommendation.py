@@ -1,9 +1,11 @@
 """Which sharding pattern should I take? ``recommend`` lays a model out in every way, and ranks those that fit.
 
-A step's time is estimated as far as a choice needs it: how long the devices compute, and how long what they send takes
-on the network that it crosses. Rates are assumed, in ``Network``, and three rules: traffic of gradients and parameters
-hides behind the computation as far as that lasts; what tensor parallel and a pipeline send is waited for; a pipeline is
-as slow as its last stage, which has the head. Chapter 11 holds the estimates against GPUs.
+A step is as long as its device works or as its program takes to issue it, whichever is longer (``host``). The device
+computes, and sends over the network that each message crosses. Rates are assumed, in ``Network``, and five rules.
+Traffic of gradients and parameters hides behind the computation as far as that lasts, but not for nothing: it slows
+what it hides behind. What tensor parallel and a pipeline send is waited for. A collective has a least time. Tensor
+parallel leaves a part of each layer undivided. A pipeline is as slow as its last stage, which has the head. Chapter 11
+holds the estimates against GPUs.
 """
 
 import math
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 
 from ..doors import door
 from ..page.units import in_gb
+from .host import HostRates, issue_s
 from .meshes import DATA_AXES, MACHINE, PATTERNS
 from .patterns import Plan, plan
 from .sharding import Shape, parameter_count, parameters
@@ -29,38 +32,58 @@ class Network:
     """Assumed rates of one device: the bytes a second that it sends inside its machine and out of it, and its FLOP/s.
 
     The defaults are round numbers for a machine of eight H100 or H200 with a network card for each: about two thirds of
-    NVLink's 450 GB/s and nearly all of 50 GB/s, and 40 % of the matrix rate in bf16. ValueError for one that is none.
+    NVLink's 450 GB/s and nearly all of 50 GB/s, and 40 % of the matrix rate in bf16. The others are rounded from
+    recordings on two H200: floor_s, a collective's least time, however little it sends; beside, the share of hidden
+    traffic's time by which it lengthens the computation; repeated, the share of the work that every device of a
+    tensor-parallel group does whole; host, the program's rates, None if it is never late. ValueError for a rate that
+    is none.
     """
 
     inside_bytes_per_s: float = 300e9
     across_bytes_per_s: float = 45e9
     flop_per_s: float = 400e12
+    floor_s: float = 40e-6
+    beside: float = 0.65
+    repeated: float = 0.12
+    host: HostRates | None = HostRates()  # noqa: RUF009, for it is frozen
 
     def __post_init__(self) -> None:
-        for name, rate in vars(self).items():
-            if not 0 < rate < math.inf:
+        for name in ("inside_bytes_per_s", "across_bytes_per_s", "flop_per_s"):
+            if not 0 < (rate := getattr(self, name)) < math.inf:
                 raise ValueError(f"Network.{name} is {rate}: a rate is a number above 0; leave it out for the default")
+        for name in ("floor_s", "beside", "repeated"):
+            if not 0 <= (part := getattr(self, name)) < math.inf:
+                raise ValueError(f"Network.{name} is {part}: it is 0 or more; leave it out for the default")
 
     def __str__(self) -> str:
         return (
             f"assumed: {self.inside_bytes_per_s / 1e9:g} GB/s a device inside a machine of {MACHINE}, "
-            f"{self.across_bytes_per_s / 1e9:g} GB/s out of it, {self.flop_per_s / 1e12:g} TFLOP/s"
+            f"{self.across_bytes_per_s / 1e9:g} GB/s out of it, {self.flop_per_s / 1e12:g} TFLOP/s; "
+            f"{1e6 * self.floor_s:g} µs a collective at the least, {self.beside:.0%} of hidden traffic paid, "
+            f"{self.repeated:.0%} of the work undivided under tp; "
+            + (f"{1e3 * self.host.layer_s:.2g} ms of Python a layer" if self.host else "a program that is never late")
         )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """A plan that fits, and its estimated step: the time spent computing, waiting for messages, and in a bubble."""
+    """A plan that fits, and its estimated step: the device's time spent computing, waiting for messages, and in a
+    bubble; and the time in which the program issues it all, 0 if that is never late."""
 
     plan: Plan
     compute_ms: float
     exposed_ms: float
     bubble_ms: float
+    issued_ms: float
     why: str
 
     @property
-    def step_ms(self) -> float:
+    def device_ms(self) -> float:
         return self.compute_ms + self.exposed_ms + self.bubble_ms
+
+    @property
+    def step_ms(self) -> float:
+        return max(self.device_ms, self.issued_ms)
 
     def __str__(self) -> str:
         return f"{self.plan.pattern}: {self.why}"
@@ -89,32 +112,35 @@ def recommend(
     length: int | None = None,
     precision: str = "bf16",
     optimizer: str = "AdamW",
-    checkpointing: bool = False,
+    checkpointing: bool | None = None,
     network: Network | None = None,
 ) -> Recommendation:
     """The patterns that fit on ``devices`` of ``memory_nbytes`` each, the shortest estimated step first.
 
-    ``batch``, ``length``, ``precision``, ``optimizer`` and ``checkpointing`` as in ``patterns.plan``. A tenth of the
-    memory is left for what a plan does not count: temporaries, workspaces, fragmentation.
+    ``batch``, ``length``, ``precision``, ``optimizer`` and ``checkpointing`` as in ``patterns.plan``, but None takes
+    checkpoints where a pattern does not fit without. A tenth of the memory is left for what a plan does not count:
+    temporaries, workspaces, fragmentation.
 
     Raises ValueError for a memory that is not positive, and as ``plan`` for a precision or optimizer it does not know.
     """
     if not memory_nbytes > 0:  # nor for NaN
         raise ValueError(f"memory_nbytes={memory_nbytes}: a device's memory in bytes is more than 0")
     network = network or Network()
-    given = {"length": length, "precision": precision, "optimizer": optimizer, "checkpointing": checkpointing}
-    plan(shape, "one device", 1, **given)  # refuses these before any pattern does
+    given = {"length": length, "precision": precision, "optimizer": optimizer}
+    tried = (False, True) if checkpointing is None else (checkpointing,)
+    plan(shape, "one device", 1, checkpointing=tried[0], **given)  # refuses these before any pattern does
     choices, refused = [], {}
     for pattern in ["one device"] if devices == 1 else RANKED:
         try:
-            candidate = plan(shape, pattern, devices, batch=batch, **given)
+            candidates = [plan(shape, pattern, devices, batch=batch, checkpointing=each, **given) for each in tried]
         except ValueError as error:
             refused[pattern] = f"does not divide: {error}"
             continue
-        if candidate.total_nbytes > USABLE * memory_nbytes:
-            refused[pattern] = _too_large(candidate, memory_nbytes)
+        fitting = [each for each in candidates if each.total_nbytes <= USABLE * memory_nbytes]
+        if fitting:
+            choices.append(estimate(fitting[0], memory_nbytes, network))
         else:
-            choices.append(estimate(candidate, memory_nbytes, network))
+            refused[pattern] = _too_large(candidates[-1], memory_nbytes)
     ranked = sorted(choices, key=lambda choice: (choice.step_ms, choice.plan.total_nbytes))
     return Recommendation(tuple(ranked), refused, str(network))
 
@@ -154,42 +180,50 @@ def last_stage(plan: Plan) -> float:
 
 
 def traffic_s(plan: Plan, network: Network) -> dict[str, float]:
-    """For each axis, the seconds that the busiest device spends sending along it in a step."""
+    """For each axis, the seconds that the busiest device spends in its collectives of a step.
+
+    A collective takes its least time and, on top, that of its bytes.
+    """
     taken = dict.fromkeys(plan.mesh, 0.0)
     for each in plan.busiest.collectives:
         inside = plan.inside_machine(each.axis)
-        taken[each.axis] += each.sent_nbytes / (network.inside_bytes_per_s if inside else network.across_bytes_per_s)
+        rate = network.inside_bytes_per_s if inside else network.across_bytes_per_s
+        taken[each.axis] += each.count * network.floor_s + each.sent_nbytes / rate
     return taken
 
 
 def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
     """How long a step of a plan takes under the assumptions at the head of this module, and why."""
-    computing, traffic = compute_s(plan, network) * last_stage(plan), traffic_s(plan, network)
+    undivided = 1 + network.repeated * (plan.mesh.get("tp", 1) - 1)
+    computing = compute_s(plan, network) * last_stage(plan) * undivided
+    traffic = traffic_s(plan, network)
     behind = sum(each for axis, each in traffic.items() if axis in DATA_AXES)
-    waited = max(0.0, behind - computing) + sum(each for axis, each in traffic.items() if axis not in DATA_AXES)
+    waited = max(network.beside * behind, behind - computing)
+    waited += sum(each for axis, each in traffic.items() if axis not in DATA_AXES)
     bubble = computing * (plan.mesh.get("pp", 1) - 1) / plan.microbatches
-    return Choice(
-        plan, 1e3 * computing, 1e3 * waited, 1e3 * bubble, _why(plan, memory_nbytes, waited, bubble, computing)
-    )
+    issued = issue_s(plan, network.host) if network.host else 0.0
+    why = _why(plan, memory_nbytes, waited, bubble, computing, issued)
+    return Choice(plan, 1e3 * computing, 1e3 * waited, 1e3 * bubble, 1e3 * issued, why)
 
 
-def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, computing: float) -> str:
+def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, computing: float, issued: float) -> str:
     """One sentence: what a device holds, what it sends and where, and what it waits for."""
     out = [axis for axis in plan.mesh if not plan.inside_machine(axis)]
     crossing = sum(each.sent_nbytes for each in plan.busiest.collectives if each.axis in out)
     sends = f"sends {in_gb(plan.sent_nbytes)} a step" + (
         f", {in_gb(crossing)} of it out of the machine" if crossing else ""
     )
+    device = computing + waited + bubble
     waits = [
         f"{share:.0%} of it {what}"
-        for share, what in (
-            (waited / (computing + waited + bubble), "waiting for messages"),
-            (bubble / (computing + waited + bubble), "in the bubble"),
-        )
+        for share, what in ((waited / device, "waiting for messages"), (bubble / device, "in the bubble"))
         if share >= 0.005
     ]
-    step = f"a step of {1e3 * (computing + waited + bubble):.3g} ms, {' and '.join(waits) or 'with all traffic hidden'}"
-    return f"holds {in_gb(plan.total_nbytes)} of {in_gb(memory_nbytes)}, {sends}: {step}"
+    if issued > device:
+        waits = [f"which Python takes to issue it, for a device that needs {1e3 * device:.3g}"]
+    step = f"a step of {1e3 * max(device, issued):.3g} ms, {' and '.join(waits) or 'with all traffic hidden'}"
+    holds = f"holds {in_gb(plan.total_nbytes)} of {in_gb(memory_nbytes)}"
+    return f"{holds}{' with checkpoints' if plan.checkpointing else ''}, {sends}: {step}"
 
 
 def _too_large(plan: Plan, memory_nbytes: float) -> str:

@@ -47,9 +47,10 @@ def test_ddp_on_two_machines_waits_for_what_does_not_hide():
     found = fit(SEVEN, "ddp", 16, "H100", batch=16)
     numbers = parameter_count(SEVEN)
     computes = 2048 * (6 * numbers + 12 * 32 * 4096 * 2048) / (0.4 * 989e12)
-    sends = 2 * 15 / 16 * 4 * numbers / (0.9 * 50e9)
+    (sent,) = found.plan.busiest.collectives
+    sends = 2 * 15 / 16 * 4 * numbers / (0.9 * 50e9) + sent.count * 40e-6
     assert found.step_s == pytest.approx(max(computes, sends)) and sends > computes
-    assert found.deciding == "across" and found.slower["across"] == pytest.approx(2, rel=1e-6)
+    assert found.deciding == "across" and found.slower["across"] == pytest.approx(2, rel=5e-3)
     assert found.slower["inside"] == 1 and not found.fits
     assert fit(SEVEN, "ddp", 16, "H100", batch=16 * 16).deciding == "matrix"
 
@@ -63,7 +64,7 @@ def test_sums_are_those_of_the_plan_and_of_the_estimate(pattern, chip):
     assert found.plan == planned
     peak = CHIPS[chip].tflop_per_s["bf16"]
     rates = CHIPS[chip].inside_gb_per_s * 2e9 / 3, CHIPS[chip].across_gb_per_s * 0.9e9, 0.4e12 * peak
-    assert found.choice == estimate(planned, 1e9 * CHIPS[chip].memory_gb, Network(*rates))
+    assert found.choice == estimate(planned, 1e9 * CHIPS[chip].memory_gb, Network(*rates, host=None))
 
 
 def test_the_best_is_the_recommended_one_and_if_none_fits_what_holds_least():
