@@ -1,5 +1,7 @@
 """Exercises of chapter 02, guards and recompiles."""
 
+import functools
+import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -111,3 +113,45 @@ def predicted_compilations(answer: int) -> str | None:
     """How many of the calls in `SERIES` compile?"""
     right = _compiled(replay(weighted, [(torch.ones(length), n) for length, n in SERIES]))
     return more_or_fewer(answer, right, "for each call, ask what the newest code still assumes of x and of n.")
+
+
+Given = tuple[int, int, bool]
+
+
+def signed(x: torch.Tensor, n: int, up: bool) -> torch.Tensor:
+    """The function whose compilations 02.5 foretells."""
+    return x * n + x.shape[0] if up else x * n - x.shape[0]
+
+
+TOLD: tuple[tuple[tuple[Given, ...], str], ...] = (
+    (((4, 2, True), (4, 2, True)), "the same call needs no new code."),
+    (((4, 2, True), (5, 2, True), (6, 2, True)), "a size that has varied is a symbol from then on."),
+    (((4, 2, True), (4, 2, False), (4, 2, True)), "a bool is a constant, and earlier code stays."),
+    (((4, 2, True), (4, 3, True), (4, 1, True), (4, 0, True)), "an int that has varied takes 0 and 1, too."),
+    (((4, 2, True), (5, 2, True), (1, 2, True), (1, 2, True)), "a size of 1 fits no symbol."),
+    (((4, 2, True), (5, 3, True), (9, 7, True)), "both may become symbols in one compilation."),
+    (((4, 2, True), (5, 2, True), (5, 3, True), (4, 9, True)), "what has varied stays a symbol in later code."),
+    (((4, 2, True), (5, 2, False), (6, 2, True), (7, 2, False)), "the other code knows what has varied, too."),
+)
+"""Calls of 02.5 as (length of x, n, up), each series with what it shows."""
+
+
+@functools.cache
+def _compilations(calls: tuple[Given, ...]) -> int:
+    """How many of the calls torch compiles: asked of torch itself."""
+    return _compiled(replay(signed, [(torch.ones(length), n, up) for length, n, up in calls]))
+
+
+@exercise("02.5", takes=Callable)
+def foretells_compilations(answer: Callable) -> str | None:
+    """compilations(calls): how many calls of signed, each (length of x, n, up), torch compiles."""
+    drawn = random.Random(0)
+    pools = ([(drawn.choice((1, 2, 3, 5, 8)), drawn.randrange(4), drawn.random() < 0.7) for _ in "1234"] for _ in "12")
+    some = [(tuple(drawn.choices(pool, k=7)), "keep the account from call to call.") for pool in pools]
+    for calls, why in (*TOLD, *some):
+        got, right = answer(list(calls)), _compilations(calls)
+        if not isinstance(got, int) or isinstance(got, bool):
+            return f"it returns {got!r}: this asks for a whole number."
+        if got != right:
+            return f"for {list(calls)} torch compiles {'more' if got < right else 'fewer'} than {got} times: {why}"
+    return None

@@ -66,3 +66,44 @@ def casts_of_parameters(answer: tuple[int, int]) -> str | None:
     if one != 50:
         return f"in one region autocast keeps each copy, and {one} casts are not that."
     return None if each == 50 * 8 else f"each region begins without copies, and {each} casts are not that."
+
+
+UPDATES = 400
+WEIGHTS: tuple[tuple[str, float, float, float, float], ...] = (
+    ("a weight of 1 and updates of 0.001", 1.0, 0.001, 0.0, 0.0),
+    ("a weight of −300 and updates of 0.07", -300.0, 0.07, 0.0, 0.0),
+    ("a weight of 1 and updates of either sign", 1.0, 0.0, 0.0, 0.002),
+    ("a weight of 256 that shrinks by 0.5 at a time", 256.0, -0.5, 0.0, 0.0),
+    ("a weight of 0 and updates of 0.01", 0.0, 0.01, 0.0, 0.0),
+    ("a weight of 0.01 that goes up and down by 0.03", 0.01, 0.0, 0.03, 0.0002),
+)
+"""What 10.5 adds up: in words, the weight at the start, its updates' mean, swing (up, down, up, …) and scatter."""
+
+
+@exercise("10.5", takes=Callable)
+def carried(answer: Callable) -> str | None:
+    """add(weight, carry, update): (weight, carry) in bf16, within a step of bf16 of the exact sum, always."""
+    drawn = torch.Generator().manual_seed(0)
+    for words, start, mean, swing, scatter in WEIGHTS:
+        weight = torch.full((16,), start, dtype=torch.bfloat16)
+        carry, exact = torch.zeros_like(weight), weight.double()
+        for count in range(1, UPDATES + 1):
+            update = mean + (swing if count % 2 else -swing) + scatter * torch.randn(16, generator=drawn)
+            exact += update.double()
+            got = answer(weight, carry, update)
+            shapes = [getattr(each, "shape", None) for each in got] if isinstance(got, tuple | list) else []
+            if shapes != [update.shape] * 2:
+                return "this asks for two tensors of the weight's shape, (weight, carry)."
+            for name, each in zip(("weight", "carry"), got, strict=True):
+                if each.dtype != torch.bfloat16:
+                    return f"the {name} is {each.dtype}: two bytes each are all that is kept."
+            weight, carry = got
+            if not (off := _steps_off(weight, exact)) <= 1:
+                return f"for {words} it is off by {off:.3g} steps of bf16 at update {count}."
+    return None
+
+
+def _steps_off(weight: torch.Tensor, exact: torch.Tensor) -> float:
+    """How far a weight is from the exact one, in distances between neighbours in bf16."""
+    step = 2.0 ** (exact.abs().log2().floor() - FORMATS["bf16"].mantissa_bits)
+    return ((weight.double() - exact).abs() / step).max().item()

@@ -71,3 +71,46 @@ def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
 )
 def test_a_right_answer_passes(name, answer):
     assert check(name, answer).passed, check(name, answer)
+
+
+def foretold(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_once=True, flag_symbol=False):
+    """A right answer to 02.5, and with each switch one that is nearly right."""
+    codes, compiled = [], []
+
+    def fits(code, call):
+        takes = [each is None or each == value for each, value in zip(code, call, strict=True)]
+        small = code[0] is None and call[0] < least_size
+        return all(takes) and not small and not (least_n and code[1] is None and call[1] < least_n)
+
+    for call in calls:
+        if any(fits(code, call) for code in codes[-only_newest:]):
+            continue
+        known = [*compiled, call] if varied_at_once else [*compiled[-1:], call]
+        compiled.append(call)
+        varied = [len({each[at] for each in known}) > 1 for at in range(3)]
+        size = None if varied[0] and call[0] >= least_size else call[0]
+        n = None if varied[1] and call[1] >= (least_n or call[1]) else call[1]
+        codes.append((size, n, None if flag_symbol and varied[2] else call[2]))
+    return len(codes)
+
+
+@pytest.mark.parametrize(
+    ("answer", "wrong"),
+    [
+        (lambda calls: len(set(calls)), "torch compiles fewer than 3 times: a size that has varied is a symbol"),
+        (len, "torch compiles fewer than 2 times: the same call needs no new code"),
+        (lambda calls: foretold(calls, least_size=0), "torch compiles more than 2 times: a size of 1 fits no symbol"),
+        (lambda calls: foretold(calls, least_n=2), "fewer than 4 times: an int that has varied takes 0 and 1, too"),
+        (lambda calls: foretold(calls, only_newest=True), "fewer than 3 times: a bool is a constant, and earlier code"),
+        (lambda calls: foretold(calls, varied_at_once=False), "what has varied stays a symbol in later code"),
+        (lambda calls: foretold(calls, flag_symbol=True), "torch compiles"),
+        (lambda calls: 2.0, "asks for a whole number"),
+    ],
+)
+def test_an_account_that_is_nearly_right_is_told_for_which_calls_it_is_wrong(answer, wrong):
+    outcome = check("02.5", answer)
+    assert not outcome.passed and wrong in outcome.wrong, outcome
+
+
+def test_a_right_account_of_all_calls_passes():
+    assert check("02.5", foretold).passed, check("02.5", foretold)
