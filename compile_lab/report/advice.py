@@ -1,0 +1,54 @@
+"""Why did a part of a report fail, and what can its reader do? In two lines, from the exception."""
+
+import re
+
+LONGEST, SAID_LINES = 300, 3
+
+_KNOWN = (
+    (
+        r"took longer than|no answer within",
+        "give each part longer with `--limit-s`, or hand over a smaller batch or fewer layers: the lines stay the same",
+    ),
+    (
+        r"aten::empty_strided' with arguments from the 'CUDA'",
+        "a tensor is made from values on the GPU, often a cache: set `model.config.use_cache = False` for training",
+    ),
+    (
+        r"ValueUnknown|GuardOnDataDependent|value that only the real GPU",
+        "the code asks for a tensor's value: mend that graph break first, then everything behind it can be seen",
+    ),
+    (
+        r"broke into \d+ graphs|told of one",
+        "what one graph hands to the next is in neither: mend the graph breaks above, then the whole step can be told",
+    ),
+    (
+        r"captured no graph",
+        "all of the forward runs eagerly: mend the first of the graph breaks, then there is a graph to look at",
+    ),
+    (r"needs Linux", "the virtual GPU runs on Linux alone: try Colab, or a container"),
+    (
+        r"triton|C\+\+|g\+\+|compiler|Python\.h",
+        "the virtual GPU needs Triton and a C++ compiler: `python -m compile_lab.preflight` says which is missing",
+    ),
+    (
+        r"must travel to another process|cannot travel",
+        "something that the model holds cannot be sent to the virtual GPU (an open file, a lock, a tensor subclass): "
+        "make it in the training loop instead",
+    ),
+    (r"process group is up", "call `torch.distributed.destroy_process_group()` before the report"),
+    (r"nothing to train|no graph here needs a gradient", "make the loss hang on a parameter that requires a gradient"),
+)
+OTHERWISE = (
+    "the message is torch's own; a batch of another size, or the model without its outermost wrapper, narrows it"
+)
+
+
+def advice(error: BaseException, limit_s: float) -> tuple[str, str]:
+    """Why it failed, in a line, and what to do, in another."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    said = " ".join(lines[:SAID_LINES])
+    kind = type(error).__name__
+    why = f"it was stopped after {limit_s:g} s" if kind == "PartTookTooLong" else f"{kind}: {said}"
+    everything = f"{kind} {error}"
+    todo = next((todo for pattern, todo in _KNOWN if re.search(pattern, everything)), OTHERWISE)
+    return why if len(why) <= LONGEST else f"{why[:LONGEST]} …", todo

@@ -1,0 +1,104 @@
+"""The cards on Dynamo: where the graph breaks, and what would compile again. Pure functions of what was captured."""
+
+import functools
+
+from ..dynamo.atlas.entries import source_of
+from ..dynamo.atlas.run import load, registry
+from ..dynamo.guards import counted, folded
+from ..dynamo.tracing import GraphBreak
+from .captured import Captured
+from .cards import CardCode, CardPart, CardTable, CardText, ReportCard
+
+MOST_GUARDS = 60
+
+
+def breaks_card(found: Captured) -> ReportCard:
+    """Where Dynamo had to stop: line, torch's id, cure, and what Python runs instead."""
+    trace = found.trace
+    graphs = f"{len(trace.graphs)} {'graph' if len(trace.graphs) == 1 else 'graphs'} with {trace.ops} operations"
+    if not trace.breaks:
+        if not trace.graphs:
+            return ReportCard("breaks", "Graph breaks", "Dynamo captured no graph: all of it runs eagerly.", "bad")
+        return ReportCard("breaks", "Graph breaks", f"None: {graphs} hold the whole forward.", "good")
+    count = len(trace.breaks)
+    rows = tuple(
+        (each.place, each.source, gb_id(each), each.reason, _instead(each), each.hint or each.explanation)
+        for each in trace.breaks
+    )
+    columns = ("where", "line", "torch's id", "what it means", "what runs eagerly", "cure, in torch's words")
+    lost = [each for each in trace.breaks if each.skipped_for]
+    lines = "line" if count == 1 else "lines"
+    verdict = f"The forward breaks at {count} {lines} into {graphs}."
+    if not trace.graphs:
+        verdict = f"Dynamo captured no graph: the forward breaks at {count} {lines}."
+    if lost:
+        verdict += f" {_functions(lost)} whole left to Python."
+    return ReportCard("breaks", "Graph breaks", verdict, "bad", (CardTable(columns, rows), *_examples(trace.breaks)))
+
+
+def _functions(lost: list[GraphBreak]) -> str:
+    names = sorted({f"`{each.function}`" for each in lost})
+    return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'}"
+
+
+def _instead(at: GraphBreak) -> str:
+    if at.skipped_for:
+        return f"all of {at.function}(): {at.skipped_for}"
+    return "this line; the graph ends here, another begins behind it"
+
+
+def gb_id(at: GraphBreak) -> str:
+    """torch's own id for that kind of break, GB and four digits; empty where its list has none."""
+    return _ids().get(at.reason, "")
+
+
+@functools.cache
+def _ids() -> dict[str, str]:
+    return {kind: number for number, kind in registry().items()}
+
+
+def _examples(breaks: tuple[GraphBreak, ...]) -> list[CardPart]:
+    """For each kind of break that the atlas of breaks can cure: a small function that has it, and the cured one."""
+    parts: list[CardPart] = []
+    for number in dict.fromkeys(filter(None, map(gb_id, breaks))):
+        known = [entry for entry in load().values() if entry.id == number and entry.cure]
+        if known:
+            before, after = source_of(known[0].function), source_of(known[0].cure.function)
+            parts.append(CardCode(f"{number} in a small example, and a cure that was tried", f"{before}\n\n\n{after}"))
+    return parts
+
+
+def guards_card(found: Captured) -> ReportCard:
+    """What would compile again: tried on the model, and what it is guarded on."""
+    tries, (optimizer, rates) = found.tries, found.rates
+    rows = tuple((each.change, _became(each.outcome), "; ".join(each.failed)) for each in tries[1:])
+    rate = tuple(at for at, again in enumerate(rates, 1) if again)
+    rows += (("learning rate changed", _rate(rate), f"{optimizer}.step compiled by itself, four changes"),)
+    again = [each.change for each in tries[1:] if each.compiled_again]
+    severity = "look" if again or rate else "good"
+    verdict = f"Compiles again for: {', '.join(again)}." if again else "No change that was tried compiles again."
+    if all(each.outcome == "eager" for each in tries):
+        severity, verdict = "bad", "Nothing is compiled, so nothing compiles again: each call ran eagerly."
+    if rate:
+        verdict += f" A compiled {optimizer}.step compiles again for {len(rate)} of 4 changed learning rates."
+    guards = [guard for guard in found.trace.guards if not guard.ambient]
+    by = ", ".join(f"{about} {count}" for about, count in counted(guards).items())
+    listed = tuple((each.text, each.count, each.source) for each in folded(guards)[:MOST_GUARDS])
+    parts = (
+        CardTable(("what changed", "what became of it", "the guard that failed"), rows),
+        CardText(f"{len(guards)} guards are asked before each call, global switches aside. They speak of: {by}."),
+        CardTable(("guard", "times", "asked for by"), listed, folded=f"The guards, {len(listed)} kinds of them"),
+    )
+    return ReportCard("guards", "Guards, and what compiles again", verdict, severity, parts)
+
+
+def _became(outcome: str) -> str:
+    said = {"reused": "used again", "compiled": "compiled again", "eager": "ran eagerly"}
+    refused = {"refused": "the model does not take it, compiled or not"}
+    return {**said, **refused}.get(outcome, outcome)
+
+
+def _rate(again: tuple[int, ...]) -> str:
+    if not again:
+        return "used again"
+    return f"compiled again at change {', '.join(map(str, again))}"

@@ -1,0 +1,150 @@
+"""The cards on the chip: its kernels, autocast, and a step on several of them. Pure functions of what was captured."""
+
+from collections import Counter
+
+from ..inductor.records import EXTERN, Kernel
+from ..inductor.traffic import generated_traffic
+from ..page.units import with_unit
+from ..precision.casts import cast_kernels
+from ..virtual_gpu.chips import chip as chip_named
+from .captured import Captured, PartFailed
+from .cards import CardCode, CardPart, CardTable, CardText, ReportCard
+
+MOST_LINES = 4
+MOST_BOUNDARIES = 12
+DIRECTIONS = ("forward", "backward")
+
+
+def kernels_card(found: Captured) -> ReportCard:
+    """How many kernels run, what they move, which lines each holds, what it takes of the chip."""
+    code = found.code
+    if not code.graphs:
+        verdict = "No graph was captured, so Inductor wrote nothing: all of the step runs eagerly."
+        return ReportCard("kernels", f"Kernels for a virtual {code.chip}", verdict, "bad")
+    moved = generated_traffic(code)
+    rows = [
+        (each, len(moved.of(each)), sum(k.kind == "matmul" for k in moved.of(each)), moved.nbytes(each))
+        for each in DIRECTIONS
+    ]
+    launches, total = sum(row[1] for row in rows), sum(row[3] for row in rows)
+    verdict = (
+        f"{launches} launches on a virtual {code.chip}: {len(code.written)} kernels written by Inductor, the rest a "
+        f"library's; {with_unit(total)} go through memory."
+    )
+    if code.trouble:
+        verdict = f"Only a part of the step could be compiled for a virtual {code.chip}: {code.trouble[0]}"
+    parts: list[CardPart] = [
+        CardTable(("", "launches", "matrix products", "bytes read and written"), tuple(rows)),
+        _written(found),
+        *([] if "registers" not in found.parts else [_registers_said(found)]),
+        _boundaries(found),
+    ]
+    listings = sorted(code.written, key=lambda kernel: -kernel.nbytes)
+    parts += [CardCode(f"{k.name}, {k.direction}, {with_unit(k.nbytes)}", k.body) for k in listings]
+    severity = "bad" if code.trouble else "good"
+    return ReportCard("kernels", f"Kernels for a virtual {code.chip}", verdict, severity, tuple(parts))
+
+
+def _written(found: Captured) -> CardTable:
+    """One row a kernel that Inductor wrote, those that move most first."""
+    launched = Counter(kernel.source for kernel in found.code.kernels)
+    taken = found.parts.get("registers")
+    taken = taken if isinstance(taken, dict) else {}
+    rows = []
+    for kernel in sorted(found.code.written, key=lambda kernel: -kernel.nbytes):
+        known = taken.get(kernel.name)
+        sizes = (known.registers, known.spills) if known else (None, None)
+        lines = _lines(kernel)
+        rows.append((kernel.name, kernel.direction, launched[kernel.source], kernel.nbytes, *sizes, lines))
+    columns = ("kernel", "", "launches", "bytes each", "registers a thread", "bytes spilled", "lines that it holds")
+    return CardTable(columns, tuple(rows))
+
+
+def _lines(kernel: Kernel) -> str:
+    said = [f"{line}: {line.text}" for line in kernel.lines[:MOST_LINES]]
+    more = len(kernel.lines) - MOST_LINES
+    return "\n".join([*said, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _registers_said(found: Captured) -> CardText:
+    try:
+        count = len(found.registers)
+    except PartFailed as error:
+        return CardText(f"Registers are not told: {error.why}. {error.todo}.")
+    return CardText(f"Registers and spills are those of Triton's own compiler, for the {count} that move most bytes.")
+
+
+def _boundaries(found: Captured) -> CardTable:
+    """Between which kernels fusion stopped, and why: the reasons, most frequent first."""
+    reasons = Counter(
+        boundary.reason
+        for graph in found.code.graphs
+        for boundary in graph.boundaries
+        if EXTERN not in (boundary.first.kind, boundary.second.kind)
+    ).most_common(MOST_BOUNDARIES)
+    return CardTable(("why fusion stopped", "times"), tuple(reasons), folded="Where fusion stopped, and why")
+
+
+def casts_card(found: Captured) -> ReportCard:
+    """What bf16 autocast would cast, and which operations stay in fp32."""
+    trace = found.casts
+    counts = trace.cast_counts()
+    ran = Counter((op.op, "fp32" in op.outputs) for op in trace.ops if op.computes and op.direction == "forward")
+    kept = {op for (op, wide), _ in ran.items() if wide}
+    heavy = Counter("fp32" if "fp32" in op.inputs else "bf16" for op in trace.ops if op.kind == "matmul")
+    wide = f"{heavy['fp32']} of {sum(heavy.values())} matrix products stay in fp32"
+    of_parameters = counts.get("parameter", 0)
+    verdict = f"Under bf16 autocast a step makes {len(trace.casts)} casts, {of_parameters} of parameters; {wide}."
+    rows = tuple((what, count) for what, count in sorted(counts.items(), key=lambda each: -each[1]))
+    runs = tuple((op, count, "yes" if wide else "no") for (op, wide), count in ran.most_common(30))
+    parts: list[CardPart] = [
+        CardTable(("what is cast", "casts in a step"), rows),
+        CardTable(
+            ("operation", "times", "writes fp32"), runs, folded=f"The forward's operations: {len(kept)} write fp32"
+        ),
+        CardText(_fused(found)),
+    ]
+    severity = "look" if heavy["fp32"] and heavy["fp32"] == sum(heavy.values()) else "good"
+    return ReportCard("casts", "Casts under autocast", verdict, severity, tuple(parts))
+
+
+def _fused(found: Captured) -> str:
+    try:
+        made = cast_kernels(found.code.graphs)
+    except PartFailed:
+        return "Decided by the dispatcher of a GPU, in eager code; compiled, most casts are fused into other kernels."
+    if not made.casts:
+        return "The step as you handed it over casts nothing. Compiled under autocast, most casts would share a kernel."
+    return f"As you handed it over, compiled: {made.casts} casts, {made.fused} of them fused with other work."
+
+
+def devices_card(found: Captured) -> ReportCard:
+    """What a device of several holds and sends, and whether that fits."""
+    step, chip = found.sharded, chip_named(found.options.chip)
+    held = step.held
+    kinds = {
+        "parameters": held.parameters,
+        "gradients": held.gradients,
+        "AdamW's state": held.optimizer,
+        "activations, as eager code keeps them": held.activations,
+    }
+    total = sum(kinds.values())
+    sent = sum(each.sent_nbytes for each in step.sent)
+    fits = "fits" if total <= chip.memory_nbytes else "does not fit"
+    name = {"ddp": "DDP", "fsdp": "FSDP2"}[step.pattern]
+    verdict = (
+        f"Under {name} on {step.devices} devices each holds {with_unit(total)} and sends {with_unit(sent)} a step; it "
+        f"{fits} a {chip.name} of {with_unit(chip.memory_nbytes)}."
+    )
+    rows = tuple((each.kind, each.count, each.payload_nbytes, each.sent_nbytes) for each in step.sent)
+    parts = [
+        CardTable(("a device holds", "bytes"), tuple(kinds.items())),
+        CardTable(("collective", "count", "bytes of the whole tensors", "bytes a device sends"), rows),
+        CardText("The real step, on imaginary devices, each with the batch that you handed over."),
+    ]
+    if step.pattern == "fsdp" and step.wrapped == 1:
+        parts.append(
+            CardText("No `ModuleList` was found, so all of it is gathered at once: shard its blocks one by one.")
+        )
+    severity = "bad" if fits == "does not fit" else "look" if step.pattern == "fsdp" and step.wrapped == 1 else "good"
+    return ReportCard("devices", f"On {step.devices} devices", verdict, severity, tuple(parts))

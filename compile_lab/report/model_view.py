@@ -1,0 +1,180 @@
+"""The page of a report: one file of HTML that needs no script, no font and nobody else; the same in a notebook."""
+
+import html
+
+from ..page.canvas import WIDTH, Canvas
+from ..page.figures import Drawing
+from ..page.tables import Table, marked_up, paragraphs
+from ..page.units import with_unit
+from .cards import SAID, CardCode, CardCurve, CardPart, CardTable, CardText, ModelReport, PlainCell, ReportCard
+
+LISTED_NBYTES = 500_000
+"""Of listings on one page, in bytes: what comes after is named and left out."""
+HEIGHT = 220
+
+STYLE = """
+.model-report{--ink:#1b2733;--paper:#fff;--soft:#f4f6f9;--rule:#d9dfe7;
+ --bad:#b3261e;--look:#9a5b00;--good:#1b6e3c;--failed:#5b4a8a;
+ font:16px/1.55 system-ui,sans-serif;
+ color:var(--ink);background:var(--paper);max-width:70rem;margin:0 auto;padding:1.2rem}
+@media(prefers-color-scheme:dark){
+ .model-report{--ink:#e2e8ee;--paper:#14191f;--soft:#1d242c;--rule:#36414d;
+ --bad:#ff8a80;--look:#f2b450;--good:#7fd19b;--failed:#c3b1f0}}
+.model-report h1{font-size:1.7rem;margin:.2rem 0}
+.model-report h2{font-size:1.2rem;margin:0}
+.model-report section{border-left:5px solid var(--tone,var(--rule));
+ padding:.1rem 0 .3rem 1rem;margin:2rem 0}
+.model-report .bad{--tone:var(--bad)}
+.model-report .look{--tone:var(--look)}
+.model-report .good{--tone:var(--good)}
+.model-report .failed{--tone:var(--failed)}
+.model-report .verdict{font-size:1.06rem;margin:.3rem 0 .8rem}
+.model-report .tag{color:var(--tone);font-size:.85rem;font-weight:600;margin-left:.6rem}
+.model-report .wide{overflow-x:auto}
+.model-report table{border-collapse:collapse;font-size:.86rem;margin:.6rem 0}
+.model-report td,.model-report th{padding:.2rem .7rem .2rem 0;border-bottom:1px solid var(--rule);vertical-align:top;
+ max-width:30rem;overflow-wrap:break-word}
+.model-report pre{background:var(--soft);padding:.7rem;overflow-x:auto;font-size:.78rem;line-height:1.4}
+.model-report td:has(code){min-width:12rem}
+.model-report code{background:var(--soft);padding:0 .2em;overflow-wrap:anywhere}
+.model-report pre code{padding:0}
+.model-report details{overflow:hidden}
+.model-report summary{cursor:pointer}
+.model-report figure{margin:.6rem 0}
+.model-report svg{width:100%;height:auto}
+.model-report dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.6rem 0}
+.model-report dd{margin:0;overflow-wrap:anywhere}
+.model-report .note{font-size:.85rem;opacity:.8}
+.model-report nav a{color:inherit}
+@media print{
+ .model-report section{break-inside:avoid-page}
+.model-report{max-width:none;--ink:#000;--paper:#fff;--soft:#f4f4f4}}
+"""
+
+
+def page(report: ModelReport) -> str:
+    """The whole file."""
+    title = html.escape(f"{report.name}: its training step")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width">'
+        f'<meta name="color-scheme" content="light dark"><title>{title}</title>'
+        "<style>body{margin:0}@media(prefers-color-scheme:dark){body{background:#14191f}}</style></head>"
+        f"<body><main>{fragment(report)}</main></body></html>\n"
+    )
+
+
+def fragment(report: ModelReport) -> str:
+    """The report as it stands in a notebook: its own style, then findings and cards, worst first."""
+    listings = _Listings()
+    facts = "".join(f"<dt>{html.escape(name)}</dt><dd>{_fact(value)}</dd>" for name, value in report.facts)
+    cards = "\n".join(_card(card, listings) for card in report.cards)
+    took = ", ".join(f"{name} {seconds:g} s" for name, seconds in report.seconds)
+    return (
+        f'<div class="model-report"><style>{STYLE}</style>\n<h1>{html.escape(report.name)}</h1>'
+        f"<dl>{facts}</dl>\n{_overview(report)}\n{_findings(report)}\n{cards}\n"
+        f'<p class="note">{html.escape(report.provenance)}. {html.escape(took)}.</p></div>'
+    )
+
+
+def _fact(value: object) -> str:
+    return html.escape(f"{value:,}" if isinstance(value, int) else str(value)).replace("`", "")
+
+
+def _overview(report: ModelReport) -> str:
+    items = "".join(
+        f'<li class="{card.severity}"><a href="#report-{card.name}">{html.escape(card.title)}</a>'
+        f'<span class="tag">{SAID[card.severity]}</span></li>'
+        for card in report.cards
+    )
+    return f"<nav><ul>{items}</ul></nav>"
+
+
+def _findings(report: ModelReport) -> str:
+    """What people struggle with, found here: title, evidence, cure."""
+    items = "".join(
+        f"<li><strong>{marked_up(each.title)}</strong> {marked_up(each.told)} <br>{marked_up(each.cure)}</li>"
+        for each in report.findings
+    )
+    counted = f"{len(report.findings)} of the {report.asked} troubles that people meet most apply here."
+    unasked = "".join(f"<li>{marked_up(each)}</li>" for each in report.unasked)
+    more = f"<details><summary>{len(report.unasked)} could not be asked</summary><ul>{unasked}</ul></details>"
+    tone = "look" if report.findings else "good"
+    body = f"<ul>{items}</ul>" if items else ""
+    return (
+        f'<section class="{tone}" id="report-questions"><h2>By name</h2><p class="verdict">{counted}</p>{body}'
+        f"{more if report.unasked else ''}</section>"
+    )
+
+
+class _Listings:
+    """How much of listings may still stand on the page."""
+
+    def __init__(self) -> None:
+        self.left = LISTED_NBYTES
+
+    def take(self, source: str) -> bool:
+        """Whether this one still has room; then it takes it."""
+        size = len(html.escape(source).encode())
+        if size > self.left:
+            return False
+        self.left -= size
+        return True
+
+
+def _card(card: ReportCard, listings: _Listings) -> str:
+    parts = "\n".join(_part(part, listings) for part in card.parts)
+    return (
+        f'<section class="{card.severity}" id="report-{card.name}"><h2>{html.escape(card.title)}'
+        f'<span class="tag">{SAID[card.severity]}</span></h2>'
+        f'<p class="verdict">{marked_up(card.verdict)}</p>\n{parts}</section>'
+    )
+
+
+def _part(part: CardPart, listings: _Listings) -> str:
+    match part:
+        case CardTable(columns, rows, folded):
+            shown = [[_cell(name, cell) for name, cell in zip(columns, row, strict=True)] for row in rows]
+            sides = "".join("r" if all(isinstance(row[at], int) for row in rows) else "l" for at in range(len(columns)))
+            table = Table(columns, shown, align=sides, folded=folded)._repr_html_() if rows else ""
+            return f'<div class="wide">{table}</div>' if table else ""
+        case CardText(text):
+            return paragraphs(text)
+        case CardCode(title, source) if listings.take(source):
+            return (
+                f"<details><summary>{marked_up(title)}</summary><pre><code>{html.escape(source)}</code></pre></details>"
+            )
+        case CardCode(title, _):
+            return f'<p class="note">{marked_up(title)}: left out, so that this page stays small.</p>'
+        case CardCurve():
+            return _curve(part)._repr_html_()
+
+
+def _cell(column: str, cell: PlainCell) -> PlainCell:
+    """Bytes in a unit that reads well; everything else as it is."""
+    return with_unit(cell) if "bytes" in column and isinstance(cell, int) else cell
+
+
+def _curve(curve: CardCurve) -> Drawing:
+    """The bytes alive over the operations of a step; the backward's begin and the peak are marked."""
+    most, count = max(curve.live_bytes) or 1, len(curve.live_bytes)
+    canvas = Canvas()
+    top, floor = 30.0, 30.0 + HEIGHT
+
+    def at(index: int, nbytes: int) -> tuple[float, float]:
+        return WIDTH * index / count, floor - HEIGHT * nbytes / most
+
+    outline = [(0.0, floor)]
+    for index, nbytes in enumerate(curve.live_bytes):
+        outline += [at(index, nbytes), (at(index + 1, 0)[0], at(index, nbytes)[1])]
+    canvas.area([*outline, (WIDTH, floor)], "sky", title=curve.said)
+    turn = at(curve.turn, 0)[0]
+    canvas.line([(turn, top), (turn, floor)], dashed=True)
+    canvas.words(max(turn - 8, 80), floor + 22, "forward", anchor="end")
+    canvas.words(turn + 8, floor + 22, "backward")
+    x, y = at(curve.peak_at, most)
+    left = x > WIDTH / 2
+    canvas.words(
+        x - 6 if left else x + 6, y - 8, f"peak {with_unit(most)}", anchor="end" if left else "start", bold=True
+    )
+    return Drawing(canvas.svg(), f"Bytes alive at each operation of the step: {curve.said}.", curve.said)

@@ -1,0 +1,294 @@
+"""What people struggle with, asked of a captured model by name: each a small function that finds it, or None.
+
+The questions are those that torch's and transformers' trackers are asked most. A question whose part failed is not
+asked, and the report says so.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Callable
+
+import torch
+from torch import nn
+
+from ..page.units import with_unit
+from .captured import Captured, PartFailed
+from .cards import NamedFinding
+
+Question = Callable[[Captured], NamedFinding | None]
+QUESTIONS: dict[str, Question] = {}
+GPU_MULTIPLE = 8
+"""Elements of 16 bits that a row's size is a multiple of where tensor cores read it best: 16 bytes."""
+LARGE_SIDE = 1024
+
+
+def question(ask: Question) -> Question:
+    """Register a question under its function's name."""
+    QUESTIONS[ask.__name__] = ask
+    return ask
+
+
+def answers(found: Captured) -> tuple[tuple[NamedFinding, ...], tuple[str, ...]]:
+    """What was found, and the questions that could not be asked, each with what failed."""
+    findings, unasked = [], []
+    for name, ask in QUESTIONS.items():
+        try:
+            if finding := ask(found):
+                findings.append(finding)
+        except PartFailed as error:
+            unasked.append(f"{name}: {error.why}")
+    return tuple(findings), tuple(unasked)
+
+
+@question
+def learning_rate(found: Captured) -> NamedFinding | None:
+    """Is the learning rate of the reader's optimizer a Python float, so that a compiled step compiles again?"""
+    optimizer = found.given.optimizer
+    if optimizer is None or all(isinstance(each["lr"], torch.Tensor) for each in optimizer.param_groups):
+        return None
+    kind, again = found.rates
+    if not any(again):
+        return None
+    return NamedFinding(
+        "learning_rate",
+        "The learning rate is a Python float.",
+        f"A compiled {kind}.step was compiled again for {sum(again)} of {len(again)} changed rates.",
+        f"Give it a tensor: `{kind}(parameters, lr=torch.tensor({float(optimizer.param_groups[0]['lr']):g}))`.",
+    )
+
+
+@question
+def layer_index(found: Captured) -> NamedFinding | None:
+    """Are layers told apart by a number that each has of its own, such as layer_idx?"""
+    values: dict[str, dict[str, str]] = defaultdict(dict)
+    for guard in found.trace.guards:
+        if match := re.fullmatch(r"(.+?)\.(\w+) == (-?\d+)", guard.text):
+            alike = re.sub(r"(?<=\w)\[\d+\]", "[*]", match[1])
+            if alike != match[1]:
+                values[f"{alike}.{match[2]}"][match[1]] = match[3]
+    several = {name: seen for name, seen in values.items() if len(set(seen.values())) > 1}
+    if not several:
+        return None
+    name, seen = max(several.items(), key=lambda each: len(each[1]))
+    return NamedFinding(
+        "layer_index",
+        f"Blocks are guarded one by one on `{name.rpartition('.')[2]}`.",
+        f"{len(seen)} guards of the form `{name} == …` have different numbers: compiled block by block, each block is "
+        "compiled anew, up to torch's limit of 8.",
+        "Compile the whole model, or do not read the number in the blocks' forward.",
+    )
+
+
+@question
+def wrapped_names(found: Captured) -> NamedFinding | None:
+    """Would the state dict of what was handed over carry ``_orig_mod.``?"""
+    inside = [name for name in found.given.model.state_dict() if "_orig_mod." in name]
+    if not found.given.was_compiled and not inside:
+        return None
+    return NamedFinding(
+        "wrapped_names",
+        "This state dict would carry `_orig_mod.`.",
+        "`torch.compile(model)` is a wrapper, and its checkpoint does not fit a model that is not compiled.",
+        "`model.compile()` compiles in place and keeps the names; or save `model._orig_mod.state_dict()`.",
+    )
+
+
+@question
+def cache_in_training(found: Captured) -> NamedFinding | None:
+    """Does a transformers model keep a cache for generation while it trains?"""
+    if not (found.given.model.training and found.given.makes_cache):
+        return None
+    return NamedFinding(
+        "cache_in_training",
+        "`use_cache` is on in training.",
+        "The result holds `past_key_values`: keys and values are kept for a generation that does not come, which is "
+        "more to trace, to guard and to hold.",
+        "`model.config.use_cache = False`, or `use_cache=False` in the call.",
+    )
+
+
+@question
+def logging_in_forward(found: Captured) -> NamedFinding | None:
+    """Does a logger, a warning or a print break the graph?"""
+    said = re.compile(r"\b(_?logger|logging|log|warnings)\.\w+\(|warning_once|\bprint\(", re.IGNORECASE)
+    lines = [each for each in found.trace.breaks if said.search(each.source) or "logging.Logger" in each.reason]
+    if not lines:
+        return None
+    return NamedFinding(
+        "logging_in_forward",
+        f"A message breaks the graph: `{lines[0].source}`.",
+        f"{lines[0].place}: what is said to a log is Python's, and is no tensor operation.",
+        "Take the cause of the message away or say it outside of forward; or tell torch to leave such calls out: "
+        "`torch._dynamo.config.ignore_logging_functions`.",
+    )
+
+
+@question
+def branch_on_a_value(found: Captured) -> NamedFinding | None:
+    """Does an if or a while ask for a tensor's value?"""
+    lines = [each for each in found.trace.breaks if each.reason == "Data-dependent branching"]
+    if not lines:
+        return None
+    return NamedFinding(
+        "branch_on_a_value",
+        f"The program branches on a tensor's value: `{lines[0].source}`.",
+        f"{lines[0].place}: Python waits for the device there, and each branch is a graph of its own.",
+        "`torch.where(condition, a, b)` computes both in the graph; `torch.cond` one of them.",
+    )
+
+
+@question
+def number_out_of_a_tensor(found: Captured) -> NamedFinding | None:
+    """Does .item(), .tolist() or the like end the graph?"""
+    reads = re.compile(r"\.(item|tolist|numpy)\(|\b(int|float|bool)\(")
+    lines = [each for each in found.trace.breaks if "item()" in each.reason or reads.search(each.source)]
+    if not lines:
+        return None
+    return NamedFinding(
+        "number_out_of_a_tensor",
+        f"A number is read out of a tensor: `{lines[0].source}`.",
+        f"{lines[0].place}: the host waits for the device, and the graph ends.",
+        "Keep it a tensor; or `torch._dynamo.config.capture_scalar_outputs = True`.",
+    )
+
+
+@question
+def last_batch(found: Captured) -> NamedFinding | None:
+    """Does a smaller batch, as the last one of an epoch, compile again?"""
+    sizes = [each for each in found.tries if re.fullmatch(r"batch of (?!1$)\d+", each.change)]
+    if not sizes or not sizes[0].compiled_again:
+        return None
+    return NamedFinding(
+        "last_batch",
+        "The last, smaller batch of an epoch compiles once more.",
+        f"{sizes[0].change}: {'; '.join(sizes[0].failed[-1:])[:200]}",
+        "`drop_last=True` in the loader, or `torch._dynamo.mark_dynamic(tensor, 0)` before the first call.",
+    )
+
+
+@question
+def every_length(found: Captured) -> NamedFinding | None:
+    """Does another length of the sequences compile again?"""
+    lengths = [each for each in found.tries if each.change.startswith("length ") and each.compiled_again]
+    if not lengths:
+        return None
+    return NamedFinding(
+        "every_length",
+        "Another length of sequences compiles again.",
+        f"{lengths[0].change}: {'; '.join(lengths[0].failed[-1:])[:200]}",
+        "Pad to a few lengths, or `torch._dynamo.mark_dynamic(tensor, 1)` before the first call.",
+    )
+
+
+@question
+def unused_parameters(found: Captured) -> NamedFinding | None:
+    """Are there parameters that the loss does not hang on? DDP waits for their gradients."""
+    names = found.given.unused
+    if not names:
+        return None
+    return NamedFinding(
+        "unused_parameters",
+        "The loss does not hang on every parameter.",
+        f"{len(names)} get no gradient: {', '.join(f'`{name}`' for name in names[:5])}. DDP waits for each of them.",
+        "`requires_grad_(False)` for what is not trained, or `find_unused_parameters=True` in DDP.",
+    )
+
+
+@question
+def attention_written_out(found: Captured) -> NamedFinding | None:
+    """Is attention computed by a softmax over a square of the sequence?"""
+    for graph in found.trace.graphs:
+        for node in graph.module.graph.nodes:
+            shape = getattr(node.meta.get("example_value"), "shape", ())
+            named = "softmax" in str(getattr(node.target, "__name__", node.target))
+            if node.op.startswith("call") and named and len(shape) >= 3 and shape[-1] == shape[-2] > 1:
+                size = with_unit(node.meta["example_value"].nbytes)
+                return NamedFinding(
+                    "attention_written_out",
+                    "Attention is written out: its scores are a tensor.",
+                    f"A softmax over {list(map(int, shape))}, {size} each time, grows with the square of the length.",
+                    "`F.scaled_dot_product_attention` never writes the scores; FlexAttention for masks of your own.",
+                )
+    return None
+
+
+@question
+def logits_at_the_peak(found: Captured) -> NamedFinding | None:
+    """Are the logits of a large vocabulary what the peak is made of?"""
+    memory = found.memory
+    alive = memory.alive_at(memory.peak_at)
+    widest = max((each.out_features for each in found.given.model.modules() if isinstance(each, nn.Linear)), default=0)
+    logits = [each for each in alive if each.shape and each.shape[-1] == widest and each.kind != "gradient"]
+    share = sum(each.nbytes for each in logits) / (memory.peak_nbytes or 1)
+    narrow = max((each.in_features for each in found.given.model.modules() if isinstance(each, nn.Linear)), default=0)
+    if share < 0.25 or widest < 2 * narrow:
+        return None
+    return NamedFinding(
+        "logits_at_the_peak",
+        f"The logits are {share:.0%} of the peak.",
+        f"{len(logits)} buffers {widest:,} wide, {with_unit(sum(each.nbytes for each in logits))}, are alive at it.",
+        "Compute the loss in chunks of the batch, so that not all logits are there at once.",
+    )
+
+
+@question
+def double_precision(found: Captured) -> NamedFinding | None:
+    """Does something compute in float64?"""
+    nodes = [node for each in found.graphs.each for node in each.joint.nodes if node.dtype == "float64" and node.is_op]
+    if not nodes:
+        return None
+    first = next((node for node in nodes if node.source), nodes[0])
+    return NamedFinding(
+        "double_precision",
+        "Something computes in float64.",
+        f"{len(nodes)} operations, the first of them {first.op}" + (f" at {first.source}." if first.source else "."),
+        "A GPU computes it at a small part of its speed: look for a numpy array or a Python float made a tensor.",
+    )
+
+
+@question
+def eval_mode(found: Captured) -> NamedFinding | None:
+    """Was the model handed over in eval mode?"""
+    if found.given.model.training:
+        return None
+    return NamedFinding(
+        "eval_mode",
+        "The model is in eval mode.",
+        "Dropout and batch norm do not do what they do in training, and the graphs are other ones.",
+        "`model.train()` before the step.",
+    )
+
+
+@question
+def low_precision_weights(found: Captured) -> NamedFinding | None:
+    """Are all trained weights of 16 bits, so that small updates are lost?"""
+    kinds = {each.dtype for each in found.given.model.parameters() if each.requires_grad}
+    if not kinds or kinds - {torch.bfloat16, torch.float16}:
+        return None
+    return NamedFinding(
+        "low_precision_weights",
+        "All trained weights have 16 bits.",
+        "An update of less than about 1/256 of a bfloat16 weight is rounded away.",
+        "Keep the weights in float32 and compute under `torch.autocast`.",
+    )
+
+
+@question
+def odd_sizes(found: Captured) -> NamedFinding | None:
+    """Is the size of a large matrix no multiple of 8?"""
+    odd = [
+        (size, name, tuple(each.weight.shape))
+        for name, each in found.given.model.named_modules()
+        if isinstance(each, nn.Linear | nn.Embedding)
+        for size in each.weight.shape
+        if size >= LARGE_SIDE and size % GPU_MULTIPLE
+    ]
+    if not odd:
+        return None
+    size, name, shape = max(odd)
+    return NamedFinding(
+        "odd_sizes",
+        f"A matrix has a side of {size:,}, no multiple of {GPU_MULTIPLE}.",
+        f"`{name}.weight` {list(shape)}: in 16 bits its rows do not begin where tensor cores read best.",
+        f"Pad it to {-(-size // 64) * 64:,}.",
+    )

@@ -1,0 +1,100 @@
+"""What a reader hands over: what is taken for the loss, and what is refused in words that help."""
+
+import pytest
+import torch
+from torch import nn
+
+from compile_lab.report.given import UnusableModel, given, loaded
+
+
+class Answer(nn.Module):
+    """A linear layer whose result is put into whatever the test wants."""
+
+    def __init__(self, wrap):
+        super().__init__()
+        self.linear, self.wrap = nn.Linear(4, 4), wrap
+
+    def forward(self, x):
+        return self.wrap(self.linear(x))
+
+
+class WithLoss:
+    def __init__(self, y):
+        self.loss = y.square().mean()
+
+
+@pytest.mark.parametrize(
+    ("wrap", "rule"),
+    [
+        (lambda y: y.sum(), "itself"),
+        (WithLoss, "attribute"),
+        (lambda y: {"loss": y.sum(), "logits": y}, "key"),
+        (lambda y: (torch.zeros(3, dtype=torch.int64), y), "mean"),
+    ],
+)
+def test_the_loss_is_found_and_named(wrap, rule):
+    subject = given(Answer(wrap), torch.ones(2, 4))
+    assert subject.rule == rule
+    loss = subject.loss(*subject.args)
+    assert loss.ndim == 0 and loss.requires_grad
+
+
+@pytest.mark.parametrize("batch", [torch.ones(2, 4), (torch.ones(2, 4),), {"x": torch.ones(2, 4)}])
+def test_a_batch_is_a_tensor_a_tuple_or_a_dict(batch):
+    assert "float32 [2, 4]" in given(Answer(torch.sum), batch).batch
+
+
+def test_what_torch_compile_wrapped_is_unwrapped_and_told():
+    model = Answer(torch.sum)
+    subject = given(torch.compile(model), torch.ones(2, 4))
+    assert subject.model is model and subject.was_compiled
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "said"),
+    [
+        (torch.relu, torch.ones(2), "it must be a torch.nn.Module"),
+        (Answer(torch.sum), torch.ones(2, 5), "refused its batch .*float32 .2, 5.*must be what model"),
+        (Answer(torch.sum).to("meta"), torch.ones(2, 4), "on the meta device"),
+        (Answer(torch.sum), 3, "without a tensor"),
+        (Answer(torch.sum), {1: torch.ones(2, 4)}, "names of arguments"),
+        (Answer(lambda y: y.argmax()), torch.ones(2, 4), "needs no gradient"),
+        (Answer(lambda y: None), torch.ones(2, 4), "return its loss"),
+        (Answer(torch.sum).requires_grad_(False), torch.ones(2, 4), "requires_grad=True"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_with_the_way_out(model, batch, said):
+    with pytest.raises(UnusableModel, match=said):
+        given(model, batch)
+
+
+@pytest.mark.parametrize(
+    ("text", "target", "said"),
+    [
+        ("", "FILE", "names no function"),
+        ("", "nothere.py:make", "is no Python file here"),
+        ("def make(:\n", "FILE:make", "cannot be imported: SyntaxError.*line 1"),
+        ("import not_a_library\n", "FILE:make", "cannot be imported: ModuleNotFoundError: .*not_a_library"),
+        ("import sys; sys.exit(3)\n", "FILE:make", "cannot be imported: SystemExit"),
+        ("def other(): pass\n", "FILE:make", "no function 'make'; its functions are: other"),
+        ("def make(): return 1 / 0\n", "FILE:make", "raised ZeroDivisionError"),
+        ("def make(): return 1\n", "FILE:make", "returned int; it must return .model, batch."),
+        ("def make(): return 1, 2, 3, 4\n", "FILE:make", "it must return .model, batch."),
+    ],
+)
+def test_a_file_that_is_no_use_is_refused_with_the_way_out(tmp_path, text, target, said):
+    file = tmp_path / "broken_file.py"
+    file.write_text(text)
+    with pytest.raises(UnusableModel, match=said):
+        loaded(target.replace("FILE", str(file)))
+
+
+def test_a_file_may_import_what_stands_beside_it(tmp_path, monkeypatch):
+    (tmp_path / "beside_it.py").write_text("WIDTH = 4\n")
+    (tmp_path / "my_model.py").write_text(
+        "import torch, beside_it\n"
+        "def make(): return torch.nn.Linear(beside_it.WIDTH, 2), torch.ones(3, beside_it.WIDTH)\n"
+    )
+    monkeypatch.setattr("sys.path", [*__import__("sys").path])
+    subject = loaded(f"{tmp_path / 'my_model.py'}:make")
+    assert subject.rule == "mean" and subject.name == "Linear of my_model.py"

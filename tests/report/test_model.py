@@ -1,0 +1,288 @@
+"""A report on a small GPT, from a file to a page: every card, and what becomes of a card whose part fails."""
+
+import dataclasses
+import json
+import re
+import time
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from compile_lab.report.__main__ import main
+from compile_lab.report.captured import PARTS, Captured, PartTookTooLong, ReportOptions, captured, limited
+from compile_lab.report.given import given, loaded
+from compile_lab.report.model import CARDS, card, checked, report, state_kept, told
+from compile_lab.report.model_view import LISTED_NBYTES, page
+from compile_lab.tensors import nbytes
+from compile_lab.virtual_gpu.errors import VirtualGPUError
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+SOURCE = """
+import torch
+from torch import nn
+from mini_model.model import GPTConfig, MiniGPT
+
+def tiny():
+    model = MiniGPT(GPTConfig(vocabulary=64, context=8, dim=16, layers=1, heads=2))
+    tokens = torch.randint(0, 64, (4, 8))
+    return model, {"tokens": tokens, "targets": tokens}
+
+class Branch(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.one, self.two = nn.Linear(4, 4), nn.Linear(4, 4)
+    def forward(self, x):
+        h = self.one(x)
+        if h.sum() > 0:
+            h = h * 2
+        return self.two(h)
+
+def branch():
+    return Branch(), torch.ones(3, 4)
+"""
+WITHOUT_A_CHIP = ("trace", "tries", "rates", "graphs", "memory")
+HAS_TRITON = find_spec("triton") is not None
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("own") / "own_model.py"
+    path.write_text(SOURCE)
+    return path
+
+
+@pytest.fixture(scope="module")
+def found(file):
+    """Everything of the small GPT, the virtual GPU included."""
+    torch.manual_seed(0)
+    subject = loaded(f"{file}:tiny")
+    with state_kept(subject.model), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("compile_lab.report.tries.LARGEST_KERNELS", 2)
+        made = captured(subject, ReportOptions(devices=2))
+    print(made.seconds)
+    return made
+
+
+@pytest.fixture(scope="module")
+def branching(file):
+    return captured(loaded(f"{file}:branch"), only=WITHOUT_A_CHIP)
+
+
+def whole(found: Captured):
+    return {name: card(name, found) for name in CARDS}
+
+
+@pytest.mark.slow
+def test_every_card_stands_and_says_its_numbers(found):
+    assert HAS_TRITON, "without Triton this proves nothing about the kernels: pip install triton"
+    cards = whole(found)
+    assert {name: each.verdict for name, each in cards.items() if each.severity == "failed"} == {}
+    assert cards["breaks"].severity == "good" and "1 graph" in cards["breaks"].verdict
+    launches = len(found.code.kernels)
+    assert f"{launches} launches on a virtual H200" in cards["kernels"].verdict and launches > 10
+    assert f"{found.graphs.joint.ops} operations" in cards["joint"].verdict
+
+
+@pytest.mark.slow
+def test_the_floating_point_work_is_that_of_the_matrix_products(found):
+    batch, length, dim, vocabulary = 4, 8, 16, 64
+    linear = 2 * batch * length * dim * (3 * dim + dim + 4 * dim + 4 * dim + vocabulary)
+    attention = 2 * 2 * batch * length * length * dim
+    forward, backward = (row[2] for row in card("joint", found).parts[0].rows[1:3])
+    assert forward == linear + attention
+    assert backward >= 2 * linear + 2 * attention  # attention's backward computes its scores once more
+
+
+@pytest.mark.slow
+def test_what_is_kept_adds_up(found):
+    saved = card("saved", found)
+    assert sum(row[4] for table in saved.parts[:2] for row in table.rows) == found.graphs.saved_nbytes
+    assert sum(size for _, size in saved.parts[2].rows) == found.graphs.saved_nbytes
+
+
+@pytest.mark.slow
+def test_the_peak_is_that_of_the_lifetimes_and_five_tensors_are_named(found):
+    memory = card("memory", found)
+    curve, attacked, kinds = memory.parts[:3]
+    assert max(curve.live_bytes) == found.memory.peak_nbytes
+    assert len(attacked.rows) == 5
+    sizes = dict(kinds.rows)
+    parameters = sum(map(nbytes, found.given.model.parameters()))
+    assert sizes["AdamW's state, if you use it"] == 2 * parameters
+    assert sum(found.memory.peak_by_kind().values()) == found.memory.peak_nbytes
+
+
+@pytest.mark.slow
+def test_the_largest_kernels_have_registers(found):
+    kernels = card("kernels", found)
+    registers = [row[4] for row in kernels.parts[1].rows]
+    assert all(1 < each <= 255 for each in registers[:2]) and registers[2] is None
+
+
+@pytest.mark.slow
+def test_two_devices_hold_half_the_parameters(found):
+    held = dict(card("devices", found).parts[0].rows)
+    parameters = sum(map(nbytes, found.given.model.parameters()))
+    assert held["parameters"] == parameters / 2 and held["AdamW's state"] == parameters
+
+
+@pytest.mark.slow
+def test_the_guards_card_says_what_was_tried(found):
+    rows = {row[0]: row[1] for row in card("guards", found).parts[0].rows}
+    assert rows["batch of 3"] == "compiled again" and rows["batch of 2"] == "used again"
+    assert rows["eval mode"] == "used again"  # nothing in this model asks for the mode
+
+
+@pytest.mark.slow
+def test_the_page_is_one_file_that_needs_nobody(found, monkeypatch):
+    monkeypatch.setattr("compile_lab.report.model.captured", lambda *_, **__: found)
+    made = told(found.given, found.options)
+    text = page(made)
+    assert len(text.encode()) < 1_000_000
+    assert not re.search(r"<script|<link|<img|@import|url\(|\ssrc=", text)
+    assert "prefers-color-scheme:dark" in text and "@media print" in text
+    for each in made.cards:
+        assert f'id="report-{each.name}"' in text and f'href="#report-{each.name}"' in text
+    assert [each.severity for each in made.cards] == sorted(
+        (each.severity for each in made.cards), key=["bad", "failed", "look", "good"].index
+    )
+    assert json.loads(json.dumps(made.as_data()))["cards"][0]["name"] == made.cards[0].name
+    assert made._repr_html_() in text
+
+
+@pytest.mark.slow
+def test_listings_that_would_make_the_page_large_are_named_and_left_out(found, monkeypatch):
+    monkeypatch.setattr("compile_lab.report.model.captured", lambda *_, **__: found)
+    made = told(found.given, found.options)
+    kernels = made["kernels"]
+    huge = dataclasses.replace(kernels.parts[-1], source="x" * (LISTED_NBYTES + 1), title="the huge one")
+    text = page(dataclasses.replace(made, cards=(dataclasses.replace(kernels, parts=(huge,)),)))
+    assert "the huge one: left out" in text and len(text.encode()) < 100_000
+
+
+def test_a_branch_on_a_value_is_told_with_line_id_and_cure(branching):
+    breaks = card("breaks", branching)
+    where, line, number, _, eagerly, _ = breaks.parts[0].rows[0]
+    assert where.startswith("own_model.py, line") and line == "if h.sum() > 0:"
+    assert re.fullmatch(r"GB\d{4}", number) and "the graph ends here" in eagerly
+    assert breaks.severity == "bad" and any(number in getattr(each, "title", "") for each in breaks.parts)
+
+
+def test_a_forward_that_is_left_to_python_has_nothing_that_is_fine():
+    class Recurrent(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cells = nn.LSTM(4, 4, batch_first=True)
+
+        def forward(self, x):
+            return self.cells(x)[0].mean()
+
+    eager = captured(given(Recurrent(), torch.ones(3, 5, 4)), only=("trace", "tries", "rates", "graphs"))
+    nothing = SimpleNamespace(graphs=(), trouble=(), chip="H200", kernels=(), written=())
+    cards = whole(dataclasses.replace(eager, parts={**eager.parts, "code": nothing}))
+    assert (
+        "captured no graph" in cards["breaks"].verdict
+        and "`forward` is whole left to Python" in cards["breaks"].verdict
+    )
+    assert {cards[name].severity for name in ("breaks", "guards", "kernels")} == {"bad"}
+    assert cards["joint"].severity == "failed" and "mend the first" in cards["joint"].parts[0].text
+
+
+def test_a_failed_part_takes_no_other_card_away(branching):
+    cards = whole(branching)
+    memory = cards["memory"]
+    assert memory.severity == "failed" and "graphs" in memory.verdict
+    assert "mend the graph breaks" in memory.parts[0].text
+    assert cards["saved"].severity == "good" and cards["joint"].severity == "look"
+
+
+@pytest.mark.slow
+def test_without_a_virtual_gpu_its_cards_say_so_and_the_memory_is_that_of_the_graphs(found):
+    error = VirtualGPUError("no C++ compiler was found: install g++")
+    parts = {**found.parts, "code": error, "registers": error, "casts": error}
+    bare = dataclasses.replace(found, parts=parts)
+    cards = whole(bare)
+    for name in ("kernels", "casts"):
+        assert cards[name].severity == "failed" and "no C++ compiler" in cards[name].verdict
+        assert "compile_lab.preflight" in cards[name].parts[0].text
+    assert "AOTAutograd's graphs" in cards["memory"].parts[-1].text
+
+
+@pytest.mark.slow
+def test_a_part_that_takes_too_long_is_stopped_and_told(found, monkeypatch):
+    slow = dataclasses.replace(PARTS["trace"], ask=lambda _: time.sleep(30))
+    monkeypatch.setitem(PARTS, "trace", slow)
+    begun = time.perf_counter()
+    stopped = captured(found.given, ReportOptions(limit_s=0.2), only=("trace",))
+    assert time.perf_counter() - begun < 5
+    assert "it was stopped after 0.2 s" in card("breaks", stopped).verdict
+    with pytest.raises(PartTookTooLong), limited(0.1):
+        time.sleep(5)
+
+
+@pytest.mark.slow
+def test_a_cards_own_mistake_is_told_as_such(found, monkeypatch):
+    monkeypatch.setitem(CARDS, "joint", ("The joint graph", lambda found: 1 / 0))
+    failed = card("joint", found)
+    assert failed.severity == "failed" and "ZeroDivisionError" in failed.verdict
+
+
+def test_the_model_is_afterwards_what_it_was():
+    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
+    model[1].eval()
+    model[0].weight.grad = gradient = torch.ones(4, 4)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    drawn = torch.get_rng_state()
+    with state_kept(model):
+        model.train()
+        model(torch.ones(3, 4)).sum().backward()
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model[0].weight.grad is gradient and torch.equal(torch.get_rng_state(), drawn)
+    assert not model[1].training and model[2].training
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"chip": "B300"}, "no virtual chip is called 'B300'; there is H200"),
+        ({"pattern": "magic"}, "one of 'ddp', 'fsdp'"),
+        ({"devices": 1}, "from 2"),
+        ({"limit_s": 0}, "limit_s is 0"),
+        ({"limit_s": float("inf")}, "limit_s"),
+    ],
+)
+def test_options_that_do_not_go_are_refused(option, said):
+    with pytest.raises(ValueError, match=said):
+        checked(**{"chip": "H200", "devices": None, "pattern": "fsdp", "limit_s": 9, **option})
+
+
+def test_the_face_refuses_what_is_no_model():
+    with pytest.raises(ValueError, match=r"torch\.nn\.Module"):
+        report(3, torch.ones(2))
+
+
+def test_the_command_writes_a_page_or_says_what_is_wrong(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("compile_lab.report.captured.asked_parts", lambda options: ("trace",))
+    assert main([f"{file}:tiny", "-o", str(tmp_path / "out.html")]) == 0
+    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
+    assert "out.html" in capsys.readouterr().out
+    assert main([f"{file}:tiny", "--json", "-o", str(tmp_path / "out.json")]) == 0
+    assert json.loads((tmp_path / "out.json").read_text())["name"] == "MiniGPT of own_model.py"
+    capsys.readouterr()
+    broken = tmp_path / "broken_one.py"
+    broken.write_text("def make(:\n")
+    for target, output, said in (
+        (f"{broken}:make", "o.html", "cannot be imported"),
+        ("train.py", "o.html", "names no function"),
+        (f"{file}:tiny", "nowhere/o.html", "its folder does not exist"),
+    ):
+        assert main([target, "-o", str(tmp_path / output)]) == 2
+        assert said in capsys.readouterr().err
+    assert not (tmp_path / "o.html").exists()
+
+
+def test_one_eager_call_is_all_that_looks_at_a_model():
+    assert given(nn.Linear(2, 2), torch.ones(1, 2)).batch == "float32 [1, 2]"

@@ -1,0 +1,192 @@
+"""Each question finds its trouble where it is, and does not where it is not."""
+
+import dataclasses
+import logging
+from types import SimpleNamespace
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from compile_lab.report.captured import captured
+from compile_lab.report.given import given
+from compile_lab.report.questions import QUESTIONS, answers
+
+LOG = logging.getLogger(__name__)
+
+
+class Small(nn.Module):
+    """Two layers; `between` is what happens to the values between them."""
+
+    def __init__(self, between=F.relu, width=4):
+        super().__init__()
+        self.one, self.two, self.between = nn.Linear(4, 4), nn.Linear(4, width), between
+
+    def forward(self, x):
+        return self.two(self.between(self.one(x)))
+
+
+class Numbered(nn.Module):
+    """Blocks that read a number of their own."""
+
+    class Block(nn.Module):
+        def __init__(self, at, read):
+            super().__init__()
+            self.linear, self.layer_idx, self.read = nn.Linear(4, 4), at, read
+
+        def forward(self, x):
+            return self.linear(x) * (self.layer_idx + 1 if self.read else 1)
+
+    def __init__(self, read):
+        super().__init__()
+        self.blocks = nn.ModuleList(self.Block(at, read) for at in range(3))
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+def logs(h):
+    LOG.warning("a message")
+    return h
+
+
+def branches(h):
+    return h * 2 if h.sum() > 0 else h
+
+
+def reads_a_number(h):
+    return h * h.sum().item()
+
+
+def attends(h):
+    return F.softmax(h @ h.T, -1).unsqueeze(0).softmax(-1)[0] @ h
+
+
+def in_float64(h):
+    return (h.double() * 2).float()
+
+
+class Unused(Small):
+    def __init__(self):
+        super().__init__()
+        self.third = nn.Linear(4, 4)
+
+
+class Caching(Small):
+    """Its result is a transformers model's: an object with a loss and, with `use_cache`, keys and values."""
+
+    def __init__(self, use_cache):
+        super().__init__()
+        self.use_cache = use_cache
+
+    def forward(self, x):
+        y = super().forward(x)
+        return SimpleNamespace(loss=y.mean(), past_key_values=[y] if self.use_cache else None)
+
+
+class Tied(Small):
+    """One matrix under two names: no parameter is unused."""
+
+    def __init__(self):
+        super().__init__()
+        self.two.weight = self.one.weight
+
+
+def asked(name, model, parts, optimizer=None, batch=None):
+    """The answer of one question, from as few parts as it needs."""
+    subject = given(model, torch.ones(5, 4) if batch is None else batch, optimizer)
+    return QUESTIONS[name](captured(subject, only=parts))
+
+
+def compiled(model):
+    return torch.compile(model)
+
+
+TRACE, TRIES = ("trace",), ("tries",)
+CASES = {
+    "layer_index": (Numbered(True), Numbered(False), TRACE),
+    "wrapped_names": (compiled(Small()), Small(), ()),
+    "cache_in_training": (Caching(True), Caching(False), ()),
+    "logging_in_forward": (Small(logs), Small(), TRACE),
+    "branch_on_a_value": (Small(branches), Small(), TRACE),
+    "number_out_of_a_tensor": (Small(reads_a_number), Small(), TRACE),
+    "last_batch": (Small(), None, TRIES),
+    "unused_parameters": (Unused(), Tied(), ()),
+    "attention_written_out": (Small(attends), Small(), TRACE),
+    "double_precision": (Small(in_float64), Small(), ("graphs",)),
+    "eval_mode": (Small().eval(), Small(), ()),
+    "odd_sizes": (Small(width=1025), Small(width=1024), ()),
+    "logits_at_the_peak": (Small(width=4096), Small(), ("graphs", "memory")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_question_fires_where_its_trouble_is_and_not_elsewhere(name):
+    troubled, sound, parts = CASES[name]
+    found = asked(name, troubled, parts)
+    assert found and found.name == name and found.title and found.told and found.cure
+    if sound is not None:
+        assert asked(name, sound, parts) is None
+
+
+def test_blocks_with_numbers_of_their_own_compile_one_by_one():
+    def compilations(read):
+        torch.compiler.reset()
+        made = []
+
+        def backend(module, inputs):
+            made.append(module)
+            return module.forward
+
+        for block in Numbered(read).blocks:
+            torch.compile(block, backend=backend)(torch.ones(5, 4))
+        return len(made)
+
+    assert compilations(read=True) == 3 and compilations(read=False) == 1
+
+
+def test_the_learning_rate_of_ones_own_optimizer():
+    model = Small()
+    for rate, fires in ((1e-3, True), (torch.tensor(1e-3), False)):
+        found = asked("learning_rate", model, ("rates",), torch.optim.AdamW(model.parameters(), lr=rate))
+        assert bool(found) == fires
+    assert asked("learning_rate", model, ("rates",)) is None  # none was handed over
+
+
+def test_a_batch_of_one_row_has_no_smaller_one_to_compile_again():
+    assert asked("last_batch", Small(), TRIES, batch=torch.ones(1, 4)) is None
+
+
+def test_another_length():
+    class Steps(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.linear(x).mean()
+
+    assert asked("every_length", Steps(), TRIES, batch=torch.ones(2, 6, 4))
+    assert asked("every_length", Small(), TRIES) is None  # rows of numbers have no length
+
+
+def test_weights_of_sixteen_bits():
+    assert asked("low_precision_weights", Small().bfloat16(), (), batch=torch.ones(5, 4).bfloat16())
+    assert asked("low_precision_weights", Small(), ()) is None
+
+
+def test_each_question_has_a_test():
+    elsewhere = {"learning_rate", "every_length", "low_precision_weights"}
+    assert set(QUESTIONS) == CASES.keys() | elsewhere
+
+
+def test_a_question_whose_part_failed_is_not_asked_and_says_so():
+    found = captured(given(Small(), torch.ones(5, 4)), only=())
+    broken = dataclasses.replace(found, parts={"trace": RuntimeError("no trace today")})
+    findings, unasked = answers(broken)
+    assert not findings
+    assert "layer_index: RuntimeError: no trace today" in unasked
+    assert any(each.startswith("double_precision: it was not asked for") for each in unasked)
