@@ -7,7 +7,7 @@ this is the one place in the package that reaches for mini_model and for transfo
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -246,6 +246,13 @@ def capstone_exact(model: MiniGPT, tokens: Tensor, targets: Tensor) -> tuple[Ten
 
 def capstone_verified(device: str) -> dict[str, tuple[float, float]]:
     """Each Triton kernel of the capstone beside its reference: (relative error, limit); nothing without a GPU."""
-    from capstone.hand.verify import verify
+    from capstone.hand.verify import verify, verify_fp8
 
-    return verify(device) if device == "cuda" else {}
+    return verify(device) | verify_fp8(device) if device == "cuda" else {}
+
+
+def capstone_text(files: Sequence[Any], length: int) -> Any:
+    """The bytes of these files, given by their paths, as what the capstone trains on in windows of so many tokens."""
+    from capstone.data import text
+
+    return text(files, length)
