@@ -8,7 +8,8 @@ in the backward too; and a gradient that is not laid out as its parameter is cop
 import functools
 import operator
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -49,6 +50,28 @@ def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
 
 
 @door
+def lifetimes_in_turn(each: Sequence[TrainingGraphs]) -> Lifetimes:
+    """An upper bound for a function that broke into several graphs: forwards in order, backwards the other way round.
+
+    What one graph hands to the next, and the gradient that comes back for it, is counted where it is made and held to
+    the end of the step, for no graph says when Python lets go of it. What Python computes between the graphs is not in
+    it. Raises ValueError without any graph.
+    """
+    ledger, holders, left = Ledger(), Counter(), []
+    for turn, graphs in enumerate(each):
+        forward = _GraphRun(ledger, graphs.forward, holders, turn)
+        forward.take_inputs(graphs.parameters, handed=turn > 0)
+        forward.operations()
+        left.append((graphs, forward, forward.leave(graphs.outputs)))
+    for turn, (graphs, forward, saved) in reversed([*enumerate(left)]):
+        backward = _GraphRun(ledger, graphs.backward, holders, turn)
+        backward.take_saved(saved, handed=turn + 1 < len(left))
+        backward.operations()
+        backward.gradients(backward.returns, forward.inputs)
+    return ledger.lifetimes()
+
+
+@door
 def joint_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
     """The same if the joint graph ran as it stands, from top to bottom: nothing handed over, nothing recomputed."""
     ledger = Ledger()
@@ -62,27 +85,33 @@ def joint_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
 class _GraphRun:
     """One graph, run on nothing but sizes. A buffer is freed when no value that shows it is held any more."""
 
-    def __init__(self, ledger: Ledger, graph: Graph, holders: Counter[Hashable]) -> None:
-        self.ledger, self.graph, self.holders = ledger, graph, holders
+    def __init__(self, ledger: Ledger, graph: Graph, holders: Counter[Hashable], turn: int = 0) -> None:
+        self.ledger, self.graph, self.holders, self.turn = ledger, graph, holders, turn
         self.nodes: list[torch.fx.Node] = list(graph.module.graph.nodes)
         self.inputs = [node for node in self.nodes if node.op == "placeholder"]
         self.returns: tuple[Any, ...] = tuple(self.nodes[-1].args[0])
         self.values: dict[str, Keys] = {}
         self.tangents: list[Hashable] = []
 
-    def take_inputs(self, parameters: Collection[str]) -> None:
-        """Called with parameters and inputs, which somebody else keeps; in a joint graph, with tangents too."""
+    def take_inputs(self, parameters: Collection[str], handed: bool = False) -> None:
+        """Called with parameters and inputs, which somebody else keeps; in a joint graph, with tangents too.
+
+        ``handed``: inputs come from an earlier graph, which has counted them.
+        """
         for node in self.inputs:
             if node.name.startswith("tangents"):
                 self._tangent(node)
             else:
-                self._resident(node, "parameter" if node.name in parameters else "input")
+                of_model = node.name in parameters
+                self._resident(node, "parameter" if of_model else "input", counted=of_model or not handed)
 
-    def take_saved(self, saved: dict[str, Keys]) -> None:
-        """Called with what the forward saved, which nobody else holds, and with tangents."""
+    def take_saved(self, saved: dict[str, Keys], handed: bool = False) -> None:
+        """Called with what the forward saved, which nobody else holds, and with tangents; ``handed`` as above."""
         for node in self.inputs:
             if node.name in saved:
                 self.values[node.name] = saved[node.name]
+            elif handed:
+                self._resident(node, "input", counted=False)
             else:
                 self._tangent(node)
 
@@ -122,14 +151,14 @@ class _GraphRun:
         waiting = Counter(result.name for result, _ in pairs)
         for result, of in pairs:
             (key,) = self.values[result.name]
-            title = f"{self.ledger.name(('input', of.name))}.grad"
+            title = f"{self.ledger.name(self._input(of))}.grad"
             waiting[result.name] -= 1
             shared = waiting[result.name] or key in self.tangents or self.ledger.is_resident(key)
             if not shared and _laid_out_alike(result.meta["val"], of.meta["val"]):
                 self.ledger.called(key, "gradient", title)
                 continue
             copy = _tensor(title, "AccumulateGrad", "gradient", of.meta["val"])
-            self.ledger.operation(title, "AccumulateGrad", "backward", None, {("copy", of.name): copy})
+            self.ledger.operation(title, "AccumulateGrad", "backward", None, {(self.turn, "copy", of.name): copy})
             if not waiting[result.name]:
                 self._drop((key,))
         for key in self.tangents:
@@ -161,18 +190,22 @@ class _GraphRun:
             elif source := shown.get(at, shown.get(ALL)):
                 keys.append(self.values[source.name][0])
             else:
-                keys.append((self.graph.stage, node.name, at))
+                keys.append((self.turn, self.graph.stage, node.name, at))
         return tuple(keys)
 
-    def _resident(self, node: torch.fx.Node, kind: str) -> None:
-        value, key = node.meta.get("val"), ("input", node.name)
+    def _input(self, node: torch.fx.Node) -> Hashable:
+        return self.turn, "input", node.name
+
+    def _resident(self, node: torch.fx.Node, kind: str, counted: bool = True) -> None:
+        value, key = node.meta.get("val"), self._input(node)
         if isinstance(value, torch.Tensor):
-            self.ledger.resident(key, _tensor(self.graph[node.name].title or node.name, "input", kind, value))
+            there = _tensor(self.graph[node.name].title or node.name, "input", kind, value)
+            self.ledger.resident(key, there if counted else replace(there, nbytes=0))
         self.values[node.name] = (key if isinstance(value, torch.Tensor) else None,)
 
     def _tangent(self, node: torch.fx.Node) -> None:
         """What a backward begins with, made by the caller of ``backward()`` and held by it until that returns."""
-        value, key = node.meta.get("val"), ("tangent", node.name)
+        value, key = node.meta.get("val"), (self.turn, "tangent", node.name)
         self.values[node.name] = (key if isinstance(value, torch.Tensor) else None,)
         if isinstance(value, torch.Tensor):
             made = {key: _tensor(node.name, "aten.ones_like", "temporary", value)}

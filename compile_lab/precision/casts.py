@@ -107,7 +107,7 @@ class _DtypeListener(TorchDispatchMode):
         node = current_autograd_node()
         direction = "forward" if node is None else "backward"
         what = name = ""
-        if op in CASTS and inputs and inputs[0].dtype != outputs[0].dtype:
+        if op in CASTS and inputs and outputs and inputs[0].dtype != outputs[0].dtype:  # not what makes integers
             what, name = self._what(inputs[0], node)
             self.waiting[id(outputs[0])] = len(self.ops)
             self.kept.append(outputs[0])

@@ -9,12 +9,14 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tqdm import tqdm
 
 from ..virtual_gpu.chips import CHIPS
 from .captured import asked_parts
+from .compare import earlier, moved
 from .given import UnusableModel, loaded
 from .model import checked, told
 from .model_view import page
@@ -34,6 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise UnusableModel(f"-o {path.name}: its folder does not exist; make it first")
         if not os.access(path if path.exists() else path.absolute().parent, os.W_OK) or path.is_dir():
             raise UnusableModel(f"-o {path.name} cannot be written; choose another file with -o")
+        before = earlier(Path(asked.compare)) if asked.compare else None
         subject = loaded(asked.target)
     except ValueError as error:
         print(f"compile_lab.report: {error}", file=sys.stderr)
@@ -46,6 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
         found = told(subject, options, progress)
         bar.set_description_str("done")
+    if before:
+        found = replace(found, cards=(moved(before, found), *found.cards))
     text = json.dumps(found.as_data(), indent=1, ensure_ascii=False) + "\n" if asked.json else page(found)
     path.write_text(text, encoding="utf-8")
     print(f"{found}\n\n{path.name}, {len(text.encode()) / 1e3:,.0f} kB")
@@ -60,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("target", metavar="FILE:FUNCTION", help="a function that returns (model, batch)")
     parser.add_argument("-o", dest="output", metavar="OUT", help="the file to write; report-FILE.html without it")
     parser.add_argument("--json", action="store_true", help="write the same as data")
+    parser.add_argument("--compare", metavar="JSON", help="an earlier report, as --json wrote it: what moved since")
     parser.add_argument("--chip", default="H200", choices=tuple(CHIPS), help="whose kernels (H200)")
     parser.add_argument("--devices", type=int, help="also: what one of so many devices holds and sends")
     parser.add_argument("--pattern", default="fsdp", choices=PATTERNS, help="how they share the work (fsdp)")

@@ -7,7 +7,7 @@ from ..dynamo.atlas.run import load, registry
 from ..dynamo.guards import counted, folded
 from ..dynamo.tracing import GraphBreak
 from .captured import Captured
-from .cards import CardCode, CardPart, CardTable, CardText, ReportCard
+from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
 
 MOST_GUARDS = 60
 
@@ -15,11 +15,18 @@ MOST_GUARDS = 60
 def breaks_card(found: Captured) -> ReportCard:
     """Where Dynamo had to stop: line, torch's id, cure, and what Python runs instead."""
     trace = found.trace
+    figures = (
+        CardFigure("graphs", len(trace.graphs)),
+        CardFigure("graph breaks", len(trace.breaks)),
+        CardFigure("operations that Dynamo captured", trace.ops),
+    )
     graphs = f"{len(trace.graphs)} {'graph' if len(trace.graphs) == 1 else 'graphs'} with {trace.ops} operations"
     if not trace.breaks:
         if not trace.graphs:
-            return ReportCard("breaks", "Graph breaks", "Dynamo captured no graph: all of it runs eagerly.", "bad")
-        return ReportCard("breaks", "Graph breaks", f"None: {graphs} hold the whole forward.", "good")
+            return ReportCard(
+                "breaks", "Graph breaks", "Dynamo captured no graph: all of it runs eagerly.", "bad", (), figures
+            )
+        return ReportCard("breaks", "Graph breaks", f"None: {graphs} hold the whole forward.", "good", (), figures)
     count = len(trace.breaks)
     rows = tuple(
         (each.place, each.source, gb_id(each), each.reason, _instead(each), each.hint or each.explanation)
@@ -33,7 +40,8 @@ def breaks_card(found: Captured) -> ReportCard:
         verdict = f"Dynamo captured no graph: the forward breaks at {count} {lines}."
     if lost:
         verdict += f" {_functions(lost)} whole left to Python."
-    return ReportCard("breaks", "Graph breaks", verdict, "bad", (CardTable(columns, rows), *_examples(trace.breaks)))
+    parts = (CardTable(columns, rows), *_examples(trace.breaks))
+    return ReportCard("breaks", "Graph breaks", verdict, "bad", parts, figures)
 
 
 def _functions(lost: list[GraphBreak]) -> str:
@@ -89,7 +97,8 @@ def guards_card(found: Captured) -> ReportCard:
         CardText(f"{len(guards)} guards are asked before each call, global switches aside. They speak of: {by}."),
         CardTable(("guard", "times", "asked for by"), listed, folded=f"The guards, {len(listed)} kinds of them"),
     )
-    return ReportCard("guards", "Guards, and what compiles again", verdict, severity, parts)
+    figures = (CardFigure("guards", len(guards)), CardFigure("changes that compile again", len(again) + bool(rate)))
+    return ReportCard("guards", "Guards, and what compiles again", verdict, severity, parts, figures)
 
 
 def _became(outcome: str) -> str:

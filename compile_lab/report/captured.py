@@ -15,6 +15,7 @@ from typing import Any
 from ..aot.training import TrainingGraphs, training_graphs
 from ..dynamo.tracing import DynamoTrace, trace
 from ..inductor.generated import GeneratedCode, generated_code
+from ..memory.graphs import lifetimes_in_turn
 from ..memory.ledger import Lifetimes
 from ..memory.predict import lifetimes
 from ..precision.casts import TypedTrace
@@ -114,10 +115,12 @@ class CapturePart:
 
 
 def _memory(found: Captured) -> Lifetimes:
-    """From the code for the chip if all of it is there, else from AOTAutograd's graphs."""
+    """From the code for the chip if all of it is there, else from AOTAutograd's graphs; of several, an upper bound."""
     code = found.parts.get("code")
     whole = isinstance(code, GeneratedCode) and not code.trouble and len(code.graphs) == 2
-    return lifetimes(code if whole else found.graphs)
+    if whole:
+        return lifetimes(code)
+    return lifetimes_in_turn(found.graphs.each) if found.graphs.others else lifetimes(found.graphs)
 
 
 PARTS: Mapping[str, CapturePart] = {

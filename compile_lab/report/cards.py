@@ -1,7 +1,7 @@
 """What a report is made of, as plain data: cards with a verdict, and findings by name. Nothing here draws."""
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 SEVERITIES = ("bad", "failed", "look", "good")
 """Worst first: something is lost, the part itself failed, worth a look, nothing to do."""
@@ -47,6 +47,14 @@ class CardCurve:
 CardPart = CardTable | CardText | CardCode | CardCurve
 
 
+class CardFigure(NamedTuple):
+    """A number by which two reports are compared; ``unit`` is "bytes", or empty for what is counted."""
+
+    name: str
+    value: int
+    unit: str = ""
+
+
 @dataclass(frozen=True)
 class ReportCard:
     """One thing that the report tells: a title, its verdict in a sentence, how bad that is, and the evidence."""
@@ -56,6 +64,7 @@ class ReportCard:
     verdict: str
     severity: str
     parts: tuple[CardPart, ...] = ()
+    figures: tuple[CardFigure, ...] = ()
 
     def __post_init__(self) -> None:
         if self.severity not in SEVERITIES:

@@ -8,7 +8,7 @@ from ..page.units import with_unit
 from ..precision.casts import cast_kernels
 from ..virtual_gpu.chips import chip as chip_named
 from .captured import Captured, PartFailed
-from .cards import CardCode, CardPart, CardTable, CardText, ReportCard
+from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
 
 MOST_LINES = 4
 MOST_BOUNDARIES = 12
@@ -42,7 +42,12 @@ def kernels_card(found: Captured) -> ReportCard:
     listings = sorted(code.written, key=lambda kernel: -kernel.nbytes)
     parts += [CardCode(f"{k.name}, {k.direction}, {with_unit(k.nbytes)}", k.body) for k in listings]
     severity = "bad" if code.trouble else "good"
-    return ReportCard("kernels", f"Kernels for a virtual {code.chip}", verdict, severity, tuple(parts))
+    figures = (
+        CardFigure("launches", launches),
+        CardFigure("kernels written", len(code.written)),
+        CardFigure("read and written by kernels", total, "bytes"),
+    )
+    return ReportCard("kernels", f"Kernels for a virtual {code.chip}", verdict, severity, tuple(parts), figures)
 
 
 def _written(found: Captured) -> CardTable:
@@ -105,7 +110,8 @@ def casts_card(found: Captured) -> ReportCard:
         CardText(_fused(found)),
     ]
     severity = "look" if heavy["fp32"] and heavy["fp32"] == sum(heavy.values()) else "good"
-    return ReportCard("casts", "Casts under autocast", verdict, severity, tuple(parts))
+    figures = (CardFigure("casts", len(trace.casts)), CardFigure("matrix products in fp32", heavy["fp32"]))
+    return ReportCard("casts", "Casts under autocast", verdict, severity, tuple(parts), figures)
 
 
 def _fused(found: Captured) -> str:
@@ -147,4 +153,5 @@ def devices_card(found: Captured) -> ReportCard:
             CardText("No `ModuleList` was found, so all of it is gathered at once: shard its blocks one by one.")
         )
     severity = "bad" if fits == "does not fit" else "look" if step.pattern == "fsdp" and step.wrapped == 1 else "good"
-    return ReportCard("devices", f"On {step.devices} devices", verdict, severity, tuple(parts))
+    figures = (CardFigure("held by a device", total, "bytes"), CardFigure("sent by a device", sent, "bytes"))
+    return ReportCard("devices", f"On {step.devices} devices", verdict, severity, tuple(parts), figures)

@@ -8,13 +8,14 @@ from torch.fx.node import map_arg
 
 from ..aot.nodes import Graph
 from ..aot.saved import SavedTensor, folded
+from ..aot.training import TrainingGraphs
 from ..eager.flops import flops_of
 from ..memory.ledger import Lifetimes
 from ..page.units import with_unit
 from ..tensors import nbytes
 from ..virtual_gpu.chips import chip as chip_named
 from .captured import Captured
-from .cards import CardCurve, CardPart, CardTable, CardText, ReportCard
+from .cards import CardCurve, CardFigure, CardPart, CardTable, CardText, ReportCard
 
 FIRST_SAVED, MOST_SAVED = 12, 60
 SAVED_COLUMNS = ("tensor", "times", "shape", "dtype", "bytes", "line", "why it is kept")
@@ -48,7 +49,13 @@ def joint_card(found: Captured) -> ReportCard:
     kinds = Counter(node.op for graphs in each for node in graphs.joint.nodes if node.is_op).most_common(25)
     listed = CardTable(("operation", "times"), tuple(kinds), folded="The operations of the joint graph, most first")
     said = CardText("Counted by torch's formulas: two for each multiplication and addition of a matrix product.")
-    return ReportCard("joint", "The joint graph", verdict, "good" if len(each) == 1 else "look", (table, said, listed))
+    figures = (
+        CardFigure("operations of the joint graph", ops),
+        CardFigure("floating-point operations of a step", flops),
+        CardFigure("operations that run twice", again),
+    )
+    severity = "good" if len(each) == 1 else "look"
+    return ReportCard("joint", "The joint graph", verdict, severity, (table, said, listed), figures)
 
 
 def graph_flops(graph: Graph) -> list[int]:
@@ -91,7 +98,8 @@ def saved_card(found: Captured) -> ReportCard:
         CardTable(SAVED_COLUMNS, rows[FIRST_SAVED:MOST_SAVED], folded="Smaller ones"),
         CardTable(("module", "bytes kept"), modules, folded="By module"),
     )
-    return ReportCard("saved", "What is kept for the backward", verdict, "good", parts)
+    figures = (CardFigure("buffers kept", len(saved)), CardFigure("kept for the backward", total, "bytes"))
+    return ReportCard("saved", "What is kept for the backward", verdict, "good", parts, figures)
 
 
 def _saved_row(each: SavedTensor) -> tuple[str | int, ...]:
@@ -113,9 +121,11 @@ def memory_card(found: Captured) -> ReportCard:
     fits = "fits" if share <= 1 else "does not fit"
     at = memory.timeline[memory.peak_at]
     where = f", at `{at.source.text or at.source}`" if at.source else ""
+    bound = "at most " if "upper bound" in _read_from(found) else ""
     verdict = (
-        f"The peak is {with_unit(memory.peak_nbytes)} above what was there, in the {at.phase}{where}; with parameters, "
-        f"inputs and AdamW's state {with_unit(whole)}, which {fits} a {chip.name} of {with_unit(chip.memory_nbytes)}."
+        f"The peak is {bound}{with_unit(memory.peak_nbytes)} above what was there, in the {at.phase}{where}; with "
+        f"parameters, inputs and AdamW's state {with_unit(whole)}, which {fits} a {chip.name} of "
+        f"{with_unit(chip.memory_nbytes)}."
     )
     alive = memory.alive_at(memory.peak_at)
     rows = tuple(
@@ -138,7 +148,11 @@ def memory_card(found: Captured) -> ReportCard:
         CardText(_read_from(found)),
     )
     severity = "bad" if share > 1 else "look" if share > 0.8 else "good"
-    return ReportCard("memory", "Lifetimes and the predicted peak", verdict, severity, parts)
+    figures = (
+        CardFigure("peak above what was there", memory.peak_nbytes, "bytes"),
+        CardFigure("peak with parameters, inputs and AdamW's state", whole, "bytes"),
+    )
+    return ReportCard("memory", "Lifetimes and the predicted peak", verdict, severity, parts, figures)
 
 
 def _read_from(found: Captured) -> str:
@@ -146,6 +160,11 @@ def _read_from(found: Captured) -> str:
     if getattr(code, "trouble", None) == () and len(getattr(code, "graphs", ())) == 2:
         return (
             f"Read off the code that Inductor wrote for a virtual {found.options.chip}, for one step; nothing was run."
+        )
+    if isinstance(found.parts.get("graphs"), TrainingGraphs) and found.graphs.others:
+        return (
+            f"An upper bound, read off {len(found.graphs.each)} graphs run in turn: what one hands to the next counts "
+            "to the end of the step. What Python computes between them, and fusion, are not in it."
         )
     return "Read off AOTAutograd's graphs: the code for the chip is not whole, so fusion is not in these numbers."
 

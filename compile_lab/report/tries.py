@@ -230,6 +230,12 @@ def on_devices(given: GivenModel, devices: int, pattern: str) -> OnDevices:
         return OnDevices(pattern, devices, held_here(program), sent, wrapped)
 
 
+def _blocks(module: nn.Module) -> Iterator[nn.Module]:
+    """The members of the outermost lists of modules: lists inside a block belong to that block."""
+    for child in module.children():
+        yield from child if isinstance(child, nn.ModuleList) else _blocks(child)
+
+
 def _parallel(given: GivenModel, devices: int, pattern: str) -> tuple[Program, int]:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
@@ -240,8 +246,7 @@ def _parallel(given: GivenModel, devices: int, pattern: str) -> tuple[Program, i
     if pattern == "ddp":
         model = DistributedDataParallel(model)
     else:
-        blocks = [block for each in model.modules() if isinstance(each, nn.ModuleList) for block in each]
-        blocks = [block for block in blocks if any(True for _ in block.parameters())]
+        blocks = [block for block in _blocks(model) if any(True for _ in block.parameters())]
         for block in blocks:
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)

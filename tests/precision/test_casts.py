@@ -75,6 +75,11 @@ def test_gradients_are_as_they_were_and_without_autocast_nothing_is_cast(two, x)
     assert not [one for one in casts.dtypes(two, x, backward=False).ops if one.direction == "backward"]
 
 
+def test_numbers_made_whole_are_no_cast_between_precisions(x):
+    trace = casts.dtypes(lambda: (x.to(torch.long), x.sum())[1])
+    assert not trace.casts and any(op.outputs == () for op in trace.ops)
+
+
 def test_what_cannot_be_called_is_refused():
     with pytest.raises(TypeError, match="fn is 3; it must be of type Callable"):
         casts.dtypes(3)

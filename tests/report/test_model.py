@@ -16,6 +16,7 @@ from compile_lab.report.captured import PARTS, Captured, PartTookTooLong, Report
 from compile_lab.report.given import given, loaded
 from compile_lab.report.model import CARDS, card, checked, report, state_kept, told
 from compile_lab.report.model_view import LISTED_NBYTES, page
+from compile_lab.report.tries import _blocks
 from compile_lab.tensors import nbytes
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
@@ -129,6 +130,14 @@ def test_two_devices_hold_half_the_parameters(found):
     assert held["parameters"] == parameters / 2 and held["AdamW's state"] == parameters
 
 
+def test_a_list_of_modules_inside_a_block_belongs_to_the_block():
+    block = nn.Module()
+    block.layer = nn.ModuleList([nn.Linear(2, 2)])
+    model = nn.Sequential(nn.Linear(2, 2))
+    model.add_module("blocks", nn.ModuleList([block]))
+    assert list(_blocks(model)) == [block]
+
+
 @pytest.mark.slow
 def test_the_guards_card_says_what_was_tried(found):
     rows = {row[0]: row[1] for row in card("guards", found).parts[0].rows}
@@ -194,6 +203,9 @@ def test_a_forward_that_is_left_to_python_has_nothing_that_is_fine():
 def test_a_failed_part_takes_no_other_card_away(branching):
     cards = whole(branching)
     memory = cards["memory"]
+    assert "The peak is at most " in memory.verdict and "An upper bound, read off 3 graphs" in memory.parts[-1].text
+    lost = {**branching.parts, "memory": RuntimeError("this function broke into 2 graphs")}
+    memory = card("memory", dataclasses.replace(branching, parts=lost))
     assert memory.severity == "failed" and "graphs" in memory.verdict
     assert "mend the graph breaks" in memory.parts[0].text
     assert cards["saved"].severity == "good" and cards["joint"].severity == "look"
