@@ -5,7 +5,7 @@ import pytest
 from compile_lab.report.architectures import ARCHITECTURES, made
 from compile_lab.report.survey import row
 
-TEN = ("GPT-2", "GPT-NeoX", "OPT", "Llama", "Gemma 2", "BERT", "DistilBERT", "T5", "ViT", "ConvNeXt")
+TEN = ("GPT-2", "GPT-NeoX", "OPT", "Llama", "Gemma 2", "BERT", "DistilBERT", "BART", "ViT", "ConvNeXt")
 
 
 def test_they_are_fifty_with_a_name_each():
