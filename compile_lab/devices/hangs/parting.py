@@ -14,7 +14,7 @@ OTHER, ABSENT, BEYOND, NONE = "other", "absent", "beyond", "none"
 
 @dataclass(frozen=True)
 class Stand:
-    """Where one rank is: its last collectives, its line (file, number, text), what it compiles, whether it ended.
+    """Where one rank is: its last collectives, its line (file, number), what it compiles, whether it ended.
 
     ``at`` and ``waits_since`` are seconds since the epoch; ``ended`` is "", "ended" or "failed".
     """
@@ -27,7 +27,7 @@ class Stand:
     calls: tuple[dict[str, Any], ...]
     groups: Mapping[str, list[int]]
     compiles: tuple[str, str] | None
-    place: tuple[str, int, str] | None
+    place: tuple[str, int] | None
     failure: str
     ended: str
     waits_since: float | None
@@ -63,10 +63,10 @@ class Parting:
         if self.kind == NONE:
             head = "The ranks have called the same collectives. Where they are:"
         elif self.kind == BEYOND:
-            head = "No recorded collective tells the ranks apart (gloo's sends and receives are not recorded). Where they are:"
+            head = "No recorded collective tells the ranks apart; gloo's sends and receives are not recorded. They are:"
         else:
             head = f"The ranks part at collective {self.number} of group {self.group}:"
-        odd = f"\n  not as the others: {_named(self.odd)}" if self.odd else ""
+        odd = f"\n  not as the others: {', '.join(f'rank {rank}' for rank in self.odd)}" if self.odd else ""
         return head + "".join(f"\n  rank {rank} {said}" for rank, said in self.ranks.items()) + odd
 
     def as_json(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def parted(stands: Mapping[int, Stand], gone: Collection[int] = (), silent: Coll
     said, odd = {}, ()
     for rank in members:
         if (call := calls.get(rank)) is not None:
-            said[rank] = "calls " + _told(call)
+            said[rank] = ("passed " if call["done"] else "waits in ") + _told(call)
         else:
             before = _before(stands.get(rank), group, number, rank in gone or rank in silent)
             said[rank] = f"never came: {before}{_standing(rank, stands, gone, silent)}"
@@ -145,16 +145,7 @@ def _first_difference(group: str, members: list[int], stands: Mapping[int, Stand
             return group, number, members, calls
         if len(calls) < len(members) and not all(call["done"] for call in calls.values()):
             return group, number, members, calls
-        if len(calls) < len(members) and any(
-            rank not in calls and (rank not in stands or stands[rank].ended or not _answers(stands[rank], stands))
-            for rank in members
-        ):
-            return group, number, members, calls
     return None
-
-
-def _answers(stand: Stand, stands: Mapping[int, Stand]) -> bool:
-    return stand.at + 0.2 >= max(each.at for each in stands.values())
 
 
 def _when(found: _Difference, stands: Mapping[int, Stand]) -> tuple[bool, int]:
@@ -168,10 +159,10 @@ def _signature(call: Mapping[str, Any]) -> tuple[Any, ...]:
 
 
 def _before(stand: Stand | None, group: str, number: int, old: bool) -> str:
-    """A rank's last collective in the group. What is ``old`` was written at some time before the rank fell silent."""
-    own = [call for call in stand.calls if call["group"] == group and call["number"] < number] if stand else []
+    """A rank's last collective in the group. An ``old`` record ends too early; but those before have ended on all."""
     if old:
-        return f"its last on record was {own[-1]['number']}, {_told(own[-1])}; " if own else ""
+        return f"it took part in {number - 1}, the last before; " if number > 1 else ""
+    own = [call for call in stand.calls if call["group"] == group and call["number"] < number] if stand else []
     return f"its last was {own[-1]['number']}, {_told(own[-1])}; " if own else "it has called none in this group; "
 
 
@@ -189,13 +180,13 @@ def _standing(rank: int, stands: Mapping[int, Stand], gone: Collection[int], sil
     stand = stands.get(rank)
     if stand is None:
         return "has written nothing: it was never watched"
-    place = f" {_place(*stand.place[:2])}" if stand.place else ""
+    place = f" {_place(*stand.place)}" if stand.place else ""
     if rank in gone:
         return f"its process is gone, last seen at{place}"
-    if stand.ended:
-        return "has failed: " + stand.failure if stand.failure else "has come to its end"
     if stand.failure:
-        return f"has failed: {stand.failure}"
+        return f"has failed, {stand.failure}, at{place}"
+    if stand.ended:
+        return "has come to its end"
     if rank in silent:
         return f"does not answer, last seen at{place}"
     if stand.compiles:
@@ -214,5 +205,5 @@ def _places(stands: Mapping[int, Stand], calls: Mapping[int, Mapping[str, Any]])
         if rank in calls and calls[rank]["line"]:
             found[rank] = tuple(calls[rank]["line"])
         elif stand.place:
-            found[rank] = tuple(stand.place[:2])
+            found[rank] = stand.place
     return found

@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -104,9 +105,14 @@ def from_record(stored: Mapping[str, Any]) -> HangResult:
 
 
 def _ended(case: HangCase, part: str, folder: Path, **env: str) -> list[Ending]:
+    """Run a part of the case. Each run has a cache of its own, or what ``before`` left in it: a rank that is killed
+    while it compiles leaves a library cut short, and Inductor (torch 2.13) loads that the next time, and fails.
+    """
     folder.mkdir(exist_ok=True)
+    if (left := folder.parent / "before" / "cache").is_dir() and not (folder / "cache").exists():
+        shutil.copytree(left, folder / "cache")
     ranks = 1 if part == "before" else case.ranks
-    at = list(map(str, (folder.parent / each for each in case.caches or ("cache",) * case.ranks)))
+    at = [str(folder / name) for name in case.caches or ("cache",) * case.ranks]
     env |= {"RUN": str(folder), "TORCH_FR_BUFFER_SIZE": "100"}
     return endings(_on_rank, ranks, case.name, part, at, timeout=LIMIT_S, patience=PATIENCE_S, after=1.5, env=env)
 
@@ -150,7 +156,9 @@ def _analysed(folder: Path) -> str:
     """What torch's own analyser says of the recorders of all ranks."""
     command = [sys.executable, "-m", "torch.distributed.flight_recorder.fr_trace", str(folder), "-p", "recorder_"]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    lines = [line.partition("fr_logger.py:")[2].partition("] ")[2] or line for line in (ran.stdout + ran.stderr).splitlines()]
+    lines = [
+        line.partition("fr_logger.py:")[2].partition("] ")[2] or line for line in (ran.stdout + ran.stderr).splitlines()
+    ]
     return _FOLDER.sub(r"\1", "\n".join(lines)).strip()
 
 

@@ -16,6 +16,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from traceback import extract_tb
+from types import FrameType
 from typing import Any
 
 import torch.distributed as dist
@@ -23,10 +25,10 @@ import torch.distributed as dist
 from ..._torch.distributed import flight_record, group_members
 from ..._torch.dynamo import compiling
 from ...doors import check_amount, door
-from ...source import is_users, users_line
+from ...source import Line, is_users
 from .parting import Parting, Stand, parted
 
-BEAT_S = 0.25
+BEAT_S = 0.1
 """Between two records of a rank that nobody asks. The last one is what is known of a rank that was killed."""
 ANSWER_S = 0.7
 """For the other ranks to answer. One that does not is told as silent, with its last record."""
@@ -34,7 +36,6 @@ KEPT = 40
 """Of a rank's last collectives, on paper."""
 _POLL_S = 0.03
 _AOT_ID = re.compile(r"AOT ID: \['(\d+)_(\w+)'\]")
-_FUNCTIONAL = re.compile(r"torch/(distributed/_functional_collectives|_ops)\.py$")
 
 
 @door
@@ -110,6 +111,7 @@ class _Watch:
         self._over = threading.Event()
         self._writing = threading.Lock()
         self._failure = self._ended = ""
+        self._failed_at: Line | None = None
         self._first = _last_id()
         self._thread = threading.Thread(target=self._beat, daemon=True)
 
@@ -120,8 +122,7 @@ class _Watch:
     def failed(self, error: BaseException) -> None:
         """Name where the ranks part, in a note of the error; whatever goes wrong with that, the error is raised."""
         at = time.time()
-        frames = _raised_at(error)
-        self._failure = f"{type(error).__name__}{', at ' + frames if frames else ''}"
+        self._failure, self._failed_at = type(error).__name__, _raised_at(error)
         try:
             self._write()
             parting = where(self._folder)
@@ -169,7 +170,7 @@ class _Watch:
         _replace(self._folder / f"recorder_{self.rank}", pickle.dumps(record))
         entries = [each for each in record["entries"] if each["record_id"] > self._first][-KEPT:]
         frame = sys._current_frames().get(self._main)
-        line = users_line(frame, __file__)
+        line = self._failed_at or _program_line(frame)
         return Stand(
             rank=self.rank,
             size=self.size,
@@ -179,7 +180,7 @@ class _Watch:
             calls=tuple(call_of(each) for each in entries),
             groups=groups,
             compiles=compiling(frame),
-            place=(line.file, line.line, line.text) if line else None,
+            place=(line.file, line.line) if line else None,
             failure=self._failure,
             ended=self._ended,
             waits_since=next((each["time_created_ns"] / 1e9 for each in entries if not each["retired"]), None),
@@ -190,15 +191,17 @@ def _last_id() -> int:
     return max((each["record_id"] for each in pickle.loads(flight_record(stacks=False))["entries"]), default=-1)
 
 
-def _raised_at(error: BaseException) -> str:
-    """The text of the user's innermost line in the traceback of an error."""
-    at, found = error.__traceback__, None
-    while at is not None:
-        if at.tb_frame.f_code.co_filename != __file__ and is_users(at.tb_frame.f_code.co_filename):
-            found = at
-        at = at.tb_next
-    line = users_line(found.tb_frame, __file__) if found else None
-    return f"{Path(line.file).name}, line {found.tb_lineno}" if line else ""
+def _raised_at(error: BaseException) -> Line | None:
+    """The user's innermost line in the traceback of an error."""
+    lines = [Line(each.filename, each.lineno or 0, each.name) for each in extract_tb(error.__traceback__)]
+    return next((each for each in reversed(lines) if _is_program(each.file)), None)
+
+
+def _program_line(frame: FrameType | None) -> Line | None:
+    """The user's innermost line from ``frame`` outwards; Inductor's files are not the user's."""
+    while frame is not None and not _is_program(frame.f_code.co_filename):
+        frame = frame.f_back
+    return Line(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
 
 
 def call_of(entry: dict[str, Any]) -> dict[str, Any]:
@@ -208,7 +211,7 @@ def call_of(entry: dict[str, Any]) -> dict[str, Any]:
         file = frame["filename"]
         if graph is None and (found := _graph(file)):
             graph = found
-        elif line is None and not _FUNCTIONAL.search(file) and not _graph(file) and _is_program(file):
+        elif line is None and _is_program(file):
             line = file, frame["line"]
     shapes = [list(map(int, each)) for each in entry["input_sizes"]]
     return {
@@ -224,7 +227,9 @@ def call_of(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def _is_program(file: str) -> bool:
-    return is_users(file) and not file.startswith("<") and "codegen(" not in file
+    if file == __file__ or file.startswith("<") or "codegen(" in file:
+        return False
+    return is_users(file) and not _graph(file)
 
 
 @functools.cache
