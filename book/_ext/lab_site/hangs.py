@@ -14,10 +14,11 @@ class HangLab(SphinxDirective):
         stored = recordings.load("hangs")
         results = [from_record(each) for each in stored.result["cases"]]
         slowest = max(each.after_s for each in results)
+        cured = sum(each.cured for each in results)
         lines = [
-            f"{len(results)} programs, each with groups that wait for {stored.result['patience_s']:g} s. Where the ranks part was named at most "
-            f"{slowest:.2f} s after the first one failed; {sum(each.cured for each in results)} cures ended with the right "
-            f"result on all ranks. R{str(stored.provenance).removeprefix('r')}.",
+            f"{len(results)} programs; groups wait for {stored.result['patience_s']:g} s. Where the ranks part was "
+            f"named at most {slowest:.2f} s after the first one failed. {cured} cures ended with the right result on "
+            f"all ranks. R{str(stored.provenance).removeprefix('r')}.",
             "",
             "```{raw} html",
             f'<div class="lab-hangs">{HangCards(results)._repr_html_()}</div>',

@@ -55,7 +55,8 @@ def source(function: Any, *needs: Any) -> str:
 
 def deep(x: torch.Tensor) -> torch.Tensor:
     for layer in range(2):
-        x = torch.sin(x) @ torch.cos(x) / (layer + 8) + x.softmax(-1).cumsum(0)
+        product = torch.sin(x) @ torch.cos(x)
+        x = product / (layer + 8) + x.softmax(-1).cumsum(0)
     return x.mean()
 
 
@@ -122,7 +123,8 @@ def an_earlier_job_with_length_8() -> None:
 def rank_1_has_a_longer_batch() -> int:
     step = torch.compile(summed, dynamic=False)
     lengths = (8, 8) if dist.get_rank() == 0 else (8, 9)
-    return sum(step(torch.ones(length, 4)).numel() for length in lengths)
+    losses = [step(torch.ones(length, 4)) for length in lengths]
+    return len(losses)
 
 
 def one_graph_for_all_lengths() -> int:
@@ -131,7 +133,8 @@ def one_graph_for_all_lengths() -> int:
     patient = dist.new_group(timeout=timedelta(minutes=10))
     step(torch.ones(7, 4))
     dist.barrier(group=patient)
-    return sum(step(torch.ones(length, 4)).numel() for length in lengths)
+    losses = [step(torch.ones(length, 4)) for length in lengths]
+    return len(losses)
 
 
 # A branch in a compiled function.
@@ -140,7 +143,8 @@ def one_graph_for_all_lengths() -> int:
 @torch.compile
 def clipped(grad: torch.Tensor) -> torch.Tensor:
     if grad.abs().max() > 1:
-        norm = funcol.all_reduce(grad.square().sum(), "sum", dist.group.WORLD)
+        square = grad.square().sum()
+        norm = funcol.all_reduce(square, "sum", dist.group.WORLD)
         return grad / norm.sqrt()
     return grad
 
@@ -154,8 +158,9 @@ def one_rank_clips() -> list[float]:
 
 @torch.compile(fullgraph=True)
 def clipped_by_all(grad: torch.Tensor) -> torch.Tensor:
-    largest = funcol.all_reduce(grad.abs().max(), "max", dist.group.WORLD)
-    norm = funcol.all_reduce(grad.square().sum(), "sum", dist.group.WORLD)
+    largest, square = grad.abs().max(), grad.square().sum()
+    largest = funcol.all_reduce(largest, "max", dist.group.WORLD)
+    norm = funcol.all_reduce(square, "sum", dist.group.WORLD)
     return torch.where(largest > 1, grad / norm.sqrt(), grad)
 
 
@@ -257,17 +262,19 @@ class TwoTowers(nn.Module):
 
 def rank_1_has_no_image() -> list[float]:
     model = DistributedDataParallel(TwoTowers())
+    image = torch.ones(1) if dist.get_rank() == 0 else None
     for _ in range(2):
         model.zero_grad()
-        model(torch.ones(1), torch.ones(1) if dist.get_rank() == 0 else None).backward()
+        model(torch.ones(1), image).backward()
     return [weight.grad.item() for weight in model.parameters()]
 
 
 def unused_weights_are_sent_too() -> list[float]:
     model = DistributedDataParallel(TwoTowers(), find_unused_parameters=True)
+    image = torch.ones(1) if dist.get_rank() == 0 else None
     for _ in range(2):
         model.zero_grad()
-        model(torch.ones(1), torch.ones(1) if dist.get_rank() == 0 else None).backward()
+        model(torch.ones(1), image).backward()
     return [weight.grad.item() for weight in model.parameters()]
 
 
@@ -306,10 +313,12 @@ def all_skip_it() -> list[float]:
 
 def rank_1_is_killed() -> float:
     kept = Path(os.environ["RUN"], "weight.pt")
-    weight, first = torch.load(kept) if kept.exists() else (torch.zeros(1), 0)
+    weight, first = torch.zeros(1), 0
+    if kept.exists():
+        weight, first = torch.load(kept)
     for step in range(first, 4):
         if (dist.get_rank(), step, first) == (1, 2, 0):
-            os.kill(os.getpid(), signal.SIGKILL)  # as the kernel does where memory is short
+            os.kill(os.getpid(), signal.SIGKILL)  # memory is short
         time.sleep(0.3)  # a forward and a backward
         gradient = torch.ones(1)
         dist.all_reduce(gradient)
@@ -325,7 +334,7 @@ def rank_1_is_killed() -> float:
 def rank_0_makes_a_group() -> float:
     total = torch.ones(1)
     if dist.get_rank() == 0:
-        group = dist.new_group([0, 1], timeout=timedelta(seconds=PATIENCE_S))
+        group = dist.new_group([0, 1], timeout=timedelta(seconds=2))
         dist.all_reduce(total, group=group)
     dist.barrier()
     return total.item()
@@ -333,7 +342,7 @@ def rank_0_makes_a_group() -> float:
 
 def all_make_the_group() -> float:
     total = torch.ones(1)
-    group = dist.new_group([0, 1], timeout=timedelta(seconds=PATIENCE_S))
+    group = dist.new_group([0, 1], timeout=timedelta(seconds=2))
     dist.all_reduce(total, group=group)
     dist.barrier()
     return total.item()
@@ -353,8 +362,9 @@ def receives_first() -> float:
 def sends_and_receives_at_once() -> float:
     mine, theirs = torch.full((4,), float(dist.get_rank())), torch.empty(4)
     other = 1 - dist.get_rank()
-    both = [dist.P2POp(dist.isend, mine, other), dist.P2POp(dist.irecv, theirs, other)]
-    for work in dist.batch_isend_irecv(both):
+    sends = dist.P2POp(dist.isend, mine, other)
+    receives = dist.P2POp(dist.irecv, theirs, other)
+    for work in dist.batch_isend_irecv([sends, receives]):
         work.wait()
     return (mine + theirs).sum().item()
 
