@@ -56,7 +56,8 @@ int64_t choose_attention(const at::Tensor& q, const at::Tensor& k, const at::Ten
   const bool same_width = width == k.sym_size(-1) && width == v.sym_size(-1);
   const bool masked = mask.has_value();
   const auto fits_cudnn = [&](const at::Tensor& t) { return t.sym_size(-1) % 8 == 0 && t.sym_size(-1) <= 256; };
-  const bool ordinary = q.dim() == 4 && k.sym_size(-2) != 1 && !user.deterministicAlgorithms();
+  const bool learned = masked && mask->requires_grad();  // a bias that is trained: cuDNN's kernel has no gradient for it
+  const bool ordinary = q.dim() == 4 && k.sym_size(-2) != 1 && !user.deterministicAlgorithms() && !learned;
   if (cudnn_first && user.userEnabledCuDNNSDP() && half && ordinary && fits_cudnn(q) && fits_cudnn(v)) return kCudnn;
   const bool square = !causal || q.sym_size(-2) == k.sym_size(-2);
   if (user.userEnabledFlashSDP() && half && capability >= 80 && !masked && same_width && width <= 256 && square)

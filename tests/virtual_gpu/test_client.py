@@ -147,6 +147,17 @@ def test_attention_is_the_one_that_the_chip_would_take(chip, dtype, kernel):
     assert all(f"_scaled_dot_product_{kernel}_attention" in code for code in codes) and len(codes) == 2
 
 
+@pytest.mark.parametrize(("trained", "kernel"), [(True, "efficient"), (False, "cudnn")])
+def test_a_bias_that_is_trained_is_not_given_to_cudnn(trained, kernel):
+    def attend(q, bias):
+        return F.scaled_dot_product_attention(q, q, q, attn_mask=bias)
+
+    q = torch.ones(2, 4, 64, 64, dtype=torch.bfloat16, requires_grad=True)
+    bias = torch.zeros(1, 4, 64, 64, dtype=torch.bfloat16, requires_grad=trained)
+    codes = run("H200", compiled, attend, q, bias)
+    assert all(f"_scaled_dot_product_{kernel}_attention" in code for code in codes) and len(codes) == 2
+
+
 def test_autocast_flex_attention_and_a_foreach_optimizer_work():
     def autocast(x, w):
         with torch.autocast("cuda", torch.bfloat16):
