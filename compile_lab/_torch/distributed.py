@@ -207,3 +207,19 @@ def rules_restored(operator: Any) -> Iterator[None]:
             if rule is not None:
                 table[operator] = rule
         forget_strategies()
+
+
+def flight_record(stacks: bool = True) -> bytes:
+    """The flight recorder's ring of this process's last collectives, as torch dumps it: a pickle. gloo fills it, too.
+
+    It has ``entries``; one that has come to its end is ``retired``. Sends and receives over gloo are not in it.
+    """
+    from torch._C._distributed_c10d import _dump_fr_trace
+
+    return _dump_fr_trace(includeCollectives=True, includeStackTraces=stacks, onlyActive=False)
+
+
+def group_members() -> dict[str, list[int]]:
+    """The ranks of each process group that this rank has made, by the group's name, in the flight recorder's words."""
+    world = torch.distributed.distributed_c10d._world
+    return {name: sorted(world.pg_group_ranks[group]) for group, name in world.pg_names.items()}

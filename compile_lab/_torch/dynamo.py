@@ -4,13 +4,14 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest import mock
 
 import torch
 import torch._dynamo.config
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list as cache_entries
-from torch._dynamo import graph_break
+from torch._dynamo import convert_frame, graph_break
 from torch._dynamo import reset as reset_dynamo
 from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.convert_frame import register_bytecode_hook
@@ -108,3 +109,13 @@ __all__ = [
     "reset_dynamo",
     "trace_log",
 ]
+
+
+def compiling(frame: FrameType | None) -> tuple[str, str] | None:
+    """What Dynamo is compiling on the stack that ``frame`` is the top of, of whichever thread: its id, its function."""
+    while frame is not None:
+        if frame.f_code is convert_frame._compile.__code__:
+            held = frame.f_locals
+            return str(held["compile_id"]), held["code"].co_qualname
+        frame = frame.f_back
+    return None

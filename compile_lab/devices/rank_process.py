@@ -37,6 +37,8 @@ class Run:
     backend: str
     timeout_s: float
     environment: dict[str, str]
+    patience_s: float | None = None
+    """The group's own time-out, in seconds; None: longer than the run's."""
 
     def file(self, what: str, rank: int) -> Path:
         return self.folder / f"{what}.{rank}"
@@ -70,7 +72,7 @@ def _call(run: Run, rank: int) -> Any:
         torch.cuda.set_device(device)
     store = dist.FileStore(str(run.folder / "store"), run.ranks)  # a file, so no port that could be taken
     # The caller's time limit comes first: it knows what every rank was doing then.
-    limit = datetime.timedelta(seconds=run.timeout_s + 60)
+    limit = datetime.timedelta(seconds=run.patience_s or run.timeout_s + 60)
     dist.init_process_group(run.backend, store=store, rank=rank, world_size=run.ranks, timeout=limit, device_id=device)
     function, args, kwargs = pickle.loads((run.folder / "job").read_bytes())
     if getattr(function, "__module__", None) == "__main__":  # where Dynamo's guards look up a notebook's globals

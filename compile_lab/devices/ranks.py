@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,61 @@ def run(
             return [_value(run, rank) for rank in range(n)]
         finally:
             _end(processes)
+
+
+@dataclass(frozen=True)
+class Ending:
+    """What became of one rank: its value; or what it raised, and its exit status, negative if a signal ended it.
+
+    ``status`` is None for a rank that had to be ended.
+    """
+
+    value: Any
+    raised: str
+    status: int | None
+
+
+@door
+def endings(
+    fn: Callable[..., Any],
+    n: int,
+    *args: Any,
+    timeout: float = 60.0,
+    patience: float | None = None,
+    after: float = 2.0,
+    env: dict[str, str] | None = None,
+) -> list[Ending]:
+    """What became of each of ``n`` ranks over gloo that run ``fn(*args)``, as under a launcher that ends nobody.
+
+    ``patience`` is the group's own time-out, in seconds, by which a collective that waits raises. Ranks that still run
+    ``after`` seconds after the first one failed, or when ``timeout`` is over, are ended. Raises as `run`, but no
+    RankFailed; no process is left.
+    """
+    _check(n, timeout, "gloo")
+    job = _packed(fn, args, {})
+    context = _server()
+    with tempfile.TemporaryDirectory(prefix="ranks-") as folder:
+        environment = os.environ | {"GLOO_SOCKET_IFNAME": _loopback()} | (env or {})
+        run = Run(Path(folder), n, "gloo", timeout, environment, patience)
+        (run.folder / "job").write_bytes(job)
+        processes = [context.Process(target=rank_process.main, args=(run, rank)) for rank in range(n)]
+        try:
+            for process in processes:
+                process.start()
+            end = time.monotonic() + timeout
+            alive = {process.sentinel: process for process in processes}
+            while alive and (ended := wait(list(alive), timeout=max(0.0, end - time.monotonic()))):
+                if any(alive.pop(sentinel).exitcode for sentinel in ended):
+                    end = min(end, time.monotonic() + after)
+            return [_ending(run, rank, process.exitcode) for rank, process in enumerate(processes)]
+        finally:
+            _end(processes)
+
+
+def _ending(run: Run, rank: int, status: int | None) -> Ending:
+    file = run.file("failure", rank)
+    raised = json.loads(file.read_text())["message"] if status and file.exists() else ""
+    return Ending(_value(run, rank) if status == 0 else None, raised, status)
 
 
 def _check(n: int, timeout: float, backend: str) -> None:

@@ -56,6 +56,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
     "graph_breaks": Experiment("time of a pointwise chain with 0 to 7 graph breaks", 30),
     "grouped": Experiment("a mixture of experts by loop and by grouped products; errors against float64", 130),
+    "hangs": Experiment("programs whose ranks part ways: what torch says, what is named, and cures", 240, on_cpu=True),
     "inference": Experiment("a service that generates: prefill, decode, first requests, by mode; its roofline", 280),
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),

@@ -6,6 +6,9 @@ import inspect
 import itertools
 import logging
 import os
+import pickle
+import re
+import sys
 import types
 from pathlib import Path
 
@@ -589,3 +592,31 @@ def test_rules_are_restored_and_what_was_decided_is_forgotten():
 def test_torchs_own_bisector_calls_what_it_is_given_until_it_holds():
     asked = []
     assert inductor.bisect_compiler(lambda: asked.append(1) or len(asked) > 1).backend == "eager"
+
+
+def test_the_flight_recorder_holds_this_process_s_collectives_and_groups_their_ranks():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        torch.distributed.all_reduce(torch.ones(3))
+        last = pickle.loads(distributed.flight_record())["entries"][-1]
+        assert (last["profiling_name"], last["input_sizes"], last["retired"]) == ("gloo:all_reduce", [[3]], True)
+        assert any(frame["filename"] == __file__ for frame in last["frames"])
+        assert distributed.group_members() == {last["process_group"][0]: [0]}
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def test_what_dynamo_compiles_is_told_from_a_stack():
+    told = []
+
+    def backend(module, _):
+        told.append(dynamo.compiling(sys._getframe()))
+        return module.forward
+
+    def compiled_here(x):
+        return x + 1
+
+    torch.compile(compiled_here, backend=backend)(torch.ones(2))
+    (found,) = told
+    assert re.fullmatch(r"\d+/0", found[0]) and found[1].endswith("compiled_here")
+    assert dynamo.compiling(sys._getframe()) is None

@@ -284,3 +284,32 @@ def test_a_caller_that_is_killed_leaves_no_rank(tmp_path):
         caller.kill()
         caller.wait()
     assert left(tmp_path) == []
+
+
+def ends_in_its_own_way():
+    rank = dist.get_rank()
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    if rank == 2:
+        raise ValueError("no data")
+    if rank == 3:
+        time.sleep(60)
+    return rank
+
+
+def test_endings_tells_each_rank_apart_and_ends_those_that_go_on():
+    began = time.monotonic()
+    returned, killed, raised, ended = ranks.endings(ends_in_its_own_way, 4, patience=1.0, after=1.0)
+    assert (returned.value, returned.status) == (0, 0) and killed.status == -signal.SIGKILL
+    assert raised.raised == "ValueError: no data" and raised.status == 1 and ended.status is None
+    assert time.monotonic() - began < 40
+
+
+def waits_for_rank_1():
+    if dist.get_rank() == 0:
+        dist.barrier()
+
+
+def test_a_group_gives_up_after_its_patience():
+    waiting, _ = ranks.endings(waits_for_rank_1, 2, patience=0.5)
+    assert "Timed out waiting 500ms" in waiting.raised or "closed by peer" in waiting.raised

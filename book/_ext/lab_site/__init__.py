@@ -4,6 +4,7 @@
 - ``atlas``: the page of graph breaks, from their recording
 - ``bundle``: each chapter and the book as one Markdown file
 - ``fonts``: makes a font smaller, for ``assets`` and ``icons``
+- ``hangs``: the page of ranks that part ways, from their recording
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
 - ``folds``: one thin line in the place of a folded cell's code, which says what is behind it
@@ -16,11 +17,26 @@
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
-from . import assets, atlas, bundle, folds, formulas, icons, landing, language, live, pages, policy, status, verdicts
+from . import (
+    assets,
+    atlas,
+    bundle,
+    folds,
+    formulas,
+    hangs,
+    icons,
+    landing,
+    language,
+    live,
+    pages,
+    policy,
+    status,
+    verdicts,
+)
 
 
 def setup(app):
-    for part in (assets, atlas, bundle, folds, formulas, landing, language, live, pages, status, verdicts):
+    for part in (assets, atlas, bundle, folds, formulas, hangs, landing, language, live, pages, status, verdicts):
         part.setup(app)
     for part in (icons, policy):  # on finished pages
         part.setup(app)
