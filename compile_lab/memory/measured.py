@@ -1,8 +1,9 @@
 """What the allocator gave out while a step ran: on a CPU from the profiler's events, on a GPU from its history."""
 
 import gc
+import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -49,6 +50,8 @@ class Peak:
     """The peak by the GPU's caching allocator's own count, with sizes rounded up; None on a CPU."""
     curve: tuple[int, ...] = field(default=(), repr=False)
     """Bytes given out after each thing that the allocator did."""
+    between_calls_nbytes: int | None = None
+    """The peak without what an operation took and gave back itself, as a library's convolution does; None on a GPU."""
     forward_events: int = field(default=0, repr=False)
     """How many of those before the forward was done; 0 where the step was one piece."""
 
@@ -161,6 +164,8 @@ class _Change:
     address: int
     nbytes: int
     by: tuple[str, ...]
+    call: int = 0
+    """Which of the operations that the step calls was running; 0 for none."""
 
 
 _Seen = tuple[str, list[_Change], int | None]
@@ -169,7 +174,7 @@ _Seen = tuple[str, list[_Change], int | None]
 _FORWARD_DONE, _STEP_DONE = "compile_lab: forward done", "compile_lab: step done"
 
 
-def _peak(device: str, changes: Iterable[_Change]) -> Peak:
+def _peak(device: str, changes: Sequence[_Change]) -> Peak:
     live = most = 0
     marks: dict[str, int] = {}
     alive: dict[int, _Change] = {}
@@ -192,8 +197,24 @@ def _peak(device: str, changes: Iterable[_Change]) -> Peak:
     if _STEP_DONE not in marks:
         raise RuntimeError("the profiler saw nothing of the step, not even its end: measure again, with less beside it")
     allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
-    seen = {"curve": tuple(curve), "forward_events": forward}
+    between = _most_between_calls(changes) if device == "CPU" else None
+    seen = {"curve": tuple(curve), "forward_events": forward, "between_calls_nbytes": between}
     return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations, **seen)
+
+
+def _most_between_calls(changes: Sequence[_Change]) -> int:
+    """The peak of what outlives the operation that took it."""
+    own: set[int] = set()
+    taken: dict[int, int] = {}
+    for at, change in enumerate(changes):
+        if change.nbytes > 0:
+            taken[change.address] = at
+        elif change.address in taken:
+            first = taken.pop(change.address)
+            if change.call and changes[first].call == change.call:
+                own |= {first, at}
+    live = [0, *itertools.accumulate(0 if at in own else change.nbytes for at, change in enumerate(changes))]
+    return max(live)
 
 
 def _on_cpu(step: Callable[[Mark], Any]) -> _Seen:
@@ -206,18 +227,19 @@ def _on_cpu(step: Callable[[Mark], Any]) -> _Seen:
         mark(_STEP_DONE)
     del result
     found: list[tuple[int, _Change]] = []
-    waiting: list[tuple[Any, tuple[str, ...]]] = [(event, ("Python",)) for event in profiler_events(profiler)]
+    waiting: list[tuple[Any, tuple[str, ...], int]] = [(each, ("Python",), 0) for each in profiler_events(profiler)]
     while waiting:
-        event, inside = waiting.pop()
+        event, inside, call = waiting.pop()
         if str(event.tag).endswith("Allocation"):
             fields = event.extra_fields
             if fields.device.type == "cpu":
-                found.append((event.start_time_ns, _Change(fields.ptr, fields.alloc_size, inside)))
+                found.append((event.start_time_ns, _Change(fields.ptr, fields.alloc_size, inside, call)))
         elif event.name in (_FORWARD_DONE, _STEP_DONE):
             found.append((event.start_time_ns, _Change(0, 0, (event.name,))))
         elif event.name.startswith(("aten::", "prims::")) and event.name not in _ALLOCATE:
             inside = (*inside, event.name.replace("::", "."))
-        waiting.extend((child, inside) for child in event.children)
+            call = call or event.start_time_ns
+        waiting.extend((child, inside, call) for child in event.children)
     return "CPU", [change for _, change in sorted(found, key=lambda pair: pair[0])], None
 
 

@@ -159,7 +159,8 @@ def _read_from(found: Captured) -> str:
     code = found.parts.get("code")
     if getattr(code, "trouble", None) == () and len(getattr(code, "graphs", ())) == 2:
         return (
-            f"Read off the code that Inductor wrote for a virtual {found.options.chip}, for one step; nothing was run."
+            f"Read off the code that Inductor wrote for a virtual {found.options.chip}, for one step; nothing was run. "
+            "What a library takes for itself inside a call, as a convolution may, comes on top."
         )
     if isinstance(found.parts.get("graphs"), TrainingGraphs) and found.graphs.others:
         return (

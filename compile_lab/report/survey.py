@@ -27,7 +27,8 @@ def row(name: str) -> Row:
     ``cards`` is each card's severity, ``failed`` the verdicts of those that could not be told, ``findings`` the names
     of what was found, ``seconds`` those of the whole report, ``parts`` of its parts. ``predicted_bytes`` and
     ``measured_bytes`` are the peak above what was there: of the code that Inductor wrote for this CPU, and of the
-    allocator while it ran; ``trouble`` says why they are None. KeyError for a name that is none of the fifty.
+    allocator while it ran; ``between_calls_bytes`` leaves out what a library took and gave back inside a call, which no
+    code of Inductor's tells. ``trouble`` says why they are None. KeyError for a name that is none of the fifty.
     """
     one = ARCHITECTURES[name]
     model, batch = made(name)
@@ -64,7 +65,12 @@ def _peaks(subject: GivenModel) -> Row:
         predicted = compiled_lifetimes(code)
     except Exception as error:
         said = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-        return {"predicted_bytes": None, "measured_bytes": None, "trouble": said}
+        return {"predicted_bytes": None, "measured_bytes": None, "between_calls_bytes": None, "trouble": said}
     finally:
         reset_dynamo()
-    return {"predicted_bytes": predicted.peak_nbytes, "measured_bytes": measured.peak_nbytes, "trouble": ""}
+    return {
+        "predicted_bytes": predicted.peak_nbytes,
+        "measured_bytes": measured.peak_nbytes,
+        "between_calls_bytes": measured.between_calls_nbytes,
+        "trouble": "",
+    }

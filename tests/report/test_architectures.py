@@ -27,8 +27,8 @@ def test_every_card_is_told_within_its_time_and_the_peak_is_the_allocators(name)
     assert found["seconds"] < 90
     if name == "GPT-2":  # its loss warns, which breaks the graph
         assert "logging_in_forward" in found["findings"] and "4 graphs" in found["trouble"]
-    elif name == "ViT":  # inside the backward of its convolution the library takes memory for itself
-        assert found["predicted_bytes"] < found["measured_bytes"]
     else:
         assert found["trouble"] == ""
-        assert found["predicted_bytes"] == pytest.approx(found["measured_bytes"], rel=1e-3)
+        assert found["predicted_bytes"] == pytest.approx(found["between_calls_bytes"], rel=1e-3)
+        if name != "ViT":  # inside the backward of its convolution the library takes memory for itself
+            assert found["predicted_bytes"] == pytest.approx(found["measured_bytes"], rel=1e-3)
