@@ -1,9 +1,11 @@
 """Ten of the fifty architectures, each with its whole report; the weekly run takes all of them."""
 
+import json
+
 import pytest
 
+from compile_lab.report import survey
 from compile_lab.report.architectures import ARCHITECTURES, made
-from compile_lab.report.survey import row
 
 TEN = ("GPT-2", "GPT-NeoX", "OPT", "Llama", "Gemma 2", "BERT", "DistilBERT", "BART", "ViT", "ConvNeXt")
 
@@ -18,11 +20,43 @@ def test_a_name_that_is_none_of_them_is_refused_with_the_names():
         made("GPT-17")
 
 
+KEPT = {"name": "M", "seconds": 30.0, "failed": {}, "trouble": "", "predicted_bytes": 1000, "between_calls_bytes": 1000}
+
+
+def test_promises_are_those_of_fifty_and_a_broken_one_is_said():
+    failed = KEPT | {"failed": {"casts": "why"}}
+    assert survey.broken_promises([KEPT] * 50) == []
+    assert survey.broken_promises([KEPT] * 45 + [failed] * 5) == []
+    assert survey.broken_promises([KEPT] * 44 + [failed] * 6) == ["44 of 50 have every card; 45 of 50 are promised"]
+    off = KEPT | {"predicted_bytes": 1002}
+    none = KEPT | {"predicted_bytes": None, "between_calls_bytes": None}
+    assert survey.broken_promises([KEPT] * 40 + [off, none] * 5) == []
+    (said,) = survey.broken_promises([KEPT] * 39 + [off] * 11)
+    assert said.startswith("the peak of 39 of 50 is the allocator's")
+    assert survey.broken_promises([KEPT, KEPT | {"name": "Slow", "seconds": 91.0}]) == ["more than 90 s: Slow"]
+
+
+def test_a_model_that_fails_whole_is_a_row_and_the_survey_goes_on(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(survey, "alone", lambda name: KEPT | {"name": name} if name == "OPT" else survey_failed(name))
+    assert survey.main(["OPT", "Llama", "--json", str(tmp_path / "rows.json")]) == 1
+    said = capsys.readouterr()
+    assert "Llama" in said.out and "RuntimeError: no" in said.out and "1 of 2 have every card" in said.err
+    assert [each["name"] for each in json.loads((tmp_path / "rows.json").read_text())] == ["OPT", "Llama"]
+    with pytest.raises(SystemExit, match="2"):
+        survey.main(["GPT-17"])
+    assert "none of the fifty" in capsys.readouterr().err
+
+
+def survey_failed(name):
+    said = "RuntimeError: no"
+    return {"name": name, "seconds": None, "cards": {}, "failed": {"all": said}, "trouble": said}
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TEN)
 def test_every_card_is_told_within_its_time_and_the_peak_is_the_allocators(name):
-    found = row(name)
+    found = survey.row(name)
     assert found["failed"] == {} and len(found["cards"]) == 8
     assert found["seconds"] < 90
     if name == "GPT-2":  # its loss warns, which breaks the graph
