@@ -69,6 +69,14 @@ def test_the_weekly_run_reports_and_does_not_block():
     assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps(workflow))
 
 
+def test_the_fifty_architectures_are_surveyed_weekly_and_a_broken_promise_is_red():
+    workflow = load(ROOT / ".github/workflows/architectures.yml")
+    assert "schedule" in workflow["on"]
+    (survey,) = (step["run"] for step in steps(workflow) if "compile_lab.report.survey" in step.get("run", ""))
+    assert "pipefail" in survey and not any(step.get("continue-on-error") for step in steps(workflow))
+    assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps(workflow))
+
+
 REPORT = """\
 12 passed
 _______________________ notebooks/06_peak_memory.ipynb::Cell 4 _______________________
