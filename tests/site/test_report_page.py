@@ -1,0 +1,81 @@
+"""The page of a report in a browser: it fits a phone, asks nobody, opens with the keyboard, reads in light and dark."""
+
+import harness
+import pytest
+
+from compile_lab.report.cards import CardCode, CardCurve, CardTable, CardText, ModelReport, NamedFinding, ReportCard
+from compile_lab.report.model_view import page as page_of
+
+pytestmark = pytest.mark.browser
+LONG = "torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default"
+PARTS = (
+    CardTable(("where", "line", "bytes"), ((f"model.py, line 12: {LONG}", f"`{LONG}`", 123_456_789),) * 3),
+    CardTable(("module", "bytes kept"), ((f"encoder.layers.0.{LONG}", 5_000),), folded="By module"),
+    CardText(f"A sentence with `{LONG}` in it."),
+    CardCode("triton_poi_fused_0", "def triton_poi_fused_0(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):\n" * 4),
+    CardCurve((0, 4_000, 9_000, 2_000), 2, 2, "the peak is in the middle"),
+)
+CARDS = tuple(
+    ReportCard(name, f"The card {name}", f"The verdict on `{LONG}`.", name, PARTS)
+    for name in ("bad", "failed", "look", "good")
+)
+FINDING = NamedFinding("layer_index", f"Blocks are guarded on `{LONG}`.", "Told.", "Cure.")
+REPORT = ModelReport(
+    "A model", (("called with", LONG),), CARDS, (FINDING,), 16, (f"casts: {LONG}",), "torch", (("trace", 1.2),)
+)
+
+CONTRAST = """() => {
+  const light = (text) => {
+    const rgb = text.match(/[\\d.]+/g).slice(0, 3)
+      .map((value) => (value / 255 <= 0.03928 ? value / 255 / 12.92 : ((value / 255 + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * rgb[0] + 0.7152 * rgb[1] + 0.0722 * rgb[2];
+  };
+  const behind = (element) => {
+    for (let at = element; at; at = at.parentElement) {
+      const colour = getComputedStyle(at).backgroundColor;
+      if (!colour.endsWith(", 0)")) return colour;
+    }
+    return "rgb(255, 255, 255)";
+  };
+  return [...document.querySelectorAll(".tag, .verdict, td, code, summary, dd, h1, h2")].map((element) => {
+    const [one, other] = [getComputedStyle(element).color, behind(element)].map(light);
+    return [(Math.max(one, other) + 0.05) / (Math.min(one, other) + 0.05), element.className || element.tagName];
+  }).sort((one, other) => one[0] - other[0])[0];
+}"""
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    (folder / "report.html").write_text(page_of(REPORT), encoding="utf-8")
+    (folder / "favicon.ico").write_bytes(b"")
+    with harness.serve(folder) as address:
+        yield address
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_it_is_no_wider_than_the_window_and_asks_nobody(visit, width):
+    visited = visit("report.html", width=width)
+    visited.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert visited.page.evaluate("document.documentElement.scrollWidth") == width
+    assert visited.troubles == []
+
+
+def test_what_is_folded_opens_with_the_keyboard(visit):
+    page = visit("report.html").page
+    first = page.locator("details").first
+    assert first.get_attribute("open") is None
+    first.locator("summary").focus()
+    page.keyboard.press("Enter")
+    assert first.get_attribute("open") is not None
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_stands_out_from_what_is_behind_it(visit, scheme):
+    ratio, where = visit("report.html", color_scheme=scheme).page.evaluate(CONTRAST)
+    assert ratio >= 4.5, f"{where}: {ratio:.2f}"
+
+
+def test_the_picture_has_a_text_for_who_does_not_see_it(visit):
+    pictures = visit("report.html").page.get_by_role("img", name="Bytes alive at each operation of the step")
+    assert pictures.count() == len(CARDS)
