@@ -63,9 +63,13 @@ def interrupted(monkeypatch, asked: TrainingOptions, after: int, signals: int = 
             for _ in range(signals):
                 press()
 
-    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(TrainingLog, "add", pressed)
-        train(asked)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores Control-C
+    try:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(TrainingLog, "add", pressed)
+            train(asked)
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @pytest.mark.parametrize("stop", [1, 5, 7])
