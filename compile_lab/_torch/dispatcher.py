@@ -1,7 +1,7 @@
 """Private names of torch's dispatcher, autograd and profiler."""
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -50,6 +50,13 @@ def fake_tensors(allow_real: bool = False) -> AbstractContextManager[Any]:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
     return FakeTensorMode(allow_non_fake_inputs=allow_real)
+
+
+def among_fakes(tensors: Iterable[Any]) -> AbstractContextManager[Any]:
+    """While the block runs, new tensors are as fake as those that are among these; without any, nothing is changed."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return next((each.fake_mode for each in tensors if isinstance(each, FakeTensor)), contextlib.nullcontext())
 
 
 def without_fakes() -> AbstractContextManager[Any]:

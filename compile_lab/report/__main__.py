@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not os.access(path if path.exists() else path.absolute().parent, os.W_OK) or path.is_dir():
             raise UnusableModel(f"-o {path.name} cannot be written; choose another file with -o")
         before = earlier(Path(asked.compare)) if asked.compare else None
-        subject = loaded(asked.target)
+        subject = loaded(asked.target, asked.fake)
     except ValueError as error:
         print(f"compile_lab.report: {error}", file=sys.stderr)
         return 2
@@ -65,6 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("target", metavar="FILE:FUNCTION", help="a function that returns (model, batch)")
     parser.add_argument("-o", dest="output", metavar="OUT", help="the file to write; report-FILE.html without it")
     parser.add_argument("--json", action="store_true", help="write the same as data")
+    parser.add_argument("--fake", action="store_true", help="build the model without memory: one of any size is read")
     parser.add_argument("--compare", metavar="JSON", help="an earlier report, as --json wrote it: what moved since")
     parser.add_argument("--chip", default="H200", choices=tuple(CHIPS), help="whose kernels (H200)")
     parser.add_argument("--devices", type=int, help="also: what one of so many devices holds and sends")

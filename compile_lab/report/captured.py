@@ -158,7 +158,7 @@ def captured(
         progress(PARTS[name].told)
         begun = time.perf_counter()
         try:
-            with limited(options.limit_s):
+            with limited(options.limit_s), given.fakes:
                 parts[name] = PARTS[name].ask(found)
         except (Exception, PartTookTooLong) as error:  # kept, and told by each card that asks for the part
             parts[name] = error.with_traceback(None)

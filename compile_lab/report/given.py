@@ -4,9 +4,11 @@
 a file. What cannot be used is refused with an `UnusableModel` that names the input, the rule and the way out.
 """
 
+import contextlib
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -16,6 +18,7 @@ import cloudpickle
 import torch
 from torch import Tensor, nn
 
+from .._torch.dispatcher import among_fakes, fake_tensors
 from ..dynamo.recompiles import described
 from ..tensors import tensors
 
@@ -68,6 +71,11 @@ class GivenModel:
         return self.model if self.rule == "itself" else LossOf(self.model, self.rule)
 
     @property
+    def fakes(self) -> AbstractContextManager[Any]:
+        """What has to be entered to call the model: nothing, or what keeps new tensors as fake as its own."""
+        return among_fakes((*self.model.parameters(), *tensors((self.args, dict(self.kwargs)))))
+
+    @property
     def batch(self) -> str:
         """What the model is called with, in a few words."""
         return described(*self.args, **self.kwargs)
@@ -103,9 +111,12 @@ def given(model: Any, batch: Any, optimizer: Any = None, name: str = "") -> Give
         raise UnusableModel("no parameter of the model has requires_grad=True, so there is no training step to look at")
     if any(each.is_meta for each in (*plain.parameters(), *tensors((args, kwargs)))):
         # AOTAutograd leaves out what it finds on "meta": its joint graph would be of one operation, and look right.
-        raise UnusableModel("the model or its batch is on the meta device; build both on the CPU, with fewer layers")
+        raise UnusableModel(
+            "the model or its batch is on the meta device; build both on the CPU; with --fake they take no memory"
+        )
+    fakes = among_fakes((*plain.parameters(), *tensors((args, kwargs))))
     try:
-        with torch.enable_grad():
+        with fakes, torch.enable_grad():
             result = plain(*args, **kwargs)
     except Exception as error:
         said = (str(error).strip().splitlines() or [""])[0]
@@ -114,20 +125,25 @@ def given(model: Any, batch: Any, optimizer: Any = None, name: str = "") -> Give
             "the batch must be what model(**batch) takes if it is a dict, model(*batch) if a tuple, model(batch) else"
         ) from error
     rule = _rule(result)
-    unused = _unused(plain, loss_of(result, rule), RULES[rule])
+    with fakes:
+        unused = _unused(plain, loss_of(result, rule), RULES[rule])
     cache = getattr(result, "past_key_values", None) is not None
     name = name or type(plain).__name__
     return GivenModel(name, plain, args, kwargs, rule, plain is not model, optimizer, unused, cache)
 
 
-def loaded(target: str) -> GivenModel:
-    """The model and batch that ``FILE:FUNCTION`` returns. UnusableModel says what is wrong with file or function."""
+def loaded(target: str, fake: bool = False) -> GivenModel:
+    """The model and batch that ``FILE:FUNCTION`` returns. UnusableModel says what is wrong with file or function.
+
+    With ``fake`` the function is called under fake tensors, so that a model of any size takes no memory.
+    """
     file, _, name = target.rpartition(":")
     if not file or not name:
         raise UnusableModel(f"{target!r} names no function; write FILE:FUNCTION, such as train.py:make")
     function = _function(_module(Path(file)), name, file)
     try:
-        made = function()
+        with fake_tensors() if fake else contextlib.nullcontext():
+            made = function()
     except (Exception, SystemExit) as error:
         said = (str(error).strip().splitlines() or [""])[0]
         raise UnusableModel(

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from .._torch.dispatcher import without_fakes
 from .._torch.dynamo import reset_dynamo
 from ..capture import Recompiled, compilation
 from ..devices.collectives import Program, counted, held_here, pretended
@@ -166,6 +167,11 @@ def learning_rates(optimizer: torch.optim.Optimizer | None) -> tuple[str, tuple[
     if optimizer:
         rate = optimizer.param_groups[0]["lr"]
         defaults["lr"] = rate.clone() if isinstance(rate, Tensor) else rate
+    with without_fakes():
+        return kind.__name__, _rates_that_compile(kind, defaults)
+
+
+def _rates_that_compile(kind: type[torch.optim.Optimizer], defaults: dict[str, Any]) -> tuple[bool, ...]:
     parameter = nn.Parameter(torch.ones(4))
     parameter.grad = torch.ones(4)
     small = kind([parameter], **defaults)
@@ -185,7 +191,7 @@ def learning_rates(optimizer: torch.optim.Optimizer | None) -> tuple[str, tuple[
                 again.append(len(log.of(Recompiled)) > before)
     finally:
         reset_dynamo()
-    return kind.__name__, tuple(again)
+    return tuple(again)
 
 
 def _set_rate(group: dict[str, Any], rate: float) -> None:
@@ -241,8 +247,10 @@ def _parallel(given: GivenModel, devices: int, pattern: str) -> tuple[Program, i
     from torch.distributed.fsdp import fully_shard
     from torch.nn.parallel import DistributedDataParallel
 
-    mesh = init_device_mesh("cpu", (devices,), mesh_dim_names=("replicate" if pattern == "ddp" else "shard",))
-    model, wrapped = copy.deepcopy(given.model), 0
+    with without_fakes():
+        mesh = init_device_mesh("cpu", (devices,), mesh_dim_names=("replicate" if pattern == "ddp" else "shard",))
+    fakes, wrapped = given.fakes, 0
+    model = copy.deepcopy(given.model, {id(fakes): fakes})  # fakes of another kind would not go with those of the batch
     if pattern == "ddp":
         model = DistributedDataParallel(model)
     else:

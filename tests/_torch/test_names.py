@@ -394,6 +394,15 @@ def test_a_real_tensor_can_be_made_among_fake_ones():
         assert type(torch.tensor([3])) is not torch.Tensor
 
 
+def test_new_tensors_are_as_fake_as_those_that_are_there():
+    with dispatcher.fake_tensors():
+        there = torch.nn.Parameter(torch.ones(3))
+    with dispatcher.among_fakes([torch.ones(1), there]):
+        assert (torch.ones(3) + there).shape == (3,)
+    with dispatcher.among_fakes([torch.ones(1)]):
+        assert torch.ones(3).sum().item() == 3
+
+
 def test_fake_tensors_may_meet_real_ones():
     with dispatcher.fake_tensors(allow_real=True) as mode:
         assert (torch.empty(10**12, 2) @ torch.ones(2)).shape == (10**12,)

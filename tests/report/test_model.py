@@ -43,6 +43,9 @@ class Branch(nn.Module):
 
 def branch():
     return Branch(), torch.ones(3, 4)
+
+def huge():
+    return nn.Linear(300_000, 300_000), torch.ones(2, 300_000)
 """
 WITHOUT_A_CHIP = ("trace", "tries", "rates", "graphs", "memory")
 HAS_TRITON = find_spec("triton") is not None
@@ -209,6 +212,23 @@ def test_a_failed_part_takes_no_other_card_away(branching):
     assert memory.severity == "failed" and "graphs" in memory.verdict
     assert "mend the graph breaks" in memory.parts[0].text
     assert cards["saved"].severity == "good" and cards["joint"].severity == "look"
+
+
+def test_without_memory_a_model_says_what_it_says_with_it(file):
+    asked = (*WITHOUT_A_CHIP, "sharded")
+    real, fake = (
+        captured(loaded(f"{file}:tiny", fake), ReportOptions(devices=2), only=asked) for fake in (False, True)
+    )
+    for name in ("breaks", "guards", "joint", "saved", "memory", "devices"):
+        assert card(name, fake).figures == card(name, real).figures != ()
+
+
+def test_a_model_that_no_machine_holds_is_read(file):
+    subject = loaded(f"{file}:huge", fake=True)
+    made = captured(subject, only=("trace", "graphs", "memory"))
+    memory = card("memory", made)
+    assert "does not fit a H200" in memory.verdict and memory.severity == "bad"
+    assert dict(memory.parts[2].rows)["AdamW's state, if you use it"] == 2 * 4 * (300_000**2 + 300_000)
 
 
 @pytest.mark.slow
