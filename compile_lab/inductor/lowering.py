@@ -191,7 +191,10 @@ def _buffers(lowering: Any) -> Iterator[Buffer]:
         layout = ir.maybe_get_layout() if hasattr(ir, "maybe_get_layout") else None
         if getattr(layout, "dtype", None) is not None:
             shape, strides = tuple(map(known, layout.size)), tuple(map(known, layout.stride))
-            nbytes = reach_nbytes(shape, strides, layout.dtype.itemsize)
+            if len(shape) == len(strides):
+                nbytes = reach_nbytes(shape, strides, layout.dtype.itemsize)
+            else:  # written into a part of another buffer, whose strides these are
+                nbytes = math.prod(shape) * layout.dtype.itemsize
             yield Buffer(name, shape, str(layout.dtype).removeprefix("torch."), nbytes)
 
 

@@ -255,9 +255,10 @@ def _parallel(given: GivenModel, devices: int, pattern: str) -> tuple[Program, i
         model = DistributedDataParallel(model)
     else:
         blocks = [block for block in _blocks(model) if any(True for _ in block.parameters())]
+        scalars = {each for each in model.parameters() if not each.ndim}  # which FSDP2 refuses, and which stay whole
         for block in blocks:
-            fully_shard(block, mesh=mesh)
-        fully_shard(model, mesh=mesh)
+            fully_shard(block, mesh=mesh, ignored_params=scalars)
+        fully_shard(model, mesh=mesh, ignored_params=scalars)
         wrapped = len(blocks) + 1
 
     def step() -> None:

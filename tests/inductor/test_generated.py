@@ -110,6 +110,14 @@ def test_without_gradients_there_is_inference_code_only():
     assert [graph.direction for graph in code.graphs] == ["inference"]
 
 
+def test_what_is_written_into_a_part_of_another_buffer_has_the_bytes_that_it_writes():
+    x = torch.randn(2, 16, 64, requires_grad=True)
+    code = generated_code(lambda: F.adaptive_avg_pool1d(x.transpose(1, 2), 1).flatten(1).square().sum())
+    backward = code.graphs[1]
+    assert backward.direction == "backward"
+    assert {buffer.nbytes for buffer in backward.buffers if buffer.shape == (2, 64)} == {2 * 64 * 4}
+
+
 def test_listening_changes_no_kernel():
     def plainly():
         from torch._inductor.utils import run_and_get_code

@@ -16,7 +16,7 @@ from compile_lab.report.captured import PARTS, Captured, PartTookTooLong, Report
 from compile_lab.report.given import given, loaded
 from compile_lab.report.model import CARDS, card, checked, report, state_kept, told
 from compile_lab.report.model_view import LISTED_NBYTES, page
-from compile_lab.report.tries import _blocks
+from compile_lab.report.tries import _blocks, on_devices
 from compile_lab.tensors import nbytes
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
@@ -212,6 +212,19 @@ def test_a_failed_part_takes_no_other_card_away(branching):
     assert memory.severity == "failed" and "graphs" in memory.verdict
     assert "mend the graph breaks" in memory.parts[0].text
     assert cards["saved"].severity == "good" and cards["joint"].severity == "look"
+
+
+def test_a_scalar_parameter_stays_whole_under_fsdp():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.blocks, self.scale = nn.ModuleList([nn.Linear(4, 4)]), nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, x):
+            return (self.blocks[0](x) * self.scale).sum()
+
+    found = on_devices(given(Scaled(), torch.ones(2, 4)), 2, "fsdp")
+    assert found.held.parameters == 4 * ((4 * 4 + 4) // 2 + 1)
 
 
 def test_without_memory_a_model_says_what_it_says_with_it(file):

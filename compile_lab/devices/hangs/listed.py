@@ -24,7 +24,7 @@ CASES = _by_name(
         "cache_hit",
         "A cache hit on one rank",
         "Every host has its own compile cache. Rank 0 finds its code there, rank 1 compiles it.",
-        "All wait, in a patient group, until every rank has its code. A cache that all hosts share saves the wait.",
+        "All wait, in a patient group, until every rank has its code.",
         cases.loads_or_compiles,
         cases.starts_when_all_are_compiled,
         2.0,

@@ -57,17 +57,21 @@ class HangResult:
         return bool(self.ours) and self.after_s < 1 and self.cured
 
 
-def judge(case: HangCase, detail: bool = True) -> HangResult:
-    """Run a case: its program, once more under DETAIL if that is asked, and its cure. No process is left."""
+def judge(case: HangCase, detail: bool = True, patience: float = PATIENCE_S) -> HangResult:
+    """Run a case: its program, once more under DETAIL if that is asked, and its cure. No process is left.
+
+    ``patience`` is the groups' time-out in seconds: with less, ranks that compile on a busy machine part for that.
+    """
     with tempfile.TemporaryDirectory(prefix="hang-") as name:
         folder = Path(name)
         if case.before is not None:
-            _ended(case, "before", folder / "before")
-        hung = _ended(case, "program", folder / "hung")
+            _ended(case, "before", folder / "before", patience)
+        hung = _ended(case, "program", folder / "hung", patience)
         named = _first_named(folder / "hung" / "watch")
         analyser = _analysed(folder / "hung" / "watch")
-        told = _ended(case, "program", folder / "detail", TORCH_DISTRIBUTED_DEBUG="DETAIL") if detail else ()
-        cured = _ended(case, "cure", folder / ("hung" if case.again else "cured"))
+        more = {"TORCH_DISTRIBUTED_DEBUG": "DETAIL"}
+        told = _ended(case, "program", folder / "detail", patience, **more) if detail else ()
+        cured = _ended(case, "cure", folder / ("hung" if case.again else "cured"), patience)
     note = named.get("note", "")
     parting = named.get("parting", {"kind": "", "odd": (), "lines": ()})
     got = tuple(repr(each.value) if each.status == 0 else _said(each, "") for each in cured)
@@ -104,7 +108,7 @@ def from_record(stored: Mapping[str, Any]) -> HangResult:
     return HangResult(**{**stored, **lists})
 
 
-def _ended(case: HangCase, part: str, folder: Path, **env: str) -> list[Ending]:
+def _ended(case: HangCase, part: str, folder: Path, patience: float, **env: str) -> list[Ending]:
     """Run a part of the case. Each run has a cache of its own, or what ``before`` left in it: a rank that is killed
     while it compiles leaves a library cut short, and Inductor (torch 2.13) loads that the next time, and fails.
     """
@@ -114,7 +118,7 @@ def _ended(case: HangCase, part: str, folder: Path, **env: str) -> list[Ending]:
     ranks = 1 if part == "before" else case.ranks
     at = [str(folder / name) for name in case.caches or ("cache",) * case.ranks]
     env |= {"RUN": str(folder), "TORCH_FR_BUFFER_SIZE": "100"}
-    return endings(_on_rank, ranks, case.name, part, at, timeout=LIMIT_S, patience=PATIENCE_S, after=1.5, env=env)
+    return endings(_on_rank, ranks, case.name, part, at, timeout=LIMIT_S, patience=patience, after=1.5, env=env)
 
 
 def _on_rank(name: str, part: str, caches: list[str]) -> Any:
