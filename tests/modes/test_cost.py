@@ -47,7 +47,8 @@ def test_a_compiled_function_is_measured():
     assert eager.warm is None and eager.kernels is None
     assert found.cold is None and found.kernels == 1 and found.launches is None
     assert tuple(found.warm.phases_s) == modes.PHASES
-    assert found.warm.phases_s["Dynamo"] > 0 and found.warm.phases_s["kernels"] > 0
+    # Building a kernel takes a second; this one is loaded already, which takes some µs, and torch counts whole ones.
+    assert found.warm.phases_s["Dynamo"] > found.warm.phases_s["kernels"] >= 0
     assert sum(found.warm.phases_s.values()) == pytest.approx(found.warm.seconds, rel=0.1, abs=0.01)
     assert found.speedup(eager) == eager.call.median_ms / found.call.median_ms
 
