@@ -118,9 +118,7 @@ def _trained(
     model = initial(options, device)
     optimizer = adamw(dict(model.named_parameters()), decay=options.decay)
     first = checkpoint.restore(options.checkpoint, run, model, optimizer, device, tell) if options.checkpoint else 0
-    loss_of = model
-    if options.compile != "none":
-        loss_of = torch.compile(model, mode=options.compile, fullgraph=True, dynamic=False)
+    loss_of = model if options.compile == "none" else in_one_graph(model, options.compile)
 
     def gradients(tokens: Tensor, targets: Tensor) -> Tensor:
         optimizer.zero_grad()
@@ -136,6 +134,11 @@ def _trained(
     with ExitStack() as stack:
         log = stack.enter_context(TrainingLog(options.log, run, first, where(options))) if options.log else None
         return model, go_on(options, data, optimizer, gradients, save, first, log, device, show)
+
+
+def in_one_graph(model: MiniGPT, mode: str) -> Callable[[Tensor, Tensor], Tensor]:
+    """The model's loss compiled, in a mode of torch.compile."""
+    return torch.compile(model, mode=mode, fullgraph=True, dynamic=False)
 
 
 class CheckpointedBlock(Block):

@@ -9,7 +9,8 @@ def main() -> None:
     rank, size = dist.get_rank(), dist.get_world_size()
     total = torch.tensor(rank)
     dist.all_reduce(total)  # every rank gives its number, and every rank has the sum
-    print(f"hello from rank {rank} of {size}: our ranks add up to {total}", flush=True)
+    line = f"hello from rank {rank} of {size}: our ranks add up to {total}\n"
+    print(line, end="", flush=True)  # in one piece: another rank's may come in between
     dist.destroy_process_group()
 
 
