@@ -1,7 +1,6 @@
 """Private names of torch.distributed: the fake group, pipeline schedules, how DTensor chooses a strategy."""
 
 import contextlib
-import datetime
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -218,11 +217,6 @@ def flight_record(stacks: bool = True) -> bytes:
     from torch._C._distributed_c10d import _dump_fr_trace
 
     return _dump_fr_trace(includeCollectives=True, includeStackTraces=stacks, onlyActive=False)
-
-
-def set_time_out(seconds: float) -> None:
-    """Collectives of the default group that are called from here on raise once they have waited for so long."""
-    torch.distributed.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=seconds))
 
 
 def group_members() -> dict[str, list[int]]:

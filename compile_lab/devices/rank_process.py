@@ -25,7 +25,6 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
-from .._torch.distributed import set_time_out
 from .._torch.inductor import inductor_config
 
 
@@ -39,7 +38,7 @@ class Run:
     timeout_s: float
     environment: dict[str, str]
     patience_s: float | None = None
-    """The group's own time-out once it is up, in seconds; None: longer than the run's."""
+    """The group's own time-out, in seconds; None: longer than the run's."""
 
     def file(self, what: str, rank: int) -> Path:
         return self.folder / f"{what}.{rank}"
@@ -74,9 +73,11 @@ def _call(run: Run, rank: int) -> Any:
     store = dist.FileStore(str(run.folder / "store"), run.ranks)  # a file, so no port that could be taken
     # The caller's time limit comes first: it knows what every rank was doing then.
     limit = datetime.timedelta(seconds=run.timeout_s + 60)
-    dist.init_process_group(run.backend, store=store, rank=rank, world_size=run.ranks, timeout=limit, device_id=device)
+    store.set(f"rank {rank} is here", "")
+    store.wait([f"rank {other} is here" for other in range(run.ranks)], limit)  # a short patience begins together
     if run.patience_s:
-        set_time_out(run.patience_s)
+        limit = datetime.timedelta(seconds=run.patience_s)
+    dist.init_process_group(run.backend, store=store, rank=rank, world_size=run.ranks, timeout=limit, device_id=device)
     function, args, kwargs = pickle.loads((run.folder / "job").read_bytes())
     if getattr(function, "__module__", None) == "__main__":  # where Dynamo's guards look up a notebook's globals
         vars(sys.modules["__main__"]).update(function.__globals__)

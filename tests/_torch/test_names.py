@@ -603,16 +603,6 @@ def test_torchs_own_bisector_calls_what_it_is_given_until_it_holds():
     assert inductor.bisect_compiler(lambda: asked.append(1) or len(asked) > 1).backend == "eager"
 
 
-def test_a_groups_time_out_can_be_set_when_it_is_up():
-    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
-    try:
-        distributed.set_time_out(7.5)
-        backend = torch.distributed.group.WORLD._get_backend(torch.device("cpu"))
-        assert backend.options._timeout.total_seconds() == 7.5
-    finally:
-        torch.distributed.destroy_process_group()
-
-
 def test_the_flight_recorder_holds_this_process_s_collectives_and_groups_their_ranks():
     torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
     try:
