@@ -1,7 +1,7 @@
 """The repository's address. It stands in ``_config.yml`` (``repository.url``); everything else that names it follows.
 
 python book/tools/repository.py        print the address
-python book/tools/repository.py URL    move the book: settings, README, CITATION.cff and the notebooks' setup cells
+python book/tools/repository.py URL    move the book: settings, README, CITATION.cff, a page, the notebooks' setup cells
 """
 
 import re
@@ -12,7 +12,7 @@ import nbformat
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXTS = ("_config.yml", "README.md", "CITATION.cff")
+TEXTS = ("_config.yml", "README.md", "CITATION.cff", "book/your_model.md")
 ADDRESS = re.compile(
     r"https://github\.com/(?P<owner>[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38})/(?P<name>[A-Za-z0-9._-]{1,100})"
 )

@@ -30,6 +30,9 @@ class Experiment:
 
 
 EXPERIMENTS: dict[str, Experiment] = {
+    "architectures": Experiment(
+        "fifty architectures: does each get its whole report, how soon, is its peak the allocator's", 1500, on_cpu=True
+    ),
     "backward_fusion": Experiment(
         "LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel; accumulation", 150
     ),

@@ -4,9 +4,10 @@ The records come from ``compile_lab.inductor.lowering``, which listens to Induct
 them, where its inputs are or on a virtual chip (``compile_lab.virtual_gpu``). Nothing here measures time.
 """
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch.utils import _pytree as pytree
@@ -22,6 +23,9 @@ from ..tensors import tensors
 from .lowering import collecting
 from .records import EXTERN, Boundary, Group, InductorGraph, Kernel, Origin, Refusal
 
+if TYPE_CHECKING:
+    from .. import virtual_gpu
+
 __all__ = [
     "EXTERN",
     "Boundary",
@@ -34,6 +38,9 @@ __all__ = [
     "collecting",
     "generated_code",
 ]
+
+
+COMMAND = "compile_lab.inductor.generated_code"
 
 
 @dataclass(frozen=True)
@@ -97,16 +104,27 @@ def generated_code(
     """
     _check_options(options)
     grad = torch.is_grad_enabled()
-    command = "compile_lab.inductor.generated_code"
     if chip is None:
         graphs, breaks, trouble = _generate(fn, args, kwargs, options, grad, runs=True)
-        provenance = here(command, device=_device_of(fn, args, kwargs))
-    else:
-        from .. import virtual_gpu  # starts a child process; most callers need none
+        provenance = here(COMMAND, device=_device_of(fn, args, kwargs))
+        return GeneratedCode(graphs, chip, provenance, breaks, trouble)
+    from .. import virtual_gpu  # starts a child process; most callers need none
 
-        graphs, breaks, trouble = virtual_gpu.run(chip, _generate, fn, args, kwargs, options, grad)
-        provenance = replace(here(command, device="cpu"), device=f"NVIDIA {chip}", kind="virtual")
-    return GeneratedCode(graphs, chip, provenance, breaks, trouble)
+    return _for_chip(chip, virtual_gpu.run(chip, _generate, fn, args, kwargs, options, grad))
+
+
+def begin_generated(chip: str, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> "virtual_gpu.Begun":
+    """``generated_code(fn, *args, chip=chip, **kwargs)``, not waited for."""
+    from .. import virtual_gpu
+
+    begun = virtual_gpu.begin(chip, _generate, fn, args, kwargs, None, torch.is_grad_enabled())
+    return replace(begun, read=functools.partial(_for_chip, chip))
+
+
+def _for_chip(chip: str, made: tuple[Any, ...]) -> GeneratedCode:
+    graphs, breaks, trouble = made
+    there = replace(here(COMMAND, device="cpu"), device=f"NVIDIA {chip}", kind="virtual")
+    return GeneratedCode(graphs, chip, there, breaks, trouble)
 
 
 def _generate(

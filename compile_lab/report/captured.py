@@ -14,11 +14,12 @@ from typing import Any
 
 from ..aot.training import TrainingGraphs, training_graphs
 from ..dynamo.tracing import DynamoTrace, trace
-from ..inductor.generated import GeneratedCode, generated_code
+from ..inductor.generated import GeneratedCode, begin_generated
 from ..memory.graphs import lifetimes_in_turn
 from ..memory.ledger import Lifetimes
 from ..memory.predict import lifetimes
 from ..precision.casts import TypedTrace
+from ..virtual_gpu.client import Begun
 from .advice import advice
 from .given import GivenModel
 from .tries import OnDevices, Registers, Tried, autocast_trace, learning_rates, on_devices, registers, tried
@@ -57,6 +58,8 @@ class Captured:
     options: ReportOptions
     parts: Mapping[str, Any] = field(repr=False)
     seconds: Mapping[str, float] = field(default_factory=dict, repr=False)
+    begun: Begun | None = field(default=None, repr=False)
+    """The kernels for the chip, which a child writes while other parts are asked."""
 
     def __getitem__(self, part: str) -> Any:
         """The result of a part. PartFailed if it has none."""
@@ -123,6 +126,14 @@ def _memory(found: Captured) -> Lifetimes:
     return lifetimes_in_turn(found.graphs.each) if found.graphs.others else lifetimes(found.graphs)
 
 
+def _code(begun: Begun) -> GeneratedCode:
+    """A child has written it while the parts before this one were asked."""
+    try:
+        return begun.result()
+    finally:
+        begun.stop()
+
+
 PARTS: Mapping[str, CapturePart] = {
     "trace": CapturePart("Dynamo's trace", lambda f: trace(f.given.model, *f.given.args, **f.given.kwargs)),
     "tries": CapturePart("other batches and modes", lambda f: tried(f.given)),
@@ -130,10 +141,7 @@ PARTS: Mapping[str, CapturePart] = {
     "graphs": CapturePart(
         "the joint graph of AOTAutograd", lambda f: training_graphs(f.given.loss, *f.given.args, **f.given.kwargs)
     ),
-    "code": CapturePart(
-        "the kernels for the virtual GPU",
-        lambda f: generated_code(f.given.loss, *f.given.args, chip=f.options.chip, **f.given.kwargs),
-    ),
+    "code": CapturePart("the kernels for the virtual GPU", lambda f: _code(f.begun)),
     "memory": CapturePart("the lifetimes of buffers", _memory),
     "registers": CapturePart("the machine code of the largest kernels", lambda f: registers(f.code)),
     "casts": CapturePart("autocast on the virtual GPU", lambda f: autocast_trace(f.given, f.options.chip)),
@@ -153,16 +161,25 @@ def captured(
     options = options or ReportOptions()
     parts: dict[str, Any] = {}
     seconds: dict[str, float] = {}
-    found = Captured(given, options, parts, seconds)
-    for name in asked_parts(options) if only is None else only:
-        progress(PARTS[name].told)
-        begun = time.perf_counter()
-        try:
-            with limited(options.limit_s), given.fakes:
-                parts[name] = PARTS[name].ask(found)
-        except (Exception, PartTookTooLong) as error:  # kept, and told by each card that asks for the part
-            parts[name] = error.with_traceback(None)
-        seconds[name] = time.perf_counter() - begun
+    asked = asked_parts(options) if only is None else tuple(only)
+    begun = None
+    if "code" in asked:
+        with given.fakes:
+            begun = begin_generated(options.chip, given.loss, *given.args, **given.kwargs)
+    found = Captured(given, options, parts, seconds, begun)
+    try:
+        for name in asked:
+            progress(PARTS[name].told)
+            start = time.perf_counter()
+            try:
+                with limited(options.limit_s), given.fakes:
+                    parts[name] = PARTS[name].ask(found)
+            except (Exception, PartTookTooLong) as error:  # kept, and told by each card that asks for the part
+                parts[name] = error.with_traceback(None)
+            seconds[name] = time.perf_counter() - start
+    finally:
+        if begun:
+            begun.stop()
     return found
 
 

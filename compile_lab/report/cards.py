@@ -1,6 +1,7 @@
 """What a report is made of, as plain data: cards with a verdict, and findings by name. Nothing here draws."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 SEVERITIES = ("bad", "failed", "look", "good")
@@ -45,6 +46,7 @@ class CardCurve:
 
 
 CardPart = CardTable | CardText | CardCode | CardCurve
+_PARTS = {frozenset(each.name for each in fields(kind)): kind for kind in (CardTable, CardText, CardCode, CardCurve)}
 
 
 class CardFigure(NamedTuple):
@@ -120,6 +122,25 @@ class ModelReport:
         from .model_view import fragment  # a view, which a report that is only data needs not
 
         return fragment(self)
+
+
+def report_of(data: Mapping[str, Any]) -> ModelReport:
+    """The report that ``as_data()`` gave, or ``--json`` wrote. KeyError or TypeError where it is another's."""
+    told = {name: _frozen(value) for name, value in data.items() if name not in ("cards", "findings")}
+    findings = tuple(NamedFinding(**each) for each in data["findings"])
+    return ModelReport(**told, cards=tuple(map(_card_of, data["cards"])), findings=findings)
+
+
+def _card_of(data: Mapping[str, Any]) -> ReportCard:
+    parts = tuple(
+        _PARTS[frozenset(each)](**{name: _frozen(value) for name, value in each.items()}) for each in data["parts"]
+    )
+    return ReportCard(**{**data, "parts": parts, "figures": tuple(CardFigure(*each) for each in data["figures"])})
+
+
+def _frozen(value: Any) -> Any:
+    """Tuples where JSON has lists."""
+    return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 
 def worst_first(cards: list[ReportCard]) -> tuple[ReportCard, ...]:

@@ -38,14 +38,15 @@ LONGEST_S, NEAR = 90, 1e-3
 
 
 @door
-def row(name: str) -> Row:
+def row(name: str, whole: bool = False) -> Row:
     """One of the fifty, reported on, with what a device of eight holds, and its peak measured.
 
     ``cards`` is each card's severity, ``failed`` the verdicts of those that could not be told, ``findings`` the names
     of what was found, ``seconds`` those of the whole report, ``parts`` of its parts. ``predicted_bytes`` and
     ``measured_bytes`` are the peak above what was there: of the code that Inductor wrote for this CPU, and of the
     allocator while it ran; ``between_calls_bytes`` leaves out what a library took and gave back inside a call, which no
-    code of Inductor's tells. ``trouble`` says why they are None. KeyError for a name that is none of the fifty.
+    code of Inductor's tells. ``trouble`` says why they are None. With ``whole`` the report itself is in it, as
+    ``report``. KeyError for a name that is none of the fifty.
     """
     one = ARCHITECTURES[name]
     model, batch = made(name)
@@ -66,6 +67,7 @@ def row(name: str) -> Row:
         "findings": [each.name for each in found.findings],
         "unasked": list(found.unasked),
         **_peaks(subject),
+        **({"report": found.as_data()} if whole else {}),
     }
 
 
@@ -93,11 +95,11 @@ def _peaks(subject: GivenModel) -> Row:
     }
 
 
-def alone(name: str) -> Row:
+def alone(name: str, whole: bool = False) -> Row:
     """The same in a process of its own, which no earlier model has warmed; one that fails whole has a ``trouble``."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
-            return pool.submit(row, name).result()
+            return pool.submit(row, name, whole).result()
         except Exception as error:  # the survey is of all of them, so it goes on
             said = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
             return {"name": name, "seconds": None, "cards": {}, "failed": {"all": said}, "trouble": said}

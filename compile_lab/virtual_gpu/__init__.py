@@ -6,7 +6,7 @@ build of torch or a CUDA build. Nothing is launched there, and no time is ever r
 
 from .assembly import Assembly, Config, assemble, assemble_all
 from .chips import CHIPS, Chip, chip
-from .client import Interpreted, interpret, run
+from .client import Begun, Interpreted, begin, interpret, run
 from .errors import VirtualGPUError
 from .launching import interpret_kernel
 from .line_maps import opcodes
@@ -15,6 +15,7 @@ from .warps import Occupancy, occupancy
 __all__ = [
     "CHIPS",
     "Assembly",
+    "Begun",
     "Chip",
     "Config",
     "Interpreted",
@@ -22,6 +23,7 @@ __all__ = [
     "VirtualGPUError",
     "assemble",
     "assemble_all",
+    "begin",
     "chip",
     "interpret",
     "interpret_kernel",

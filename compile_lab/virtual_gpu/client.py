@@ -4,8 +4,11 @@ import linecache
 import pickle
 import re
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from concurrent.futures import Future
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,7 @@ from .chips import Chip
 from .chips import chip as chip_named
 from .errors import VirtualGPUError
 
+TIMEOUT_S = 600
 LINES, LINE = 3, 300
 """How much is told of a child's exception: lines, and of each the characters."""
 
@@ -28,7 +32,7 @@ def run(
     function: Callable[..., Any],
     /,
     *args: Any,
-    timeout_s: float = 600,
+    timeout_s: float = TIMEOUT_S,
     config: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Any:
@@ -47,6 +51,48 @@ def run(
     body = _packed((function, args, kwargs), values=False)
     answer = asked("generate", "run", where, body, timeout_s, config=dict(config or {}))
     return travel.loads(answer)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a child is at work on while this process goes on. ``read`` makes the result of what it answers."""
+
+    answer: Future[bytes]
+    read: Callable[[Any], Any] = field(default=lambda answered: answered, repr=False)
+
+    def result(self) -> Any:
+        """Wait for it; raises as `run` does."""
+        return self.read(travel.loads(self.answer.result()))
+
+    def stop(self) -> None:
+        """End the child, if it still works; then there is no result."""
+        if not self.answer.cancel():  # the thread that waits has begun, and may yet start a server
+            while not self.answer.done():
+                server.interrupt("generate")
+                time.sleep(0.05)
+
+
+@door
+def begin(chip: str | Chip, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Begun:
+    """The same as `run`, and does not wait: all but an unknown chip is told where the result is asked for."""
+    where = chip_named(chip)
+    answer: Future[bytes] = Future()
+
+    def wait() -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            answer.set_result(asked("generate", "run", where, body, TIMEOUT_S, config={}))
+        except BaseException as error:
+            answer.set_exception(error)
+
+    try:
+        body = _packed((function, args, kwargs), values=False)
+    except TypeError as error:
+        answer.set_exception(error)
+    else:
+        threading.Thread(target=wait, daemon=True).start()
+    return Begun(answer)
 
 
 @dataclass(frozen=True)
@@ -84,7 +130,7 @@ def interpret(
     *args: Any,
     chip: str | Chip = "H200",
     edit: Mapping[str, str] | Callable[[str, str], str] | None = None,
-    timeout_s: float = 600,
+    timeout_s: float = TIMEOUT_S,
     config: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Interpreted:

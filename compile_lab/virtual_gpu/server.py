@@ -110,9 +110,12 @@ class _Server:
         lines = self.log.read().decode(errors="replace").strip().splitlines()
         return f" Its last words: {lines[-1]}" if lines else ""
 
-    def kill(self) -> None:
+    def end(self) -> None:
         with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
             os.killpg(self.process.pid, signal.SIGKILL)
+
+    def kill(self) -> None:
+        self.end()
         self.process.wait()
         self.socket.close()
         self.log.close()
@@ -127,6 +130,12 @@ def stop() -> None:
     """End this process's servers. The next request starts them anew."""
     for key in [key for key in _servers if key[0] == os.getpid()]:
         _servers.pop(key).kill()
+
+
+def interrupt(mode: Mode) -> None:
+    """End the server of that mode while another thread waits for its reply: that one is told, and clears up."""
+    if server := _servers.get((os.getpid(), mode)):
+        server.end()
 
 
 def _environment(mode: Mode) -> dict[str, str]:

@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from concurrent.futures import CancelledError
 
 import pytest
 import torch
@@ -19,7 +21,7 @@ from compile_lab._torch.inductor import inductor_config
 from compile_lab._torch.virtual_gpu import virtual_gpu_pieces
 from compile_lab.virtual_gpu import build, server, travel
 from compile_lab.virtual_gpu.chips import CHIPS
-from compile_lab.virtual_gpu.client import run
+from compile_lab.virtual_gpu.client import begin, run
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton, and so the virtual GPU, is made for Linux")
@@ -356,3 +358,17 @@ def test_settings_of_this_process_are_not_the_childs():
     with inductor_config.patch(max_autotune=True):
         assert run("H200", asked) == (False, torch.float32)
     assert virtual_gpu.chip(CHIPS["T4"]) is CHIPS["T4"]
+
+
+def test_a_child_that_is_not_waited_for_gives_the_same_and_can_be_stopped():
+    begun = begin("T4", lambda x: (torch.cuda.get_device_name(), (x @ x).shape), torch.ones(3, 3))
+    assert begun.result() == ("Tesla T4", (3, 3))
+    for seconds in (0, 0.5):  # before its request is sent, and while the child works
+        stopped, start = begin("T4", time.sleep, 300), time.monotonic()
+        time.sleep(seconds)
+        stopped.stop()
+        with pytest.raises((VirtualGPUError, CancelledError)):
+            stopped.result()
+        assert time.monotonic() - start < 60
+    with pytest.raises(TypeError, match="must travel to another process"):
+        begin("T4", lambda lock: None, threading.Lock()).result()

@@ -13,6 +13,7 @@
 - ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
 - ``pages``: cell numbers, inline scripts once, a start page
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
+- ``reports``: the page of one's own model: the reports that are kept, and the survey, from their recording
 - ``status``: the table of what was run when and with which versions
 - ``verdicts``: the page of claims that the chapters put to the test
 """
@@ -30,13 +31,28 @@ from . import (
     live,
     pages,
     policy,
+    reports,
     status,
     verdicts,
 )
 
 
 def setup(app):
-    for part in (assets, atlas, bundle, folds, formulas, hangs, landing, language, live, pages, status, verdicts):
+    for part in (
+        assets,
+        atlas,
+        bundle,
+        folds,
+        formulas,
+        hangs,
+        landing,
+        language,
+        live,
+        pages,
+        reports,
+        status,
+        verdicts,
+    ):
         part.setup(app)
     for part in (icons, policy):  # on finished pages
         part.setup(app)
