@@ -1,33 +1,59 @@
-/* A field that searches the cards of a page: those that have all of the words stay, and so do the headings above them. */
+/* Controls over the cards of a page, in the place that asks for them (.lab-search-cards): a field that searches, and,
+   where its data-kinds names some, a choice of one kind and of an order. Without a script every card stands there. */
 (() => {
   "use strict";
 
   const place = document.querySelector(".lab-search-cards");
   if (!place) return;
-  const cards = [...document.querySelectorAll("details.lab-break")];
+  const cards = [...document.querySelectorAll(place.dataset.cards)];
   const texts = cards.map((card) => card.textContent.toLowerCase());
+  const homes = cards.map((card) => card.parentElement);
   const sections = [...new Set(cards.map((card) => card.closest("section")))];
+  const kinds = (place.dataset.kinds || "").split(" ").filter(Boolean);
 
-  const label = document.createElement("label");
-  label.textContent = "Search the atlas ";
+  function labelled(text, control) {
+    const label = document.createElement("label");
+    label.append(`${text} `, control);
+    control.addEventListener("input", show);
+    place.append(label, " ");
+    return control;
+  }
+
+  function choice(text, options) {
+    const select = document.createElement("select");
+    for (const [value, said] of options) select.append(new Option(said, value));
+    return labelled(text, select);
+  }
+
   const field = document.createElement("input");
   field.type = "search";
-  field.placeholder = "item, print, GB0170 …";
-  label.append(field);
+  field.placeholder = place.dataset.like;
+  labelled(place.dataset.ask, field);
+  const count = (kind) => cards.filter((card) => card.dataset.kind === kind).length;
+  const kind = kinds.length && choice("Show", [["", "all"], ...kinds.map((each) => [each, `${each} (${count(each)})`])]);
+  const order = kinds.length && choice("Order", [["", "by chapter"], ["number", "by number"], ["kind", "refuted first"]]);
   const told = document.createElement("span");
   told.setAttribute("role", "status");
-  place.append(label, " ", told);
+  place.append(told);
+  const flat = document.createElement("div");
+  place.after(flat);
 
-  function search() {
+  function sorted() {
+    const by = { number: (card) => card.dataset.number, kind: (card) => `${kinds.length - kinds.indexOf(card.dataset.kind)}` };
+    const key = (card) => by[order.value](card) + card.dataset.number;
+    return [...cards].sort((one, other) => (key(one) < key(other) ? -1 : 1));
+  }
+
+  function show() {
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     let found = 0;
     cards.forEach((card, at) => {
-      card.hidden = !words.every((word) => texts[at].includes(word));
+      card.hidden = !words.every((word) => texts[at].includes(word)) || (kind && kind.value && card.dataset.kind !== kind.value);
       found += !card.hidden;
     });
-    for (const section of sections) section.hidden = !section.querySelector("details.lab-break:not([hidden])");
-    told.textContent = words.length ? `${found} of ${cards.length}` : "";
+    if (order && order.value) flat.append(...sorted());
+    else if (order) cards.forEach((card, at) => homes[at].append(card));
+    for (const section of sections) section.hidden = !section.querySelector(`${place.dataset.cards}:not([hidden])`);
+    told.textContent = words.length || (kind && kind.value) ? `${found} of ${cards.length}` : "";
   }
-
-  field.addEventListener("input", search);
 })();

@@ -12,7 +12,7 @@ from ..page.dotplot import dots
 from ..page.figures import Drawing, Figure, Series, lines
 from ..page.tables import Table
 from ..page.units import with_quartiles, with_unit
-from .capstone_limits import joules, limits, rate, tokens, utilisation
+from .capstone_limits import DATA_SHEET, joules, limits, rate, tokens, utilisation
 
 Result = Mapping[str, Any]
 Row = Mapping[str, Any]
@@ -91,7 +91,7 @@ def ladder(result: Result, provenance: object | None = None) -> Drawing:
 
 
 def table(result: Result) -> Table:
-    """One row a rung: time, speed, share of the sustained rate, memory, the first call, clock and power."""
+    """One row a rung: time, speed, MFU, share of the sustained rate, memory, the first call, clock and power."""
     tflops, cells = rate(result), []
     for name, row in (rungs(result) | peers(result)).items():
         clock, power = (statistics.median(row[each]) if row[each] else None for each in ("clock_mhz", "power_w"))
@@ -99,7 +99,8 @@ def table(result: Result) -> Table:
             (
                 name,
                 with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]),
-                f"{tokens(result) / row['median_ms']:,.0f}",
+                f"{1e3 * tokens(result) / row['median_ms']:,.0f}",
+                f"{100 * utilisation(result, row, DATA_SHEET):.0f} %",
                 f"{100 * utilisation(result, row, tflops):.0f} %",
                 with_unit(row["peak_nbytes"]) if row["peak_nbytes"] else None,
                 f"{row['first_s']:.1f}",
@@ -107,8 +108,12 @@ def table(result: Result) -> Table:
                 f"{power:.0f}" if power else None,
             )
         )
-    head = ["rung", "ms", "tokens / ms", "of the bf16 rate", "memory", "first call, s", "MHz", "W"]
-    return Table(head, cells, align="lrrrrrrr")
+    head = ["rung", "ms", "tokens/s", "MFU", "of a product's rate", "memory", "first call, s", "MHz", "W"]
+    caption = (
+        f"MFU, model FLOPs utilisation, is the share of the data sheet's {DATA_SHEET:.0f} · 10¹² operations a second; "
+        "the column beside it, of what a long product of matrices sustained in the same run"
+    )
+    return Table(head, cells, caption, align="lrrrrrrrr")
 
 
 def family_of(kernel: str) -> str:

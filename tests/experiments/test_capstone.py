@@ -83,6 +83,9 @@ def test_the_pictures_say_what_was_recorded():
         kernels = sum(kernel["us"] for kernel in row["kernels"]) / 1e3
         assert sum(parts.values()) == pytest.approx(max(row["median_ms"], kernels))
         assert 0 < capstone_limits.utilisation(recorded.result, row, capstone_limits.rate(recorded.result)) < 1, name
+    hand = next(row for row in capstone_view.table(recorded.result).rows if row[0] == "hand")
+    share = 26.15e12 / (last * 1e-3) / 989e12  # of the H200's data sheet
+    assert hand[2:4] == (f"{32 * 1024 / last * 1e3:,.0f}", f"{100 * share:.0f} %")
     assert "attention" in capstone_view.where(recorded.result, ["hand"]).alt
     with pytest.raises(ValueError, match="no kernels of 'steam'"):
         capstone_view.where(recorded.result, ["steam"])

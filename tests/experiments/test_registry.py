@@ -57,7 +57,7 @@ def test_the_compiled_variants_measure_the_same_with_other_arguments(monkeypatch
 
 @pytest.mark.parametrize("name", ["speed", "subjects", "registry"])
 def test_what_is_no_row_is_refused(name):
-    with pytest.raises(KeyError, match=f"nothing measures '{name}'; there is backward_fusion, "):
+    with pytest.raises(KeyError, match=f"nothing measures '{name}'; there is architectures, "):
         measure(name, "cpu")
 
 

@@ -20,7 +20,8 @@ class BreakAtlas(SphinxDirective):
             f"{cured} have a cure. R{str(stored.provenance).removeprefix('r')}.",
             "",
             "```{raw} html",
-            '<div class="lab-search-cards"></div>',
+            '<div class="lab-search-cards" data-cards="details.lab-break" data-ask="Search the atlas" '
+            'data-like="item, print, GB0170 …"></div>',
         ]
         for theme in dict.fromkeys(each.theme for each in results):
             cards = BreakCards([each for each in results if each.theme == theme])

@@ -43,6 +43,15 @@ class Reports(SphinxDirective):
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
+class Questions(SphinxDirective):
+    """``{lab-questions}``: what a report asks of each model by name."""
+
+    def run(self):
+        from compile_lab.report.questions import QUESTIONS
+
+        return self.parse_text_to_nodes("\n".join(f"- {ask.__doc__}" for ask in QUESTIONS.values()))
+
+
 def write(app, error):
     """Each report as one file, which needs nothing else of the site."""
     if error or app.builder.format != "html":
@@ -58,4 +67,5 @@ def write(app, error):
 
 def setup(app):
     app.add_directive("lab-reports", Reports)
+    app.add_directive("lab-questions", Questions)
     app.connect("build-finished", write)

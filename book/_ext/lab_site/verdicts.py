@@ -13,6 +13,8 @@ from sphinx.util.docutils import SphinxDirective
 
 from . import status
 
+KINDS = ("confirmed", "refined", "refuted")
+
 
 def claims(path: Path) -> list[tuple[str, int, dict]]:
     """The claims of one notebook, in the order of their cells: id, number of the cell, its first output's data."""
@@ -40,7 +42,10 @@ def verdict(data: dict) -> str:
 
 
 class Verdicts(SphinxDirective):
-    """``{lab-verdicts}``: how many there are of each kind, then each with a link to its cell, chapter by chapter."""
+    """``{lab-verdicts}``: how many there are of each kind, then each with a link to its cell, chapter by chapter.
+
+    A script adds a search, a choice of one verdict, and other orders (``cards.js``).
+    """
 
     def run(self):
         root = Path(self.env.srcdir)
@@ -54,11 +59,17 @@ class Verdicts(SphinxDirective):
             words.update(verdict(data) for _, _, data in found)
             lines += [f"## [](/{name})", ""] if found else []
             for claim, cell, data in found:
-                link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p>'
+                opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{verdict(data)}">'
+                link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p></div>'
                 cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)
-                lines += ["```{raw} html", cards, link, "```", ""]
-        total = ", ".join(f"{words[word]} {word}" for word in ("confirmed", "refined", "refuted"))
-        return self.parse_text_to_nodes("\n".join([f"{sum(words.values())} claims so far: {total}.", "", *lines]))
+                lines += ["```{raw} html", opened, cards, link, "```", ""]
+        total = ", ".join(f"{words[word]} {word}" for word in KINDS)
+        controls = (
+            '<div class="lab-search-cards" data-cards="div.lab-claim" data-ask="Search the claims" '
+            f'data-like="recompile, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
+        )
+        said = f"{sum(words.values())} claims so far: {total}."
+        return self.parse_text_to_nodes("\n".join([said, "", "```{raw} html", controls, "```", "", *lines]))
 
 
 class SilentErrors(SphinxDirective):

@@ -1,0 +1,40 @@
+"""The page of claims: a reader chooses a verdict and an order, and searches; without a script all of it stands."""
+
+import pytest
+
+pytestmark = pytest.mark.browser
+
+PAGE = "book/claims.html"
+CLAIMS = "div.lab-claim"
+
+
+def shown(page):
+    return page.eval_on_selector_all(
+        f"{CLAIMS}:not([hidden])", "cards => cards.map(card => [card.dataset.number, card.dataset.kind])"
+    )
+
+
+def test_a_verdict_and_an_order_are_chosen_and_the_chapters_come_back(visit):
+    visited = visit(PAGE)
+    page, every = visited.page, shown(visited.page)
+    assert len(every) > 50 and {kind for _, kind in every} == {"confirmed", "refined", "refuted"}
+    page.get_by_label("Order").select_option("by number")
+    assert shown(page) == sorted(every) and page.locator("section > h2:visible", has_text="Pipeline").count() == 0
+    page.get_by_label("Order").select_option("refuted first")
+    kinds = [kind for _, kind in shown(page)]
+    assert kinds == sorted(kinds, key=["refuted", "refined", "confirmed"].index)
+    refuted = kinds.count("refuted")
+    page.get_by_label("Show").select_option(f"refuted ({refuted})")
+    assert [kind for _, kind in shown(page)] == ["refuted"] * refuted
+    assert page.locator(".lab-search-cards [role=status]").text_content() == f"{refuted} of {len(every)}"
+    page.get_by_label("Show").select_option("all")
+    page.get_by_label("Order").select_option("by chapter")
+    assert shown(page) == every and page.locator("section:not([hidden]) > h2:visible", has_text="Pipeline").count() == 1
+    page.get_by_label("Search the claims").fill("recompile")
+    assert 0 < len(shown(page)) < len(every) and not visited.troubles
+
+
+def test_without_a_script_every_claim_stands_and_on_a_phone_it_fits(visit):
+    assert len(shown(visit(PAGE, java_script_enabled=False).page)) > 50
+    page = visit(PAGE, width=390, height=844).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
