@@ -88,5 +88,10 @@ RUNGS: dict[str, Rung] = {
         "hand",
         _fp8(forward=("mlp.up", "mlp.down")),
     ),
-    "all fp8": Rung("attention's products on the way forward, too", "hand", _fp8()),
+    "fp8 + qkv": Rung(
+        "the product that makes queries, keys and values on the way forward, too",
+        "hand",
+        _fp8(forward=("attention.qkv", "mlp.up", "mlp.down")),
+    ),
+    "all fp8": Rung("and the product of attention's answer", "hand", _fp8()),
 }

@@ -59,3 +59,13 @@ class FlatParameters:
         """What an update changes, each buffer once."""
         own = {} if self.low is self.master else {"low": self.low}
         return {"master": self.master, "first": self.first, "second": self.second, **own}
+
+
+def vectors_of_norms(block: int) -> list[str]:
+    """A block's vectors in the order of the norms' sums: the bias before each norm, its weight, its shift."""
+    name = f"blocks.{block}."
+    before = [f"blocks.{block - 1}.mlp.down.bias"] if block else []
+    return [
+        *before, name + "norm1.weight", name + "norm1.bias",
+        name + "attention.out.bias", name + "norm2.weight", name + "norm2.bias",
+    ]  # fmt: skip

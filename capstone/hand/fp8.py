@@ -145,11 +145,11 @@ class Fp8Step(HandStep):
         bias, parts, slot = self.low[up + ".bias"], self._bias_sums(up), self._slot("gradient", up)
         return self.kernels.gelu_backward_cast(gradient, before, bias, parts, slot, wanted)
 
-    def _pack(self, dq: Tensor, dk: Tensor, dv: Tensor, qkv: str) -> Fp8Forms:
+    def _qkv_operand(self, gradient: Tensor, qkv: str) -> Fp8Forms:
         wanted = self._wanted("gradient", qkv)
         if not wanted.in_fp8:
-            return _plain(super()._pack(dq, dk, dv, qkv))
-        return self.kernels.pack_cast(dq, dk, dv, self._bias_sums(qkv), self._slot("gradient", qkv), wanted)
+            return _plain(super()._qkv_operand(gradient, qkv))
+        return self.kernels.cast(gradient, self._slot("gradient", qkv), wanted, self._bias_sums(qkv))
 
     # The products
 

@@ -69,12 +69,6 @@ def _gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor
     return out
 
 
-def pack(dq: Tensor, dk: Tensor, dv: Tensor, parts: Tensor) -> Tensor:
-    out = torch.cat([dq, dk, dv], 1)
-    _leave(parts, wide(out).sum(0))
-    return out
-
-
 def cross_entropy_(logits: Tensor, targets: Tensor, scale: float) -> Tensor:
     log_share = wide(logits).log_softmax(1)
     gradient = log_share.exp()
@@ -112,11 +106,17 @@ def column_sums(parts: Tensor, out: Tensor) -> None:
     torch.sum(parts, 0, out=out)
 
 
+def leave_sums(x: Tensor, parts: Tensor) -> None:
+    _leave(parts, wide(x).sum(0))
+
+
 def transpose(x: Tensor, out: Tensor) -> None:
     out.copy_(x.transpose(1, 2))
 
 
-def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
+def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms, parts: Tensor | None = None) -> Fp8Forms:
+    if parts is not None:
+        leave_sums(x[:, : parts.shape[1]], parts)
     return _forms(wide(x), x.dtype, slot, wanted)
 
 
@@ -128,10 +128,6 @@ def gelu_backward_cast(
     gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor, slot: ScaleSlot, wanted: WantedForms
 ) -> Fp8Forms:
     return _forms(_gelu_backward(gradient, before, bias, parts), gradient.dtype, slot, wanted)
-
-
-def pack_cast(dq: Tensor, dk: Tensor, dv: Tensor, parts: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
-    return cast(pack(dq, dk, dv, parts), slot, wanted)
 
 
 def add_norm_cast(

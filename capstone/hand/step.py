@@ -25,7 +25,7 @@ from mini_model.model import MiniGPT
 
 from .asked import betas_of, config_of, kernels_of
 from .attention import Attended, attend
-from .flat import FlatParameters
+from .flat import FlatParameters, vectors_of_norms
 from .graph import GraphMemory, captured
 
 LINEARS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
@@ -155,7 +155,7 @@ class HandStep:
         embeddings = ["token_embedding.weight", "position_embedding.weight"]
         layers = range(self.config.layers)
         matrices = [f"blocks.{i}.{linear}.weight" for i in layers for linear in LINEARS]
-        norms = [name for i in layers for name in _vectors_of_norms(i)]
+        norms = [name for i in layers for name in vectors_of_norms(i)]
         norms += [f"blocks.{layers[-1]}.mlp.down.bias", "norm.weight", "norm.bias"]
         others = [f"blocks.{i}.{linear}.bias" for i in layers for linear in ("attention.qkv", "mlp.up")]
         positive("decay", decay or 1.0)
@@ -193,9 +193,9 @@ class HandStep:
         return self.norm_parts[:, at * width : (at + 1) * width]
 
     def _bias_sums(self, linear: str) -> Tensor:
-        """Where the gradient of a qkv's or an up's bias is summed."""
+        """Where the gradient of an up's bias is summed, or of the queries' third of a qkv's."""
         dim, block = self.config.dim, int(linear.split(".")[1])
-        first, width = (0, 3 * dim) if linear.endswith("qkv") else (3 * dim, 4 * dim)
+        first, width = (0, dim) if linear.endswith("qkv") else (3 * dim, 4 * dim)
         return self.linear_parts[:, 7 * dim * block + first :][:, :width]
 
     def _stack(self, linear: str, buffer: Tensor) -> Tensor:
@@ -270,6 +270,20 @@ class HandStep:
         dim, vectors = self.config.dim, self.regions[2].gradient
         self.kernels.column_sums(self.norm_parts[:, dim:], vectors[: self._norm_vectors])
         self.kernels.column_sums(self.linear_parts, vectors[self._norm_vectors :])
+        self._attention_biases()
+
+    def _attention_biases(self) -> None:
+        """The values' and keys' biases, without reading a gradient of theirs.
+
+        A row of attention's weights sums to one, so the values' bias gets the sum of the answer's gradient: that of the
+        next linear's bias, through its weight. One number more on all scores of a row changes nothing, so the keys'
+        bias has no gradient; what autograd finds there is rounding.
+        """
+        dim, layers = self.config.dim, self.config.layers
+        after, qkv = (self.gradient[f"blocks.0.attention.{linear}.bias"] for linear in ("out", "qkv"))
+        after = after.as_strided((layers, 1, dim), (6 * dim, dim, 1))
+        values = qkv[2 * dim :].as_strided((layers, 1, dim), (7 * dim, dim, 1))
+        values.copy_(torch.bmm(after, self._stack("attention.out", self.regions[1].master)))
 
     def _block(
         self, name: str, stream: Tensor, branch: Tensor | None, bias: Tensor | None
@@ -277,9 +291,9 @@ class HandStep:
         """A block, up to the branch that its MLP adds: whoever reads the stream next adds it, with its bias."""
         qkv, out, up, down = (name + linear for linear in LINEARS)
         stream1, normed1, *norm1 = self._norm(stream, branch, bias, name + "norm1", qkv)
-        shape = (self.batch, self.length, 3, self.config.heads, self.config.dim // self.config.heads)
-        attended = attend(*self._product(normed1, qkv, bias=True).view(shape).permute(2, 0, 3, 1, 4))
-        mixed = self._operand(_rows(attended.out), out)
+        product = self._product(normed1, qkv, bias=True)
+        attended = attend(product.view(self.batch, self.length, -1), self.config.heads)
+        mixed = self._operand(attended.out, out)
         branch = self._product(mixed, out)
         stream2, normed2, *norm2 = self._norm(stream1, branch, self.low[out + ".bias"], name + "norm2", up)
         before = self._product(normed2, up)
@@ -317,9 +331,7 @@ class HandStep:
 
         operand = self._gradient_operand(gradient, out)
         self._weight_gradient(operand, record.out_operand, out)
-        through = self._input_gradient(operand, out).view(self.batch, self.length, self.config.heads, -1)
-        thirds = (_rows(each) for each in record.attended.backward(through.transpose(1, 2)))
-        operand = self._pack(*thirds, qkv)
+        operand = self._qkv_operand(record.attended.backward(self._input_gradient(operand, out)), qkv)
         self._weight_gradient(operand, record.qkv_operand, qkv)
         through, weight = self._input_gradient(operand, qkv), self.master[name + "norm1.weight"]
         sums = self._norm_sums(2 * block)
@@ -357,8 +369,10 @@ class HandStep:
     def _gelu_backward(self, gradient: Tensor, before: Tensor, up: str) -> Any:
         return self.kernels.gelu_backward(gradient, before, self.low[up + ".bias"], self._bias_sums(up))
 
-    def _pack(self, dq: Tensor, dk: Tensor, dv: Tensor, qkv: str) -> Any:
-        return self.kernels.pack(dq, dk, dv, self._bias_sums(qkv))
+    def _qkv_operand(self, gradient: Tensor, qkv: str) -> Any:
+        """The gradient as it is; of its queries' third the rows are summed (see `_attention_biases`)."""
+        self.kernels.leave_sums(gradient[:, : self.config.dim], self._bias_sums(qkv))
+        return gradient
 
     def _product(self, operand: Any, linear: str, bias: bool = False) -> Tensor:
         weight = self.low[linear + ".weight"].t()
@@ -372,22 +386,6 @@ class HandStep:
 
     def _weight_gradient(self, gradient: Any, operand: Any, linear: str) -> None:
         torch.mm(gradient.t(), operand, out=self.gradient[linear + ".weight"])
-
-
-def _vectors_of_norms(block: int) -> list[str]:
-    """A block's vectors in the order of the norms' sums: the bias before each norm, its weight, its shift."""
-    name = f"blocks.{block}."
-    before = [f"blocks.{block - 1}.mlp.down.bias"] if block else []
-    return [
-        *before, name + "norm1.weight", name + "norm1.bias",
-        name + "attention.out.bias", name + "norm2.weight", name + "norm2.bias",
-    ]  # fmt: skip
-
-
-def _rows(x: Tensor) -> Tensor:
-    """[batch, heads, length, width] as [batch · length, heads · width]: no copy, as cuDNN lays it out."""
-    batch, heads, length, width = x.shape
-    return x.transpose(1, 2).reshape(batch * length, heads * width)
 
 
 def _product_in_sums(a: Tensor, b: Tensor, out: Tensor) -> None:

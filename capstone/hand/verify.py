@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from . import reference
+from .attention import attend
 from .forms import E4M3, E5M2, LIMIT, PITCH, Fp8Forms, ScaleSlot, WantedForms
 
 Finding = tuple[float, float]
@@ -21,6 +22,9 @@ STORED = {torch.bfloat16: 1e-3, torch.float32: 1e-5}
 """Relative error of what is stored: both sides round a float32 result once, and seldom differently."""
 SUMMED = 2e-5
 """Relative error of float32 sums over thousands of rows, in another order."""
+
+ATTENDED = 1e-2
+"""Relative error of attention in 16 bits: its weights are rounded before they multiply, whoever's kernel it is."""
 
 BYTES = 1e-3
 """Share of fp8 bytes: a value between two fp8 numbers may fall to either where float32 differs in its last bits."""
@@ -48,6 +52,8 @@ def verify(
             for output, ours, right in check(_Inputs(device, dtype, generator, rows, dim, vocabulary)):
                 label = f"{name} {str(dtype).removeprefix('torch.')}: {output}"
                 found[label] = (relative_error(ours, right), STORED[dtype] if ours.dtype == dtype else SUMMED)
+    if torch.device(device).type == "cuda":
+        found |= _attended(_Inputs(device, torch.bfloat16, torch.Generator(device).manual_seed(1), rows, dim, 0))
     return found
 
 
@@ -127,16 +133,6 @@ def _gelu(make: _Inputs) -> Outputs:
     yield from _both("gradient sums", backward)
 
 
-def _pack(make: _Inputs) -> Outputs:
-    thirds = make.x(), make.x(), make.x()
-
-    def run(of):
-        parts = make.parts(of.LINEAR_PARTS, 3 * make.dim)
-        return of.pack(*thirds, parts), parts.sum(0)
-
-    yield from _both("packed sums", run)
-
-
 def _cross_entropy(make: _Inputs) -> Outputs:
     rows = min(make.rows, 256)
     logits, targets = make.x(rows, make.vocabulary, scale=4), make.ids(rows, below=make.vocabulary)
@@ -179,11 +175,17 @@ def _adamw(make: _Inputs) -> Outputs:
 
 def _sums(make: _Inputs) -> Outputs:
     parts, stack = make.v(50, 3 * make.dim), make.x(2, make.dim, 128)
+    thirds = make.x(make.rows, 3 * make.dim)
 
     def sums(of):
         out = make.v(3 * make.dim)
         of.column_sums(parts, out)
         return (out,)
+
+    def left(of):
+        rows = make.parts(of.LINEAR_PARTS, make.dim)
+        of.leave_sums(thirds[:, : make.dim], rows)
+        return (rows.sum(0),)
 
     def turned(of):
         out = stack.new_empty(2, 128, make.dim)
@@ -191,7 +193,22 @@ def _sums(make: _Inputs) -> Outputs:
         return (out,)
 
     yield from _both("sums", sums)
+    yield from _both("left", left)
     yield from _both("turned", turned)
+
+
+def _attended(make: _Inputs) -> dict[str, Finding]:
+    """cuDNN's attention and its gradient beside torch's, in float64."""
+    qkv, gradient = make.x(2, 256, 3 * make.dim), make.x(512, make.dim)
+    ours, right = (attend(each, make.dim // 64) for each in (qkv, qkv.double()))
+    pairs = {
+        "answer": (ours.out, right.out),
+        "gradient": (ours.backward(gradient), right.backward(gradient.double())),
+    }
+    return {
+        f"attention bfloat16: {name}": (relative_error(found, wanted.to(found.dtype)), ATTENDED)
+        for name, (found, wanted) in pairs.items()
+    }
 
 
 def verify_fp8(
@@ -258,6 +275,13 @@ def _cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
     x, wide_stack = make.x(), make.x(2, 3, make.dim, make.dim)
     yield from _compared(make, number, lambda of, slot, wanted: (of.cast(x, slot, wanted), None), 3.0)
     stack = wide_stack[:, 1]  # of a larger buffer, as the blocks' weights are
+    thirds = make.x(make.rows, 3 * make.dim)
+
+    def summed(of, slot, wanted):
+        parts = make.parts(of.cast_parts(make.rows), make.dim)
+        return of.cast(thirds, slot, wanted, parts), parts.sum(0)
+
+    yield from ((f"summed: {name}", pair) for name, pair in _compared(make, number, summed, 3.0))
     found = _compared(make, number, lambda of, slot, wanted: (of.cast(stack, slot, wanted), None), 3.0, layers=2)
     yield from ((f"stack: {name}", pair) for name, pair in found)
 
@@ -285,16 +309,6 @@ def _gelu_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
     yield from ((f"backward: {name}", pair) for name, pair in _compared(make, number, backward, 3.0))
 
 
-def _pack_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
-    thirds = make.x(), make.x(), make.x()
-
-    def run(of, slot, wanted):
-        parts = make.parts(of.cast_parts(make.rows), 3 * make.dim)
-        return of.pack_cast(*thirds, parts, slot, wanted), parts.sum(0)
-
-    yield from _compared(make, number, run, 3.0)
-
-
 def _products(make: _Inputs) -> dict[str, Finding]:
     """cuBLAS's product of fp8 matrices beside one of float32: the same bytes, the same scales, rounded to dtype."""
     from . import kernels
@@ -319,14 +333,12 @@ _FP8_CHECKS = {
     "cast": _cast,
     "add_norm_cast": _add_norm_cast,
     "gelu_cast": _gelu_cast,
-    "pack_cast": _pack_cast,
 }
 
 _CHECKS = {
     "add_norm": _add_norm,
     "norm_backward": _norm_backward,
     "gelu": _gelu,
-    "pack": _pack,
     "cross_entropy": _cross_entropy,
     "embedding": _embedding,
     "adamw": _adamw,

@@ -55,6 +55,7 @@ def record(
     and loss, and ``configure_optimizers``); it is measured eagerly and compiled.
 
     ``{"batch", "length", "layers", "dim", "parameters", "ceilings": [...], "verified": {kernel: [found, limit]},
+    "attention": by whom the hand reaches cuDNN's,
     "rungs": [{"name", "does", "by", "vocabulary", "first_s", "peak_nbytes", "median_ms", "low_ms", "high_ms",
     "samples", "clock_mhz", "power_w", "gradient_error", "kernels": [{"name", "count", "us"}]}],
     "curves": [{"name", "seed", "losses"}], "stopped": [{"name", "part", "stopped"}]}``. ``peak_nbytes`` is what a step
@@ -154,6 +155,7 @@ class LadderStudy:
             "heads": config.heads,
             "ceilings": machine.record(self.device, **parts),
             "verified": self.verified,
+            "attention": subjects.capstone_attention(),
             "rungs": [{"name": name, **row} for name, row in self.rows.items()],
             "curves": self.curves,
             "curve_lr": CURVE_LR,

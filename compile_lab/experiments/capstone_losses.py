@@ -16,7 +16,7 @@ from ..measure.timing import wait
 from . import subjects
 from .registry import Progress
 
-RUNGS = ("hand", "fp8", "all fp8")
+RUNGS = ("hand", "fp8", "fp8 + qkv", "all fp8")
 SEEDS = (0, 1, 2)
 STEPS, BATCH, LENGTH = {"cuda": 2000, "cpu": 20}, {"cuda": 8, "cpu": 4}, {"cuda": 1024, "cpu": 16}
 LR, WARM_UP, COOL_DOWN = 3e-4, 100, 0.2
@@ -28,7 +28,7 @@ NOT_SOURCE = {"site-packages", "dist-packages", "test", "tests", "__pycache__", 
 
 
 def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
-    """Losses of each rung and seed, as plain JSON values; five minutes on an H200.
+    """Losses of each rung and seed, as plain JSON values; seven minutes on an H200.
 
     ``{"text", "batch", "length", "steps", "every", "lr", "warm_up", "runs": [{"rung", "seed", "losses": means of
     ``every`` steps, "validation_loss", "seconds"}], "stopped": [{"rung", "seed", "stopped"}]}``. The validation loss is

@@ -41,7 +41,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "capstone_foretold": Experiment(
         "the capstone on 2, 8 and 1,024 GPUs, foretold from other recordings", 5, on_cpu=True
     ),
-    "capstone_losses": Experiment("is training in fp8 the same training? long runs on text, three seeds of each", 300),
+    "capstone_losses": Experiment("is training in fp8 the same training? long runs on text, three seeds of each", 420),
     "checkpointing": Experiment(
         "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
     ),

@@ -251,6 +251,14 @@ def capstone_verified(device: str) -> dict[str, tuple[float, float]]:
     return verify(device) | verify_fp8(device) if device == "cuda" else {}
 
 
+def capstone_attention() -> str:
+    """How the step by hand reaches cuDNN's attention on a GPU."""
+    from capstone.hand.attention import front_end
+
+    version = front_end()
+    return f"cuDNN's front end {version}" if version else "torch, and a copy of the gradients"
+
+
 def capstone_text(files: Sequence[Any], length: int) -> Any:
     """The bytes of these files, given by their paths, as what the capstone trains on in windows of so many tokens."""
     from capstone.data import text

@@ -148,6 +148,9 @@ COMPILED = [
             "TURNED": "*i32",
             "SCALE": "*fp32",
             "PEAK": "*fp32",
+            "PARTS": "*fp32",
+            "parts_stride": 57600,
+            "summed": 768,
         }
         | SIZES,
     ),
@@ -156,11 +159,6 @@ COMPILED = [
         fp8.gelu_backward_cast_kernel,
         COMMON,
         dict.fromkeys(("GRADIENT", "BEFORE", "BIAS"), "*bf16") | OUTPUTS | PARTS | SIZES,
-    ),
-    (
-        fp8.pack_cast_kernel,
-        COMMON,
-        dict.fromkeys(("DQ", "DK", "DV"), "*bf16") | OUTPUTS | PARTS | {"height": 32768, "dim": 768},
     ),
     (
         fp8.add_norm_cast_kernel,
@@ -249,8 +247,8 @@ WANTED = WantedForms(E4M3)
             lambda: fp8.gelu_backward_cast(zeros(64, 64), zeros(64, 64), zeros(64), zeros(2, 64), SLOT, WANTED),
             r"leave \[1, 64\]",
         ),
-        (lambda: fp8.pack_cast(*[zeros(64, 64)] * 3, zeros(1, 64), SLOT, WANTED), r"leave \[1, 192\]"),
-        (lambda: fp8.pack_cast(*[zeros(64, 96)] * 3, zeros(1, 288), SLOT, WANTED), "dim is 96"),
+        (lambda: fp8.cast(zeros(64, 192), SLOT, WANTED, zeros(2, 64)), r"leave \[1, 64\]"),
+        (lambda: fp8.cast(zeros(64, 192), SLOT, WANTED, zeros(1, 96)), "summed is 96"),
         (lambda: fp8.cast_parts(100), "rows is 100"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from capstone.hand import kernels, reference
-from capstone.hand.kernels import activation, adamw, attention, embedding, head, norm, sums
+from capstone.hand.kernels import activation, adamw, embedding, head, norm, sums
 from compile_lab.virtual_gpu import Config, assemble
 
 ROWS, DIM = 32768, 768
@@ -41,14 +41,14 @@ COMPILED = [
         dict.fromkeys(("GRADIENT", "BEFORE", "BIAS", "OUT"), "*bf16") | PARTS,
     ),
     (
-        attention.pack_kernel,
-        Config({"DIM": DIM, "ROWS": 16, "COLUMNS": 256, "STAGES": 3, "PROGRAMS": 176}, 4),
-        dict.fromkeys(("DQ", "DK", "DV", "OUT"), "*bf16") | PARTS,
+        sums.leave_sums_kernel,
+        Config({"ROWS": 16, "COLUMNS": 256, "STAGES": 3, "PROGRAMS": 176}, 4),
+        {"X": "*bf16", "x_stride": 2304} | PARTS,
     ),
     (
         head.cross_entropy_kernel,
-        Config({"VOCABULARY": 50304, "LANES": 1024, "EACH": 8}, 32),
-        {"LOGITS": "*bf16", "TARGETS": "*i64", "LOSSES": "*fp32", "scale": "fp32"},
+        Config({"VOCABULARY": 50304, "LANES": head.LANES, "EACH": head.EACH}, head.WARPS),
+        {"LOGITS": "*bf16", "TARGETS": "*i64", "LOSSES": "*fp32", "scale": "fp32", "log2_scale": "fp32"},
     ),
     (
         embedding.embed_kernel,
@@ -94,8 +94,9 @@ def test_the_gelus_take_one_exponential_each():
 def test_cross_entropy_takes_hardly_more_than_one_exponential_a_number_and_pass():
     kernel, config, arguments = next(each for each in COMPILED if each[0] is head.cross_entropy_kernel)
     made = assemble(kernel, "H200", config, arguments=arguments)
-    each, passes = head.EACH, 2
-    assert each * passes < made.ptx.count("ex2.approx") <= each * passes + 2
+    each, tiles, passes = head.LANES * head.EACH // (32 * head.WARPS), 2, 2  # a whole tile, and the last one
+    lanes = each // head.EACH
+    assert each * tiles * passes < made.ptx.count("ex2.approx") <= each * tiles * passes + lanes * (tiles + 1) + 1
     assert made.occupancy.warps == 64 and ".v4.b32" in made.ptx  # two rows a multiprocessor, 16 bytes a load
 
 
@@ -118,8 +119,11 @@ loss.backward()
 step = HandStep(model, 2, 16, dtype=torch.float32, kernels="triton")
 _, gradients = step.gradients(*batch)
 for name, parameter in model.named_parameters():
-    if not name.endswith("qkv.bias"):
-        found[f"step: {name}"] = relative_error(gradients[name], parameter.grad), 1e-4
+    ours, right = gradients[name], parameter.grad
+    if name.endswith("qkv.bias"):  # of the keys' third, autograd has the rounding of a zero
+        found[f"step: {name}, keys"] = float(ours[768:1536].abs().max()), 0.0
+        ours, right = (torch.cat([each[:768], each[1536:]]) for each in (ours, right))
+    found[f"step: {name}"] = relative_error(ours, right), 1e-4
 print(json.dumps(found))
 """
 
@@ -166,9 +170,10 @@ def zeros(*shape):
         (lambda: kernels.gelu(zeros(32, 300), zeros(300)), "width is 300"),
         (lambda: kernels.gelu_backward(zeros(4, 512), zeros(4, 512), zeros(512), zeros(1, 512)), "rows is 4"),
         (lambda: kernels.gelu_backward(zeros(8, 512), zeros(8, 512), zeros(512), zeros(1, 9)), "width = 512"),
-        (lambda: kernels.pack(*[zeros(16, 64)] * 3, zeros(1, 192)), "dim is 64"),
-        (lambda: kernels.pack(zeros(16, 256), *[zeros(32, 256)] * 2, zeros(1, 768)), "dk is"),
-        (lambda: kernels.pack(*[zeros(16, 256)] * 3, zeros(1, 9)), "3 dim = 768"),
+        (lambda: kernels.leave_sums(zeros(16, 64), zeros(1, 64)), "width is 64"),
+        (lambda: kernels.leave_sums(zeros(9, 256), zeros(1, 256)), "rows is 9"),
+        (lambda: kernels.leave_sums(zeros(16, 256), zeros(1, 9)), "must have 256"),
+        (lambda: kernels.cross_entropy_(zeros(4, 9), zeros(4).long(), 0.0), "scale is 0.0"),
         (lambda: kernels.cross_entropy_(zeros(4, 9), zeros(3).long(), 1.0), "targets are"),
         (lambda: kernels.embed(zeros(1, 3).long(), zeros(5, 96), zeros(3, 96)), "batch · length is 3"),
         (lambda: kernels.embed_backward_(zeros(3, 96), zeros(3).long(), zeros(5, 96)), "rows is 3"),

@@ -8,7 +8,6 @@ from triton import knobs
 
 from .activation import gelu, gelu_backward
 from .adamw import adamw_
-from .attention import pack
 from .embedding import embed, embed_backward_
 from .fp8 import (
     add_norm_cast,
@@ -16,12 +15,11 @@ from .fp8 import (
     cast_parts,
     gelu_backward_cast,
     gelu_cast,
-    pack_cast,
     scaled_product,
 )
 from .head import cross_entropy_
 from .norm import add_norm, norm_backward
-from .sums import column_sums, transpose
+from .sums import column_sums, leave_sums, transpose
 
 NORM_PARTS = 792
 LINEAR_PARTS = 176
@@ -47,9 +45,8 @@ __all__ = [
     "gelu_backward",
     "gelu_backward_cast",
     "gelu_cast",
+    "leave_sums",
     "norm_backward",
-    "pack",
-    "pack_cast",
     "scaled_product",
     "transpose",
 ]

@@ -19,7 +19,6 @@ from triton import knobs
 from ..forms import E5M2 as FORMAT_E5M2
 from ..forms import PITCH, Fp8Forms, ScaleSlot, WantedForms
 from .activation import gelu_of, gelu_slope
-from .attention import one_of_three
 from .norm import stream_and_norm
 from .sizes import multiple, same_shape
 from .sums import transpose
@@ -117,7 +116,7 @@ def put_four_rows(
 
 @triton.jit
 def cast_kernel(
-    X, FLAT, TURNED, SCALE, PEAK, height, width, stride, pitch,
+    X, FLAT, TURNED, SCALE, PEAK, PARTS, height, width, stride, pitch, parts_stride, summed,
     E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, ASM: tl.constexpr,
     WORDS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
@@ -130,24 +129,30 @@ def cast_kernel(
     words = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
     at = (4 * words)[:, None] * width + columns[None, :]
     a, b, c, d = load_four_rows(X, at, width, ASM)
+    if tl.program_id(0) * COLUMNS < summed:
+        tl.store(PARTS + tl.program_id(1) * parts_stride + columns, tl.sum(a + b + c + d, 0))
     put_four_rows(
         a, b, c, d, FLAT, TURNED, X, scale, seen, PEAK + layer * pitch, words, columns,
         height, width, E5M2, TO_FLAT, TO_TURNED, False, ASM,
     )  # fmt: skip
 
 
-def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms) -> Fp8Forms:
+def cast(x: Tensor, slot: ScaleSlot, wanted: WantedForms, parts: Tensor | None = None) -> Fp8Forms:
     """The forms of x, [rows, columns] or a stack [layers, rows, columns] (any stride between the layers).
 
-    Rows and columns are multiples of 64, else ValueError. The slot's peak rises to x's largest magnitude.
+    Rows and columns are multiples of 64, else ValueError. The slot's peak rises to x's largest magnitude. parts: fp32
+    [rows / 64, some], become partial sums of the first columns of a matrix, as many as they have, a multiple of 64.
     """
     stack = x if x.ndim == 3 else x[None]
     layers, height, width = stack.shape
     out = _Outputs(stack, height, width, replace(wanted, plain=False))
     flat, turned, _ = out.pointers(stack)
     flags = {name: value for name, value in out.flags.items() if name != "TO_PLAIN"}
+    if parts is not None:
+        _check_parts(parts, height, multiple("summed", parts.shape[1], COLUMNS))
+    left, stride, summed = (slot.peak, 0, 0) if parts is None else (parts, parts.stride(0), parts.shape[1])
     cast_kernel[(*_grid(height, width), layers)](
-        stack, flat, turned, slot.scale, slot.peak, height, width, stack.stride(0), PITCH, **flags
+        stack, flat, turned, slot.scale, slot.peak, left, height, width, stack.stride(0), PITCH, stride, summed, **flags
     )
     forms = out.forms(stacked=x.ndim == 3)
     return Fp8Forms(forms.rows, forms.turned, x if wanted.plain else None)
@@ -216,42 +221,6 @@ def gelu_backward_cast(
         gradient, before, bias, *out.pointers(gradient), slot.scale, slot.peak, parts, parts.stride(0), height, width,
         **out.flags,
     )  # fmt: skip
-    return out.forms()
-
-
-@triton.jit
-def pack_cast_kernel(
-    DQ, DK, DV, FLAT, TURNED, PLAIN, SCALE, PEAK, PARTS, stride, height, dim,
-    E5M2: tl.constexpr, TO_FLAT: tl.constexpr, TO_TURNED: tl.constexpr, TO_PLAIN: tl.constexpr, ASM: tl.constexpr,
-    WORDS: tl.constexpr, COLUMNS: tl.constexpr,
-):  # fmt: skip
-    scale, seen = tl.load(SCALE), tl.load(PEAK)
-    tiles = dim // COLUMNS
-    which = tl.program_id(0) // tiles
-    source = one_of_three(DQ, DK, DV, which)
-    columns = (tl.program_id(0) % tiles) * COLUMNS + tl.arange(0, COLUMNS)
-    words = tl.program_id(1) * WORDS + tl.arange(0, WORDS)
-    a, b, c, d = load_four_rows(source, (4 * words)[:, None] * dim + columns[None, :], dim, ASM)
-    columns += which * dim
-    tl.store(PARTS + tl.program_id(1) * stride + columns, tl.sum(a + b + c + d, 0))
-    put_four_rows(
-        a, b, c, d, FLAT, TURNED, PLAIN, scale, seen, PEAK, words, columns, height, 3 * dim,
-        E5M2, TO_FLAT, TO_TURNED, TO_PLAIN, ASM,
-    )  # fmt: skip
-
-
-def pack_cast(
-    dq: Tensor, dk: Tensor, dv: Tensor, parts: Tensor, slot: ScaleSlot, wanted: WantedForms
-) -> Fp8Forms:  # fmt: skip
-    """The forms of dq, dk and dv beside each other; parts: fp32 [rows / 64, 3 dim], as `pack`'s."""
-    height, dim = dq.shape
-    same_shape(dq=dq, dk=dk, dv=dv)
-    multiple("dim", dim, COLUMNS)
-    _check_parts(parts, height, 3 * dim)
-    out = _Outputs(dq, height, 3 * dim, wanted)
-    pack_cast_kernel[_grid(height, 3 * dim)](
-        dq, dk, dv, *out.pointers(dq), slot.scale, slot.peak, parts, parts.stride(0), height, dim, **out.flags
-    )
     return out.forms()
 
 

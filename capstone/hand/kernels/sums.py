@@ -1,4 +1,4 @@
-"""Two helpers of the others: partial rows added up, and matrices turned."""
+"""Helpers of the others: sums of rows, and matrices turned."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from torch import Tensor
 from .sizes import multiple
 
 COLUMNS, SIDE = 128, 64
+TILE = (16, 256)
 
 
 @triton.jit
@@ -29,6 +30,35 @@ def column_sums(parts: Tensor, out: Tensor) -> None:
     column_sums_kernel[(triton.cdiv(width, COLUMNS),)](
         parts, out, parts.stride(0), width, height, BLOCK=COLUMNS, num_warps=1
     )
+
+
+@triton.jit
+def leave_sums_kernel(
+    X, PARTS, x_stride, stride, rows_in_all,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, STAGES: tl.constexpr, PROGRAMS: tl.constexpr,
+):  # fmt: skip
+    mine = tl.program_id(1)
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    sums = tl.zeros([ROWS, COLUMNS], tl.float32)
+    for first in tl.range(mine * ROWS, rows_in_all, PROGRAMS * ROWS, num_stages=STAGES):
+        rows = (first + tl.arange(0, ROWS))[:, None]
+        sums += tl.load(X + rows * x_stride + columns[None, :]).to(tl.float32)
+    tl.store(PARTS + mine * stride + columns, tl.sum(sums, 0))
+
+
+def leave_sums(x: Tensor, parts: Tensor) -> None:
+    """parts become partial sums of x's rows: what column_sums adds up. x: [rows, width], rows a multiple of 16, width
+    of 256, any stride between rows; parts: fp32 [programs, width]. ValueError for other shapes.
+    """
+    rows, width = x.shape
+    height, breadth = TILE
+    multiple("rows", rows, height), multiple("width", width, breadth)
+    if parts.shape[1] != width:
+        raise ValueError(f"parts are {list(parts.shape)}; x is {list(x.shape)}, so their rows must have {width}")
+    leave_sums_kernel[(width // breadth, len(parts))](
+        x, parts, x.stride(0), parts.stride(0), rows, PROGRAMS=len(parts),
+        ROWS=height, COLUMNS=breadth, STAGES=3, num_warps=4,
+    )  # fmt: skip
 
 
 @triton.jit
