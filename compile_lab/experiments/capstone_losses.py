@@ -7,6 +7,7 @@ weights and in the windows.
 import statistics
 import sysconfig
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,14 @@ BUDGET_S = 500.0
 NOT_SOURCE = {"site-packages", "dist-packages", "test", "tests", "__pycache__", "idlelib"}
 
 
-def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S) -> dict[str, Any]:
+def record(
+    device: str,
+    progress: Progress = iter,
+    *,
+    rungs: Sequence[str] = RUNGS,
+    seeds: Sequence[int] = SEEDS,
+    budget_s: float = BUDGET_S,
+) -> dict[str, Any]:
     """Losses of each rung and seed, as plain JSON values; seven minutes on an H200.
 
     ``{"text", "batch", "length", "steps", "every", "lr", "warm_up", "runs": [{"rung", "seed", "losses": means of
@@ -38,7 +46,7 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
     corpus = subjects.capstone_text(_sources(), LENGTH[device])
     runs, stopped = [], []
     steps: dict[str, Any] = {}
-    for seed, rung in progress([(seed, rung) for seed in SEEDS for rung in RUNGS]):
+    for seed, rung in progress([(seed, rung) for seed in seeds for rung in rungs]):
         if time.monotonic() > ends:
             stopped.append({"rung": rung, "seed": seed, "stopped": "not begun: the time given was over"})
             continue

@@ -1,6 +1,8 @@
 """The long losses as a picture: each seed's validation loss, rung beside rung, and which rungs are no worse."""
 
-from collections.abc import Mapping
+import math
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..page.dotplot import dots
@@ -25,6 +27,21 @@ def no_worse(result: Result, judge: str) -> list[str]:
     return [name for name, losses in found.items() if name != judge and max(losses) <= worst]
 
 
+def difference(results: Sequence[Result], judge: str, other: str) -> tuple[float, float]:
+    """How far the other rung's mean lies above the judge's over the seeds of all results, and its standard error.
+
+    Nats a byte; the seeds of both are taken for independent runs. KeyError for a rung without runs.
+    """
+    ours, theirs = (
+        [loss for result in results for loss in validation(result).get(name, [])] for name in (judge, other)
+    )
+    for name, losses in ((judge, ours), (other, theirs)):
+        if len(losses) < 2:
+            raise KeyError(f"{name} has {len(losses)} runs here; a spread needs two")
+    error = math.sqrt(sum(statistics.variance(each) / len(each) for each in (ours, theirs)))
+    return statistics.fmean(theirs) - statistics.fmean(ours), error
+
+
 def picture(result: Result, provenance: object | None = None) -> Drawing:
     """A row a rung and a dot a seed; the table has the mean of the last tenth of the training losses too."""
     found = validation(result)
@@ -35,7 +52,7 @@ def picture(result: Result, provenance: object | None = None) -> Drawing:
     ]
     lowest = min(map(min, found.values()))
     above = {
-        f"seed {seed}": [
+        f"run {seed + 1}": [
             round(1e3 * (losses[seed] - lowest), 2) if seed < len(losses) else None for losses in found.values()
         ]
         for seed in seeds

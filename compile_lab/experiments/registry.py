@@ -42,6 +42,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         "the capstone on 2, 8 and 1,024 GPUs, foretold from other recordings", 5, on_cpu=True
     ),
     "capstone_losses": Experiment("is training in fp8 the same training? long runs on text, three seeds of each", 420),
+    "capstone_seeds": Experiment("the same question with six more seeds of two rungs", 370),
     "checkpointing": Experiment(
         "checkpoint strategies and memory budgets on a GPT of 24 layers: bytes, work, time, fits", 240
     ),

@@ -1,10 +1,11 @@
 """Long losses: a run is told, or why not; the rate's three parts; what the picture says."""
 
 import math
+import statistics
 
 import pytest
 
-from compile_lab.experiments import capstone_losses, capstone_losses_view
+from compile_lab.experiments import capstone_losses, capstone_losses_view, capstone_seeds
 from compile_lab.experiments.capstone_losses import LR, WARM_UP, rate
 
 FOUND = {
@@ -20,9 +21,7 @@ FOUND = {
 @pytest.mark.slow
 def test_each_rung_and_seed_is_trained_on_text_or_told(monkeypatch):
     monkeypatch.setitem(capstone_losses.STEPS, "cpu", 10)
-    monkeypatch.setattr(capstone_losses, "SEEDS", (0, 1))
-    monkeypatch.setattr(capstone_losses, "RUNGS", ("hand", "no rung"))
-    found = capstone_losses.record("cpu")
+    found = capstone_losses.record("cpu", rungs=("hand", "no rung"), seeds=(0, 1))
     assert [(run["rung"], run["seed"]) for run in found["runs"]] == [("hand", 0), ("hand", 1)]
     assert [each["stopped"] for each in found["stopped"]] == ["KeyError: 'no rung'"] * 2
     first, second = (run["losses"] for run in found["runs"])
@@ -49,6 +48,25 @@ def test_a_rung_is_no_worse_if_its_worst_seed_is_not():
     assert capstone_losses_view.no_worse(FOUND, "hand") == ["fp8"]
     with pytest.raises(KeyError, match="peer"):
         capstone_losses_view.no_worse(FOUND, "peer")
+
+
+def test_means_of_several_recordings_differ_by_so_much_with_so_large_an_error():
+    more, error = capstone_losses_view.difference([FOUND, FOUND], "hand", "all fp8")
+    assert more == pytest.approx(0.835 - 0.83)
+    variances = [statistics.variance([*each, *each]) for each in ((0.82, 0.84), (0.82, 0.85))]
+    assert error == pytest.approx(math.sqrt(sum(variances) / 4))
+    with pytest.raises(KeyError, match="peer has 0 runs"):
+        capstone_losses_view.difference([FOUND], "hand", "peer")
+
+
+def test_more_seeds_are_asked_of_the_same_study(monkeypatch):
+    def record(device, progress, *, rungs, seeds, budget_s):
+        return device, rungs, seeds, budget_s
+
+    monkeypatch.setattr(capstone_losses, "record", record)
+    asked = capstone_seeds.record("cuda", budget_s=7.0)
+    assert asked == ("cuda", ("hand", "all fp8"), (3, 4, 5, 6, 7, 8), 7.0)
+    assert not set(asked[2]) & set(capstone_losses.SEEDS)
 
 
 def test_the_picture_counts_from_the_lowest_run():
