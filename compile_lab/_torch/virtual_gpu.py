@@ -72,3 +72,18 @@ def interpreter_pieces() -> types.SimpleNamespace:
         triton_heuristics=triton_heuristics,
         unset_fake_temporarily=unset_fake_temporarily,
     )
+
+
+def parametrized_again(base: type, state: dict[str, object], names: tuple[str, ...]) -> torch.nn.Module:
+    """A module with parametrizations, as torch makes it: of a class of its own, whose parametrized names compute.
+
+    torch refuses to pickle one, for that class can be found nowhere; here it is made anew, under the same state.
+    """
+    from torch.nn.utils import parametrize
+
+    module = base.__new__(base)
+    module.__dict__.update(state)
+    parametrize._inject_new_class(module)
+    for name in names:
+        parametrize._inject_property(module, name)
+    return module

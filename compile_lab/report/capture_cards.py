@@ -8,6 +8,7 @@ from ..dynamo.guards import counted, folded
 from ..dynamo.tracing import GraphBreak
 from .captured import Captured
 from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
+from .tries import NOT_TRIED
 
 MOST_GUARDS = 60
 
@@ -85,6 +86,8 @@ def guards_card(found: Captured) -> ReportCard:
     again = [each.change for each in tries[1:] if each.compiled_again]
     severity = "look" if again or rate else "good"
     verdict = f"Compiles again for: {', '.join(again)}." if again else "No change that was tried compiles again."
+    if left := sum(each.outcome == NOT_TRIED for each in tries):
+        verdict = f"{verdict[:-1]}; time was over for {left} of {len(tries) - 1} changes (`--limit-s` gives more)."
     if all(each.outcome == "eager" for each in tries):
         severity, verdict = "bad", "Nothing is compiled, so nothing compiles again: each call ran eagerly."
     if rate:
@@ -103,7 +106,7 @@ def guards_card(found: Captured) -> ReportCard:
 
 def _became(outcome: str) -> str:
     said = {"reused": "used again", "compiled": "compiled again", "eager": "ran eagerly"}
-    refused = {"refused": "the model does not take it, compiled or not"}
+    refused = {"refused": "the model does not take it, compiled or not", NOT_TRIED: "not tried: time was over"}
     return {**said, **refused}.get(outcome, outcome)
 
 

@@ -24,6 +24,9 @@ from .advice import advice
 from .given import GivenModel
 from .tries import OnDevices, Registers, Tried, autocast_trace, learning_rates, on_devices, registers, tried
 
+OF_LIMIT = 2 / 3
+"""A report on a model that is slow to trace tries fewer changes of the call: none is begun after this share of a
+part's limit, which is 80 s by default."""
 AGAIN_S = 5.0
 """After so many seconds once more, for Python ignores what is raised while it cleans up after an object."""
 
@@ -71,6 +74,11 @@ class Captured:
         if isinstance(found, BaseException):
             raise PartFailed(part, *advice(found, self.options.limit_s))
         return found
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the whole report has taken `OF_LIMIT` of what one part may take."""
+        return OF_LIMIT * self.options.limit_s - sum(self.seconds.values())
 
     @property
     def trace(self) -> DynamoTrace:
@@ -136,7 +144,6 @@ def _code(begun: Begun) -> GeneratedCode:
 
 PARTS: Mapping[str, CapturePart] = {
     "trace": CapturePart("Dynamo's trace", lambda f: trace(f.given.model, *f.given.args, **f.given.kwargs)),
-    "tries": CapturePart("other batches and modes", lambda f: tried(f.given)),
     "rates": CapturePart("other learning rates", lambda f: learning_rates(f.given.optimizer)),
     "graphs": CapturePart(
         "the joint graph of AOTAutograd", lambda f: training_graphs(f.given.loss, *f.given.args, **f.given.kwargs)
@@ -148,6 +155,8 @@ PARTS: Mapping[str, CapturePart] = {
     "sharded": CapturePart(
         "the step on several devices", lambda f: on_devices(f.given, f.options.devices, f.options.pattern)
     ),
+    # The last, for of all parts this one can leave something out: it goes on while there is time.
+    "tries": CapturePart("other batches and modes", lambda f: tried(f.given, f.seconds_left)),
 }
 
 

@@ -6,6 +6,8 @@ Each is a plain function of the model; the state of the model (its mode, its gra
 import contextlib
 import copy
 import inspect
+import math
+import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +31,13 @@ from .given import GivenModel, loss_of
 
 PATTERNS = ("ddp", "fsdp")
 LARGEST_KERNELS = 5
+NOT_TRIED = "not tried"
 
 
 @dataclass(frozen=True)
 class Tried:
     """One change of the call: what became of it, and the guards that failed. ``outcome`` as in ``WatchedCall``, or
-    "refused" if the model does not take such a call eagerly either."""
+    "refused" if the model does not take such a call eagerly either, or "not tried" where time was over."""
 
     change: str
     call: str
@@ -67,13 +70,19 @@ class OnDevices:
     """How many parts were sharded one by one, the whole included; 0 where nothing is sharded."""
 
 
-def tried(given: GivenModel) -> tuple[Tried, ...]:
-    """The call as it is, then with other batch sizes, another length, in eval mode and in training mode again."""
-    watched = watch(given.model)
-    found = []
+def tried(given: GivenModel, seconds: float = math.inf) -> tuple[Tried, ...]:
+    """The call as it is, then with other batch sizes, another length, in eval mode and in training mode again.
+
+    Each change compiles anew or is answered by what was compiled; after so many seconds none is begun any more.
+    """
+    watched, until = watch(given.model), time.perf_counter() + seconds
+    found: list[Tried] = []
     try:
         with _modes_kept(given.model):
             for change, training, cut in _changes(given):
+                if found and time.perf_counter() > until:
+                    found.append(Tried(change, "", NOT_TRIED, ()))
+                    continue
                 args, kwargs = _cut(given, cut)
                 if training is not None:
                     given.model.train(training)

@@ -11,6 +11,9 @@ from typing import Any
 import cloudpickle
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from .._torch.virtual_gpu import parametrized_again
 
 landing = "meta"
 """The device on which descriptions become tensors again: "cuda" in a child, under its fake mode; here "meta", since a
@@ -33,7 +36,14 @@ loads = pickle.loads
 _SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
-class _Described(cloudpickle.Pickler):
+class _Travelling(cloudpickle.Pickler):
+    def reducer_override(self, thing: Any) -> Any:
+        if isinstance(thing, nn.Module) and is_parametrized(thing):
+            return parametrized_again, (type(thing).__bases__[0], dict(thing.__dict__), tuple(thing.parametrizations))
+        return super().reducer_override(thing)
+
+
+class _Described(_Travelling):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Tensor):
             described = tuple(thing.size()), tuple(thing.stride()), thing.dtype, thing.requires_grad, _kind(thing)
@@ -45,7 +55,7 @@ class _Described(cloudpickle.Pickler):
         return super().reducer_override(thing)
 
 
-class _WithValues(cloudpickle.Pickler):
+class _WithValues(_Travelling):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Tensor):
             kind = _kind(thing)

@@ -17,7 +17,7 @@ from compile_lab.report.cards import report_of
 from compile_lab.report.given import given, loaded
 from compile_lab.report.model import CARDS, card, checked, report, state_kept, told
 from compile_lab.report.model_view import LISTED_NBYTES, page
-from compile_lab.report.tries import _blocks, on_devices
+from compile_lab.report.tries import _blocks, on_devices, tried
 from compile_lab.tensors import nbytes
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
@@ -143,6 +143,18 @@ def test_a_list_of_modules_inside_a_block_belongs_to_the_block():
 
 
 @pytest.mark.slow
+def test_a_report_whose_time_is_over_tries_no_further_change_and_says_so():
+    made = given(nn.Linear(3, 1), torch.ones(6, 3))
+    options = ReportOptions(limit_s=60)
+    whole = captured(made, options, only=("trace", "rates", "tries"))
+    assert not {each.outcome for each in whole.tries} & {"not tried"}
+    late = dataclasses.replace(whole, parts={**whole.parts, "tries": tried(made, seconds=0)})
+    assert [each.outcome for each in late.tries] == ["compiled"] + ["not tried"] * (len(whole.tries) - 1)
+    said = card("guards", late)
+    assert f"time was over for {len(whole.tries) - 1} of {len(whole.tries) - 1} changes" in said.verdict
+    assert dataclasses.replace(whole, seconds={"trace": 50.0}).seconds_left == pytest.approx(-10, abs=0.1)
+
+
 def test_the_guards_card_says_what_was_tried(found):
     rows = {row[0]: row[1] for row in card("guards", found).parts[0].rows}
     assert rows["batch of 3"] == "compiled again" and rows["batch of 2"] == "used again"
