@@ -123,9 +123,9 @@ def panel(
 ) -> Sequence[str | Table]:
     """One strategy: a sentence, and its figures beside those of no strategy."""
     if name not in costs_by_name:
-        return [f"**{name}** was not measured here. {provenance}"]
+        return [f"**{name}** was not measured here. ({provenance})"]
     cost, plain = costs_by_name[name], costs_by_name[baseline]
-    work = _share(cost.flops, plain.flops)
+    work = _share(cost.flops, plain.flops).replace("as before", "the same")
     sentence = (
         f"**{name}** holds {with_unit(cost.held_nbytes)} after the forward "
         f"({_share(cost.held_nbytes, plain.held_nbytes)}) and peaks at {with_unit(cost.peak_nbytes)} "
@@ -139,4 +139,4 @@ def panel(
         ("time, ms", *(each.time_ms for each in (plain, cost))),
         ("largest difference of a gradient", *(each.gradient_error for each in (plain, cost))),
     ]
-    return [f"{sentence} {provenance}", Table(["", baseline, name], figures, align="lrr")]
+    return [f"{sentence} ({provenance})", Table(["", baseline, name], figures, align="lrr")]

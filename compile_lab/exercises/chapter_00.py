@@ -42,7 +42,7 @@ def only_views(answer: Callable) -> str | None:
     found = log(answer, x)
     if not _same(found.result, torch.stack([x[0], x[2], x[4]]).T):
         return "the result is not the starter's."
-    return f"{found.computing} operators write data." if found.computing else None
+    return f"operators that write data: {found.computing}, not 0." if found.computing else None
 
 
 @exercise("00.4", takes=Callable)
@@ -51,7 +51,7 @@ def twelve_dispatches(answer: Callable) -> str | None:
     found = log(answer, torch.rand(2, 3, 4))
     if found.python_calls != 1:
         return f"Python calls torch {found.python_calls} times, not once."
-    return None if len(found.calls) >= 12 else f"{len(found.calls)} dispatches are fewer than twelve."
+    return None if len(found.calls) >= 12 else f"dispatches: {len(found.calls)}, fewer than twelve."
 
 
 Call = tuple[float, tuple[float, ...]] | str

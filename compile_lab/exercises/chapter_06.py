@@ -41,7 +41,7 @@ def choose(answer: Callable) -> str | None:
         best = min(costs, key=lambda mode: costs[mode][0] + calls * costs[mode][1] / 1e3)
         got = answer(dict(costs), calls)
         if got != best:
-            return f"for {calls:,} calls and the costs {costs} it chooses {got!r}, and another one is done earlier."
+            return f"with calls = {calls:,} and the costs {costs} it chooses {got!r}, and another one is done earlier."
     return None
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from ..virtual_gpu.chips import CHIPS
-from .captured import asked_parts
+from .captured import LIMIT_S, asked_parts
 from .compare import earlier, moved
 from .given import UnusableModel, loaded
 from .model import checked, told
@@ -70,7 +70,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chip", default="H200", choices=tuple(CHIPS), help="whose kernels (H200)")
     parser.add_argument("--devices", type=int, help="also: what one of so many devices holds and sends")
     parser.add_argument("--pattern", default="fsdp", choices=PATTERNS, help="how they share the work (fsdp)")
-    parser.add_argument("--limit-s", type=float, default=120, help="seconds that each part may take (120)")
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help=f"seconds that each part may take ({LIMIT_S})")
     return parser
 
 

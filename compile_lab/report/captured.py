@@ -24,9 +24,10 @@ from .advice import advice
 from .given import GivenModel
 from .tries import OnDevices, Registers, Tried, autocast_trace, learning_rates, on_devices, registers, tried
 
-OF_LIMIT = 2 / 3
-"""A report on a model that is slow to trace tries fewer changes of the call: none is begun after this share of a
-part's limit, which is 80 s by default."""
+OF_LIMIT = 0.7
+"""Of a model that is slow to trace fewer changes of the call are tried: none is begun when the report has taken this
+share of a part's limit."""
+LIMIT_S = 70
 AGAIN_S = 5.0
 """After so many seconds once more, for Python ignores what is raised while it cleans up after an object."""
 
@@ -45,12 +46,13 @@ class PartFailed(Exception):
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What the reader asked for besides the model. ``pattern`` is "ddp" or "fsdp"; ``limit_s`` holds for each part."""
+    """What the reader asked for besides the model. ``pattern`` is "ddp" or "fsdp"; ``limit_s`` holds for each part; the
+    kernels are written beside the others, from the report's begin."""
 
     chip: str = "H200"
     devices: int | None = None
     pattern: str = "fsdp"
-    limit_s: float = 120
+    limit_s: float = LIMIT_S
 
 
 @dataclass(frozen=True)
@@ -76,9 +78,9 @@ class Captured:
         return found
 
     @property
-    def seconds_left(self) -> float:
-        """Until the whole report has taken `OF_LIMIT` of what one part may take."""
-        return OF_LIMIT * self.options.limit_s - sum(self.seconds.values())
+    def taken_s(self) -> float:
+        """Seconds of all parts so far."""
+        return sum(self.seconds.values())
 
     @property
     def trace(self) -> DynamoTrace:
@@ -148,15 +150,15 @@ PARTS: Mapping[str, CapturePart] = {
     "graphs": CapturePart(
         "the joint graph of AOTAutograd", lambda f: training_graphs(f.given.loss, *f.given.args, **f.given.kwargs)
     ),
+    "sharded": CapturePart(
+        "the step on several devices", lambda f: on_devices(f.given, f.options.devices, f.options.pattern)
+    ),
+    "tries": CapturePart("other batches and modes", lambda f: tried(f.given, OF_LIMIT * f.options.limit_s - f.taken_s)),
+    # From here on the virtual GPU is asked, which has been at work on the code since the report began.
     "code": CapturePart("the kernels for the virtual GPU", lambda f: _code(f.begun)),
     "memory": CapturePart("the lifetimes of buffers", _memory),
     "registers": CapturePart("the machine code of the largest kernels", lambda f: registers(f.code)),
     "casts": CapturePart("autocast on the virtual GPU", lambda f: autocast_trace(f.given, f.options.chip)),
-    "sharded": CapturePart(
-        "the step on several devices", lambda f: on_devices(f.given, f.options.devices, f.options.pattern)
-    ),
-    # The last, for of all parts this one can leave something out: it goes on while there is time.
-    "tries": CapturePart("other batches and modes", lambda f: tried(f.given, f.seconds_left)),
 }
 
 
@@ -181,7 +183,7 @@ def captured(
             progress(PARTS[name].told)
             start = time.perf_counter()
             try:
-                with limited(options.limit_s), given.fakes:
+                with limited(options.limit_s - (found.taken_s if name == "code" else 0)), given.fakes:
                     parts[name] = PARTS[name].ask(found)
             except (Exception, PartTookTooLong) as error:  # kept, and told by each card that asks for the part
                 parts[name] = error.with_traceback(None)
@@ -199,7 +201,10 @@ def asked_parts(options: ReportOptions) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """Raise PartTookTooLong in the block after so many seconds; outside the main thread, and on Windows, no limit."""
+    """Raise PartTookTooLong in the block after so many seconds; outside the main thread, and on Windows, no limit.
+
+    What is left of a time that is over is a moment: what is ready by then is taken.
+    """
     if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
         yield
         return
@@ -208,7 +213,7 @@ def limited(seconds: float) -> Iterator[None]:
         raise PartTookTooLong(f"it took longer than {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, seconds, AGAIN_S)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1), AGAIN_S)
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from ..doors import check_amount, check_whole, door
 from ..recordings import here
 from ..virtual_gpu.chips import chip as chip_named
 from .capture_cards import breaks_card, guards_card
-from .captured import PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured
+from .captured import LIMIT_S, PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured
 from .cards import CardText, ModelReport, PlainCell, ReportCard, worst_first
 from .chip_cards import casts_card, devices_card, kernels_card
 from .given import RULES, GivenModel, UnusableModel, given
@@ -46,7 +46,7 @@ def report(
     chip: str = "H200",
     devices: int | None = None,
     pattern: str = "fsdp",
-    limit_s: float = 120,
+    limit_s: float = LIMIT_S,
 ) -> ModelReport:
     """What becomes of this model's training step, on a page: breaks, guards, graphs, memory, kernels, casts, devices.
 

@@ -40,7 +40,7 @@ def breaks(x):
         ("06.1", lambda c, e, k: None, "compiling does pay some time"),
         ("06.1", rounded_down, "the first at which compiling has paid?"),
         ("06.1", 5, "asks for a function, not int"),
-        ("06.2", lambda costs, calls: min(costs, key=lambda m: costs[m][1]), "for 1 calls"),
+        ("06.2", lambda costs, calls: min(costs, key=lambda m: costs[m][1]), "with calls = 1 "),
         ("06.2", lambda costs, calls: "default", "it chooses 'default'"),
         ("06.3", 0.3, "would leave 8 ms a call"),
         ("06.3", "eight", "asks for a number"),

@@ -241,10 +241,10 @@ def test_the_views_say_what_the_log_holds(step):
         ("00.2", lambda x, y, b: 0.5 * x * y + b, "3 operators write data, not one"),
         ("00.2", lambda x, y, b: b.addcmul_(x, y, value=0.5), "an input was overwritten"),
         ("00.2", lambda x, y, b: x, "the result is not"),
-        ("00.3", lambda x: torch.stack([x[0], x[2], x[4]]).T, "1 operators write data"),
+        ("00.3", lambda x: torch.stack([x[0], x[2], x[4]]).T, "operators that write data: 1"),
         ("00.3", lambda x: x, "not the starter's"),
         ("00.4", lambda x: x.sin().cos(), "2 times, not once"),
-        ("00.4", lambda x: x.sin(), "1 dispatches are fewer"),
+        ("00.4", lambda x: x.sin(), "dispatches: 1, fewer"),
         ("00.4", 3, "asks for a function"),
     ],
 )

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from compile_lab.report.__main__ import main
-from compile_lab.report.captured import PARTS, Captured, PartTookTooLong, ReportOptions, captured, limited
+from compile_lab.report.captured import PARTS, Captured, CapturePart, PartTookTooLong, ReportOptions, captured, limited
 from compile_lab.report.cards import report_of
 from compile_lab.report.given import given, loaded
 from compile_lab.report.model import CARDS, card, checked, report, state_kept, told
@@ -152,7 +152,17 @@ def test_a_report_whose_time_is_over_tries_no_further_change_and_says_so():
     assert [each.outcome for each in late.tries] == ["compiled"] + ["not tried"] * (len(whole.tries) - 1)
     said = card("guards", late)
     assert f"time was over for {len(whole.tries) - 1} of {len(whole.tries) - 1} changes" in said.verdict
-    assert dataclasses.replace(whole, seconds={"trace": 50.0}).seconds_left == pytest.approx(-10, abs=0.1)
+
+
+def test_the_kernels_have_their_time_from_the_reports_begin(monkeypatch):
+    def slow(found):
+        time.sleep(1.5)
+
+    monkeypatch.setitem(PARTS, "trace", CapturePart("a slow part", slow))
+    monkeypatch.setitem(PARTS, "code", CapturePart("kernels", slow))
+    begun = time.perf_counter()
+    found = captured(given(nn.Linear(3, 1), torch.ones(6, 3)), ReportOptions(limit_s=2), only=("trace", "code"))
+    assert isinstance(found.parts["code"], PartTookTooLong) and time.perf_counter() - begun < 2.9
 
 
 def test_the_guards_card_says_what_was_tried(found):

@@ -1,5 +1,8 @@
 """The page of claims: a reader chooses a verdict and an order, and searches; without a script all of it stands."""
 
+import json
+
+import harness
 import pytest
 
 pytestmark = pytest.mark.browser
@@ -38,3 +41,12 @@ def test_without_a_script_every_claim_stands_and_on_a_phone_it_fits(visit):
     assert len(shown(visit(PAGE, java_script_enabled=False).page)) > 50
     page = visit(PAGE, width=390, height=844).page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_every_claim_has_a_sentence_to_carry_away(visit):
+    page = visit(PAGE, java_script_enabled=False).page
+    kept = json.loads((harness.ROOT / "book/carried_away.json").read_text("utf-8"))
+    said = page.eval_on_selector_all(
+        CLAIMS, "cards => cards.map(card => [card.dataset.number, card.querySelector('p').textContent])"
+    )
+    assert sorted(said) == sorted(kept.items())

@@ -4,6 +4,7 @@ A cell tagged ``claim-C07`` prints a verdict (``compile_lab.page.claims``), a ce
 ``compile_lab.devices.silent_errors_view``; this part only gathers what is stored.
 """
 
+import html
 import json
 import re
 from collections import Counter
@@ -41,6 +42,11 @@ def verdict(data: dict) -> str:
     return "".join(data["text/plain"]).split(":")[0].split()[1]
 
 
+def carried_away(root: Path) -> dict[str, str]:
+    """A sentence to carry away of each claim, by its id."""
+    return json.loads((root / "book/carried_away.json").read_text("utf-8"))
+
+
 class Verdicts(SphinxDirective):
     """``{lab-verdicts}``: how many there are of each kind, then each with a link to its cell, chapter by chapter.
 
@@ -49,7 +55,9 @@ class Verdicts(SphinxDirective):
 
     def run(self):
         root = Path(self.env.srcdir)
-        self.env.note_dependency(str(root / "_toc.yml"))
+        for source in ("_toc.yml", "book/carried_away.json"):
+            self.env.note_dependency(str(root / source))
+        sentences = carried_away(root)
         lines, words = [], Counter()
         for path in status.notebooks(root):
             self.env.note_dependency(str(path))
@@ -60,6 +68,7 @@ class Verdicts(SphinxDirective):
             lines += [f"## [](/{name})", ""] if found else []
             for claim, cell, data in found:
                 opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{verdict(data)}">'
+                opened += f"<p><strong>{html.escape(sentences[claim])}</strong></p>"
                 link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p></div>'
                 cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)
                 lines += ["```{raw} html", opened, cards, link, "```", ""]
