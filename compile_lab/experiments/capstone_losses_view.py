@@ -43,23 +43,19 @@ def difference(results: Sequence[Result], judge: str, other: str) -> tuple[float
 
 
 def picture(result: Result, provenance: object | None = None) -> Drawing:
-    """A row a rung and a dot a seed; the table has the mean of the last tenth of the training losses too."""
+    """A row a seed and a dot a rung; the table has the mean of the last tenth of the training losses too."""
     found = validation(result)
-    seeds = range(max(len(losses) for losses in found.values()))
     rows = [
         (run["rung"], run["seed"], f"{run['validation_loss']:.4f}", f"{_at_the_end(run['losses']):.4f}")
         for run in result["runs"]
     ]
     lowest = min(map(min, found.values()))
-    above = {
-        f"run {seed + 1}": [
-            round(1e3 * (losses[seed] - lowest), 2) if seed < len(losses) else None for losses in found.values()
-        ]
-        for seed in seeds
-    }
+    at = {(run["rung"], run["seed"]): round(1e3 * (run["validation_loss"] - lowest), 2) for run in result["runs"]}
+    seeds = sorted({run["seed"] for run in result["runs"]})
+    above = {rung: [at.get((rung, seed)) for seed in seeds] for rung in found}
     said = "; ".join(f"{name}: " + ", ".join(f"{each:.3f}" for each in losses) for name, losses in found.items())
     return dots(
-        list(found),
+        [f"seed {seed}" for seed in seeds],
         above,
         unit="mnats",
         alt=f"Validation loss in nats a byte, one a seed. {said}.",
