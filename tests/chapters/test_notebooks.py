@@ -82,6 +82,8 @@ def test_a_chapter_has_its_parts_in_their_order(path):
 
 def test_each_claim_has_one_verdict_printed_by_its_cell(path):
     for cell in code(path):
+        for claim in re.findall(r"Verdict\(\s*\"(C\d\d)\"", cell.source):
+            assert f"claim-{claim}" in tags(cell), f"the page of claims finds {claim} by the tag claim-{claim}"
         for tag in tags(cell):
             if claim := re.fullmatch(r"claim-(C\d\d)", tag):
                 shown = "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
