@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from ..doors import check_amount, check_whole, door
+from ..page.explore import publishing
 from ..recordings import here
 from ..virtual_gpu.chips import chip as chip_named
 from .capture_cards import breaks_card, guards_card
@@ -145,7 +146,8 @@ def _bar(options: ReportOptions) -> Callable[[str], None]:
     """A progress bar that is told each part as it begins; it stays quiet where nobody looks."""
     from tqdm.auto import tqdm
 
-    bar = tqdm(total=len(asked_parts(options)), bar_format="{desc}: {n_fmt}/{total_fmt}, {elapsed}", leave=False)
+    form = {"bar_format": "{desc}: {n_fmt}/{total_fmt}, {elapsed}", "leave": False, "disable": publishing()}
+    bar = tqdm(total=len(asked_parts(options)), **form)
 
     def progress(told: str) -> None:
         bar.set_description_str(told, refresh=False)
