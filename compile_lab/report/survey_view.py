@@ -59,6 +59,6 @@ def _card(name: str, report: ModelReport, address: str) -> str:
     counted = " · ".join(f"{count} {said}" for said, count in counts if count)
     worst = report.cards[0]
     return (
-        f'<li class="lab-report"><a href="{address}">{html.escape(name)}</a>'
+        f'<li class="lab-report-card"><a href="{address}">{html.escape(name)}</a>'
         f"<p>{marked_up(worst.verdict)}</p><p>{counted}; {len(report.findings)} found by name</p></li>"
     )

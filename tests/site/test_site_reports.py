@@ -14,7 +14,7 @@ STORED = json.loads((harness.ROOT / "book/recordings/cpu-2-cores/architectures.j
 def test_each_card_leads_to_a_report_that_needs_nothing_else(visit):
     visited = visit(PAGE, width=390, height=844)
     page = visited.page
-    links = page.locator(".lab-report a")
+    links = page.locator(".lab-report-card a")
     assert links.all_text_contents() == list(STORED["reports"]) and links.count() == 6
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     links.first.click()
