@@ -357,6 +357,14 @@ def test_virtual_gpu_pieces_are_where_a_gpu_is_asked_for_and_code_is_loaded():
     assert pieces.GPUTarget("cuda", 90, 32).arch == 90
 
 
+def test_a_parametrized_module_is_made_again_of_its_class_and_state():
+    module = torch.nn.utils.parametrizations.weight_norm(torch.nn.Linear(3, 2))
+    again = virtual_gpu.parametrized_again(torch.nn.Linear, dict(module.__dict__), ("weight",))
+    x = torch.randn(4, 3)
+    assert isinstance(again, torch.nn.Linear) and type(again) is not torch.nn.Linear
+    assert torch.equal(again(x), module(x)) and "weight" not in again._parameters
+
+
 def test_interpreter_pieces_are_what_a_generated_wrapper_and_its_kernels_call():
     pieces = virtual_gpu.interpreter_pieces()
     assert callable(pieces.guards.assert_alignment) and callable(pieces.guards._empty_strided_cpu)
