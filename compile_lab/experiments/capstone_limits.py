@@ -54,8 +54,8 @@ def limits(result: Result, vocabulary: int) -> dict[str, float]:
 
     Products and attention are limited by the sustained rate of the tensor cores; attention's backward computes the
     scores once more, so that it costs 2.5 times the forward. The others are limited by memory: each tensor is read and
-    written once by one kernel that does all that there is to do with it. "other" is what puts the gradients of
-    queries, keys and values side by side.
+    written once by one kernel that does all that there is to do with it. "other" reads the queries' gradients
+    for their bias, and writes and reads the embedded rows.
     """
     batch, layers, dim, length = tokens(result), result["layers"], result["dim"], result["length"]
     flops, copied = rate(result) * 1e9, copy_rate(result) / 1e3
@@ -67,7 +67,7 @@ def limits(result: Result, vocabulary: int) -> dict[str, float]:
         "GELU": 5 * 4 * row * layers / copied,
         "norms": 8 * row * (2 * layers + 1) / copied,
         "optimizer": parameters(result, vocabulary) * (6 * FP32 + 2 * BF16) / copied,
-        "other": 6 * row * layers / copied,
+        "other": row * (layers + 2) / copied,
     }
 
 

@@ -38,9 +38,10 @@ def test_every_rung_and_the_peer_are_timed_judged_and_trained(tmp_path):
     assert not found["stopped"]
     rows = {row["name"]: row for row in found["rungs"]}
     assert set(rows) == {"first", "tf32", "bf16", "fused", "compile", "padded", "head", "flat", "stream"} | {
-        "hand", "fp8", "all fp8", "peer", "peer, compiled"
+        "hand", "fp8", "fp8 + qkv", "all fp8", "peer", "peer, compiled"
     }  # fmt: skip
     assert all(0 < row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows.values())
+    assert 0.02 < rows.pop("fp8 + qkv")["gradient_error"] < 0.2
     assert 0.02 < rows.pop("fp8")["gradient_error"] < rows.pop("all fp8")["gradient_error"] < 0.2
     assert all(row["gradient_error"] < 0.02 for row in rows.values())
     assert rows["bf16"]["gradient_error"] > 1e-4 > rows["first"]["gradient_error"]
