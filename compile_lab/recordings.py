@@ -1,6 +1,6 @@
 """Results from real hardware: JSON files under `book/recordings/<device>/<name>.json`.
 
-    {"provenance": {"device", "torch", "triton", "cuda", "date", "command"}, "result": {...}}
+    {"provenance": {"device", "torch", "triton", "cuda", "date", "command", "cpu"}, "result": {...}}
 
 A file is checked whenever it is read: a result is shown with where it comes from, or not at all.
 """
@@ -8,6 +8,7 @@ A file is checked whenever it is read: a result is shown with where it comes fro
 import datetime
 import json
 import os
+import platform
 import re
 import tempfile
 from collections.abc import Mapping
@@ -35,6 +36,7 @@ class Provenance:
 
     `kind`: "live" was measured in this run, "recorded" was measured on real hardware earlier, "virtual" was computed
     for hardware that is not here. `date` is a day, as 2026-11-21. `triton` and `cuda` are None where there is none.
+    `cpu` names the processor that issues a GPU's work, and its cores; recordings before 2026-11-24 do not say.
     """
 
     device: str
@@ -44,6 +46,7 @@ class Provenance:
     date: str
     command: str
     kind: Literal["live", "recorded", "virtual"] = "live"
+    cpu: str | None = None
 
     def __str__(self) -> str:
         begin = {"live": "measured live on", "recorded": "recorded on", "virtual": "computed, not measured, for"}
@@ -52,6 +55,8 @@ class Provenance:
             parts.append(f"triton {self.triton}")
         if self.cuda:
             parts.append(f"CUDA {self.cuda}")
+        if self.cuda and self.cpu:
+            parts.append(f"beside {self.cpu}")
         return " · ".join([*parts, self.date])
 
 
@@ -77,7 +82,21 @@ def here(command: str, device: Literal["cuda", "cpu"] | None = None) -> Provenan
     else:
         device, cuda = f"CPU, {os.cpu_count()} cores", None
     today = datetime.date.today().isoformat()
-    return Provenance(device, str(torch.__version__), triton_version(), cuda, today, command, "live")
+    return Provenance(device, str(torch.__version__), triton_version(), cuda, today, command, "live", processor())
+
+
+def processor() -> str:
+    """The processor's name, as Linux or Python has it, and how many of its cores there are."""
+    known = re.search(r"^model name\s*:\s*(.+)$", _cpuinfo(), re.MULTILINE)
+    name = known[1].strip() if known else platform.processor() or platform.machine()
+    return f"{name}, {os.cpu_count()} cores"
+
+
+def _cpuinfo() -> str:
+    try:
+        return Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    except OSError:  # not a Linux
+        return ""
 
 
 def triton_version() -> str | None:
@@ -214,10 +233,13 @@ def _broken_rule(content: Any) -> str | None:
     for part in ("provenance", "result"):
         if not isinstance(content[part], dict):
             return f"{part} must be an object, and is {_kind(content[part])}"
-    if rule := _fields_rule("provenance", content["provenance"], _stored_fields()):
+    told = {"cpu": None, **content["provenance"]}
+    if rule := _fields_rule("provenance", told, _stored_fields()):
         return rule
     for field, value in content["provenance"].items():
-        if not (isinstance(value, str) and value.strip()) and not (value is None and field in ("triton", "cuda")):
+        if not (isinstance(value, str) and value.strip()) and not (
+            value is None and field in ("triton", "cuda", "cpu")
+        ):
             return f"provenance.{field} must be text, and is {_kind(value)}"
     try:
         datetime.date.fromisoformat(content["provenance"]["date"])

@@ -57,6 +57,17 @@ def test_provenance_prints_as_a_caption_for_each_kind():
     assert "CUDA" not in str(replace(H200, cuda=None)) and "triton" not in str(replace(H200, triton=None))
 
 
+def test_a_gpus_recording_names_the_processor_beside_it_and_an_older_one_need_not(tmp_path):
+    beside = replace(H200, kind="recorded", cpu="Some CPU, 16 cores")
+    assert str(beside).endswith("2026-11-21") and "CUDA 13.0 · beside Some CPU, 16 cores" in str(beside)
+    save("machine", beside, {"copy": [1]}, tmp_path)
+    assert load("machine", root=tmp_path).provenance == beside
+    older = written(tmp_path, without("provenance", "cpu"))
+    assert load("machine", root=older).provenance.cpu is None
+    assert recordings.here("a test", device="cpu").cpu == recordings.processor()
+    assert "beside" not in str(recordings.here("a test", device="cpu"))
+
+
 @pytest.mark.parametrize(
     ("device", "place"),
     [("NVIDIA H200", "nvidia-h200"), ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"), ("Tesla T4", "tesla-t4")],
