@@ -28,7 +28,7 @@ from ..memory.measured import measure_step
 from ..page.tables import Table
 from ..recordings import here
 from .architectures import ARCHITECTURES, made
-from .captured import ReportOptions
+from .captured import LIMIT_S, ReportOptions
 from .given import GivenModel, given
 from .model import state_kept, told
 
@@ -38,7 +38,7 @@ LONGEST_S, NEAR = 90, 1e-3
 
 
 @door
-def row(name: str, whole: bool = False) -> Row:
+def row(name: str, whole: bool = False, limit_s: float = LIMIT_S) -> Row:
     """One of the fifty, reported on, with what a device of eight holds, and its peak measured.
 
     ``cards`` is each card's severity, ``failed`` the verdicts of those that could not be told, ``findings`` the names
@@ -46,13 +46,13 @@ def row(name: str, whole: bool = False) -> Row:
     ``measured_bytes`` are the peak above what was there: of the code that Inductor wrote for this CPU, and of the
     allocator while it ran; ``between_calls_bytes`` leaves out what a library took and gave back inside a call, which no
     code of Inductor's tells. ``trouble`` says why they are None. With ``whole`` the report itself is in it, as
-    ``report``. KeyError for a name that is none of the fifty.
+    ``report``. Each part may take ``limit_s`` seconds. KeyError for a name that is none of the fifty.
     """
     one = ARCHITECTURES[name]
     model, batch = made(name)
     begun = time.perf_counter()
     subject = given(model, batch, name=name)
-    found = told(subject, ReportOptions(devices=8))
+    found = told(subject, ReportOptions(devices=8, limit_s=limit_s))
     seconds = time.perf_counter() - begun
     return {
         "name": name,
