@@ -49,4 +49,4 @@ def test_every_claim_has_a_sentence_to_carry_away(visit):
     said = page.eval_on_selector_all(
         CLAIMS, "cards => cards.map(card => [card.dataset.number, card.querySelector('p').textContent])"
     )
-    assert sorted(said) == sorted(kept.items())
+    assert dict(said) == kept and len(said) == len(kept)

@@ -78,7 +78,8 @@ class Verdicts(SphinxDirective):
             f'data-like="recompile, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
         )
         said = f"{sum(words.values())} claims so far: {total}."
-        return self.parse_text_to_nodes("\n".join([said, "", "```{raw} html", controls, "```", "", *lines]))
+        text = "\n".join([said, "", "```{raw} html", controls, "```", "", *lines])
+        return self.parse_text_to_nodes(text, allow_section_headings=True)
 
 
 class SilentErrors(SphinxDirective):
