@@ -25,21 +25,21 @@ def start(result: Result) -> str:
     )
 
 
+def said(result: Result, *names: str) -> str:
+    """In words: the milliseconds from the rung before the first of these to the last of them. Raises as `way` does."""
+    climbed = rungs(result)
+    before = _before(climbed, names)
+    steps = " → ".join(f"{name} {climbed[name]['median_ms']:.1f} ms" for name in (before, *names))
+    return f"{steps}; {_told(climbed[before], climbed[names[-1]])}"
+
+
 def way(result: Result, *names: str, provenance: object | None = None) -> Drawing:
     """The ladder on one line of milliseconds, and on it the way of these rungs, from the one before the first of them.
 
     KeyError for a name that is no rung, ValueError without names or for the first rung, which nothing comes before.
     """
     climbed = rungs(result)
-    if not names:
-        raise ValueError(f"no rung is named; name some of {', '.join(climbed)}")
-    for name in names:
-        if name not in climbed:
-            raise KeyError(f"{name!r} is no rung of this recording; there are {', '.join(climbed)}")
-    order = list(climbed)
-    if names[0] == order[0]:
-        raise ValueError(f"{order[0]} is where the ladder begins; name rungs after it")
-    before = order[order.index(names[0]) - 1]
+    before = _before(climbed, names)
     ms = {name: row["median_ms"] for name, row in climbed.items()}
     slow, fast = math.log(max(ms.values())), math.log(min(ms.values()))
 
@@ -54,14 +54,25 @@ def way(result: Result, *names: str, provenance: object | None = None) -> Drawin
     canvas.line([(x(before), LINE), (x(last), LINE)], "orange", thick=8)
     for name, y in ((before, LINE - 24), (last, LINE + 40)):
         canvas.words(x(name), y, f"{name} {ms[name]:.1f} ms", anchor=_anchor(x(name)))
-    told = _told(climbed[before], climbed[last])
-    steps = " → ".join(f"{name} {ms[name]:.1f} ms" for name in (before, *names))
-    caption = f"The slow step: {steps}; {told}. Logarithmic, faster to the left"
+    words = said(result, *names)
+    caption = f"The slow step: {words}. Logarithmic, faster to the left"
     return Drawing(
         canvas.svg(),
-        f"{steps}; {told}.",
+        f"{words}.",
         caption + (f" · {provenance}" if provenance else ""),
     )
+
+
+def _before(climbed: Mapping[str, Row], names: tuple[str, ...]) -> str:
+    if not names:
+        raise ValueError(f"no rung is named; name some of {', '.join(climbed)}")
+    for name in names:
+        if name not in climbed:
+            raise KeyError(f"{name!r} is no rung of this recording; there are {', '.join(climbed)}")
+    order = list(climbed)
+    if names[0] == order[0]:
+        raise ValueError(f"{order[0]} is where the ladder begins; name rungs after it")
+    return order[order.index(names[0]) - 1]
 
 
 def _told(before: Row, after: Row) -> str:

@@ -75,7 +75,7 @@ class Verdicts(SphinxDirective):
         total = ", ".join(f"{words[word]} {word}" for word in KINDS)
         controls = (
             '<div class="lab-search-cards" data-cards="div.lab-claim" data-ask="Search the claims" '
-            f'data-like="recompile, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
+            f'data-like="kernel, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
         )
         said = f"{sum(words.values())} claims so far: {total}."
         text = "\n".join([said, "", "```{raw} html", controls, "```", "", *lines])
