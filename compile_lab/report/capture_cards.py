@@ -86,7 +86,7 @@ def guards_card(found: Captured) -> ReportCard:
     again = [each.change for each in tries[1:] if each.compiled_again]
     severity = "look" if again or rate else "good"
     verdict = f"Compiles again for: {', '.join(again)}." if again else "No change that was tried compiles again."
-    if left := sum(each.outcome == NOT_TRIED for each in tries):
+    if left := sum(each.outcome == NOT_TRIED for each in tries[1:]):
         verdict = f"{verdict[:-1]}; time was over for {left} of {len(tries) - 1} changes (`--limit-s` gives more)."
     if all(each.outcome == "eager" for each in tries):
         severity, verdict = "bad", "Nothing is compiled, so nothing compiles again: each call ran eagerly."
