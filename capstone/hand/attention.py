@@ -69,7 +69,7 @@ def _backend(qkv: Tensor) -> AbstractContextManager:
 
 def _by_the_front_end(qkv: Tensor) -> Attended:
     batch, length, _, heads, width = qkv.shape
-    graphs = _Graphs.of(batch, heads, length, width, qkv.device)
+    graphs = _AttentionPlans.of(batch, heads, length, width, qkv.device)
     out = qkv.new_empty(batch, length, heads, width)
     mass = qkv.new_empty(batch, heads, length, 1, dtype=torch.float32)
     graphs.forward(*_three(qkv), out, mass)
@@ -83,7 +83,7 @@ def _by_the_front_end(qkv: Tensor) -> Attended:
     return Attended(out.view(batch * length, heads * width), backward)
 
 
-class _Graphs:
+class _AttentionPlans:
     """cuDNN's plans for one shape, and the memory that they work in."""
 
     def __init__(self, batch: int, heads: int, length: int, width: int, device: torch.device) -> None:
@@ -96,8 +96,8 @@ class _Graphs:
 
     @staticmethod
     @functools.cache
-    def of(batch: int, heads: int, length: int, width: int, device: torch.device) -> _Graphs:
-        return _Graphs(batch, heads, length, width, device)
+    def of(batch: int, heads: int, length: int, width: int, device: torch.device) -> _AttentionPlans:
+        return _AttentionPlans(batch, heads, length, width, device)
 
     def _forward(self, graph: Any) -> list[Any]:
         qkv = [self._given(graph, self.packed) for _ in range(3)]
