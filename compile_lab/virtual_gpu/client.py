@@ -173,7 +173,8 @@ def _packed(thing: Any, *, values: bool) -> bytes:
 
 def _sources() -> dict[str, Any]:
     """The source of code that is in no file, such as a notebook's cells: Triton and tracebacks read it."""
-    return {name: entry for name, entry in linecache.cache.items() if len(entry) == 4 and not Path(name).exists()}
+    known = linecache.cache.copy()  # at once: the main thread may trace, and so read lines, while this one asks
+    return {name: entry for name, entry in known.items() if len(entry) == 4 and not Path(name).exists()}
 
 
 def _placed(message: str) -> str:
