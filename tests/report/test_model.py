@@ -142,7 +142,6 @@ def test_a_list_of_modules_inside_a_block_belongs_to_the_block():
     assert list(_blocks(model)) == [block]
 
 
-@pytest.mark.slow
 def test_a_report_whose_time_is_over_tries_no_further_change_and_says_so():
     made = given(nn.Linear(3, 1), torch.ones(6, 3))
     options = ReportOptions(limit_s=60)
@@ -165,6 +164,7 @@ def test_the_kernels_have_their_time_from_the_reports_begin(monkeypatch):
     assert isinstance(found.parts["code"], PartTookTooLong) and time.perf_counter() - begun < 2.9
 
 
+@pytest.mark.slow
 def test_the_guards_card_says_what_was_tried(found):
     rows = {row[0]: row[1] for row in card("guards", found).parts[0].rows}
     assert rows["batch of 3"] == "compiled again" and rows["batch of 2"] == "used again"
