@@ -174,7 +174,7 @@ class HandStep:
 
     def _make_room(self) -> None:
         """The batch, the loss, and the partial column sums. Block 0's first norm has no bias before it: its sums go to
-        `dim` spare columns in front."""
+        `dim` spare columns in front. The sums of keys' and values' biases stay zero (see `_attention_biases`)."""
         dim, layers = self.config.dim, self.config.layers
         shape = (self.batch, self.length)
         self.tokens = torch.zeros(shape, dtype=torch.int64, device=self.device)
