@@ -24,11 +24,10 @@ def setup_cells(path):
 @pytest.fixture
 def copy(tmp_path):
     """The files that name the repository, alone."""
-    for name in repository.TEXTS:
-        shutil.copy(ROOT / name, tmp_path / name)
-    (tmp_path / "notebooks").mkdir()
-    for path in NOTEBOOKS:
-        shutil.copy(path, tmp_path / "notebooks" / path.name)
+    for path in (*(ROOT / name for name in repository.TEXTS), *NOTEBOOKS):
+        place = tmp_path / path.relative_to(ROOT)
+        place.parent.mkdir(exist_ok=True)
+        shutil.copy(path, place)
     return tmp_path
 
 
@@ -53,7 +52,8 @@ def test_a_text_names_this_repository_and_no_other(name):
 def test_moving_reaches_every_place(copy):
     old = repository.spellings(repository.current(copy))
     changed = repository.move(copy, NEW)
-    assert {path.name for path in changed} == {*repository.TEXTS, *(path.name for path in NOTEBOOKS)}
+    expected = {copy / name for name in repository.TEXTS} | {copy / path.relative_to(ROOT) for path in NOTEBOOKS}
+    assert set(changed) == expected
     assert repository.current(copy) == NEW
     for path in copy.rglob("*.*"):
         text = path.read_text("utf-8")

@@ -3,6 +3,9 @@
 import harness
 import pytest
 
+from compile_lab import recordings
+from compile_lab.report.survey_view import file_of
+
 pytestmark = pytest.mark.browser
 
 PAGES = harness.pages()
@@ -93,4 +96,5 @@ def test_a_chapter_is_light(visit, path):
 
 def test_the_site_has_these_pages_and_no_others(built):
     there = {path.relative_to(built).as_posix() for path in built.rglob("*.html") if "_static" not in path.parts}
-    assert there == {*PAGES, "index.html"}
+    reports = {f"reports/{file_of(name)}" for name in recordings.load("architectures").result["reports"]}
+    assert there == {*PAGES, *reports, "index.html"}

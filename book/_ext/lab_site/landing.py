@@ -105,10 +105,8 @@ class Chapter(FromChapters):
             number, _, title = name.partition(" ")
             head = f"<h4><span>{number}</span> {title} <em>coming</em></h4>"
             return [html(f'<div class="lab-card lab-coming">{head}<p>{question}</p></div>')]
-        cells = json.loads(self.read(path).read_text("utf-8"))["cells"]
-        title = "".join(cells[0]["source"]).splitlines()[0].removeprefix("# ")
         picture = f'<div class="lab-card-picture" aria-hidden="true">{opening(path)}</div>'
-        head = f'<h4><span>{name[:2]}</span> <a href="{self.address(path)}">{title}</a></h4>'
+        head = f'<h4><span>{name[:2]}</span> <a href="{self.address(self.read(path))}">{status.title(path)}</a></h4>'
         return [html(f'<div class="lab-card">{picture}{head}<p>{question}</p></div>')]
 
 

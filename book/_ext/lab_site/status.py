@@ -24,6 +24,12 @@ def notebooks(root: Path) -> list[Path]:
     return [root / name for name in names if (root / name).is_file()]
 
 
+def title(path: Path) -> str:
+    """The heading that a notebook begins with."""
+    first = json.loads(path.read_text("utf-8"))["cells"][0]
+    return "".join(first["source"]).splitlines()[0].removeprefix("# ")
+
+
 def facts(path: Path) -> dict | None:
     """What the execution tool stored in this notebook; None if it never ran it."""
     return json.loads(path.read_text("utf-8"))["metadata"].get("compile_lab")

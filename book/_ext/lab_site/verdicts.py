@@ -65,7 +65,7 @@ class Verdicts(SphinxDirective):
             page = self.env.app.builder.get_relative_uri(self.env.docname, name.removesuffix(".ipynb"))
             found = claims(path)
             words.update(verdict(data) for _, _, data in found)
-            lines += [f"## [](/{name})", ""] if found else []
+            lines += [f"## [{status.title(path)}](/{name})", ""] if found else []
             for claim, cell, data in found:
                 opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{verdict(data)}">'
                 opened += f"<p><strong>{html.escape(sentences[claim])}</strong></p>"
