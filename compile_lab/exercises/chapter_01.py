@@ -7,7 +7,7 @@ import torch
 
 from ..dynamo.recompiles import replay
 from ..dynamo.tracing import DynamoTrace, trace
-from . import exercise, more_or_fewer
+from .judging import exercise
 
 
 def _first_break(trace: DynamoTrace) -> str | None:
@@ -25,25 +25,6 @@ def clip_in_one_graph(answer: Callable) -> str | None:
         if not torch.allclose(torch.as_tensor(answer(x.clone(), 2.0)), right):
             return f"the result is wrong for a vector whose norm is {name}."
     return _first_break(trace(answer, torch.full((4,), 3.0), 2.0))
-
-
-@exercise("01.2", takes=int)
-def predicted_graphs(answer: int) -> str | None:
-    """How many graphs come of a break two calls deep, with work before and after it at each level."""
-
-    def inner(x: torch.Tensor) -> torch.Tensor:
-        x = x.sin()
-        print("here")
-        return x.cos()
-
-    def middle(x: torch.Tensor) -> torch.Tensor:
-        return inner(x * 2) + 1
-
-    def outer(x: torch.Tensor) -> torch.Tensor:
-        return middle(x.exp()).sqrt()
-
-    graphs = len(trace(outer, torch.rand(4)).graphs)
-    return more_or_fewer(answer, graphs, "walk through each function that is on the stack when print is reached.")
 
 
 @exercise("01.3", takes=Callable)

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from ..dynamo.recompiles import WatchedCall, replay
-from . import exercise, more_or_fewer
+from .judging import exercise
 
 
 def weighted(x: torch.Tensor, n: int) -> torch.Tensor:
@@ -102,17 +102,6 @@ def one_graph_for_all_lengths(answer: Callable[[torch.Tensor], torch.Tensor]) ->
         failed = next((f" A guard that failed: {call.failed[0]}." for call in calls if call.failed), "")
         return f"{graphs + 1} graphs for 63 lengths.{failed}"
     return None
-
-
-SERIES = ((8, 2), (9, 2), (9, 3), (10, 4), (1, 4), (12, 5))
-"""The calls of 02.4: the length of x, and n."""
-
-
-@exercise("02.4", takes=int)
-def predicted_compilations(answer: int) -> str | None:
-    """How many of the calls in `SERIES` compile?"""
-    right = _compiled(replay(weighted, [(torch.ones(length), n) for length, n in SERIES]))
-    return more_or_fewer(answer, right, "for each call, ask what the newest code still assumes of x and of n.")
 
 
 Given = tuple[int, int, bool]

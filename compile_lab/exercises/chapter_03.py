@@ -7,21 +7,7 @@ import torch.nn.functional as F
 
 from ..aot.training import training_graphs
 from ..eager.saved import eager_saved
-from . import exercise
-
-
-@exercise("03.1")
-def predicted_bytes(answer: tuple[int, int]) -> str | None:
-    """Bytes that sin(x) * w keeps besides its inputs, 1000 floats each: by the default partition, and by min-cut."""
-    if not isinstance(answer, tuple) or len(answer) != 2 or not all(type(each) is int for each in answer):
-        return "this asks for two whole numbers: (default, min_cut)."
-    inputs = [torch.ones(1000, requires_grad=True) for _ in range(2)]
-    for partitioner, said in zip(("default", "min_cut"), answer, strict=True):
-        kept = training_graphs(lambda x, w: torch.sin(x) * w, *inputs, partitioner=partitioner).saved_nbytes
-        if said != kept:
-            more = "more" if said < kept else "less"
-            return f"{partitioner} keeps {more} than {said} bytes: which tensors do the two gradients read?"
-    return None
+from .judging import exercise
 
 
 @exercise("03.2", takes=Callable)

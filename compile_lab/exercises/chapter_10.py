@@ -7,7 +7,7 @@ import torch
 
 from ..measure.judge import relative_error
 from ..precision.formats import FORMATS
-from . import exercise
+from .judging import exercise
 
 
 @exercise("10.1", takes=Callable)
@@ -57,18 +57,9 @@ def to_fp8(answer: Callable) -> str | None:
     return None
 
 
-@exercise("10.4")
-def casts_of_parameters(answer: tuple[int, int]) -> str | None:
-    """50 parameters, 8 micro-batches: in one region, in a region each."""
-    if not isinstance(answer, tuple | list) or len(answer) != 2:
-        return "this asks for two numbers, (one_region, a_region_each)."
-    one, each = answer
-    if one != 50:
-        return f"in one region autocast keeps each copy, and {one} casts are not that."
-    return None if each == 50 * 8 else f"each region begins without copies, and {each} casts are not that."
-
-
 UPDATES = 400
+
+
 WEIGHTS: tuple[tuple[str, float, float, float, float], ...] = (
     ("a weight of 1 and updates of 0.001", 1.0, 0.001, 0.0, 0.0),
     ("a weight of −300 and updates of 0.07", -300.0, 0.07, 0.0, 0.0),

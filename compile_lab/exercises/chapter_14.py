@@ -11,40 +11,15 @@ from ..devices import ranks
 from ..devices.asking import ask_each, with_rule
 from ..devices.candidates import candidates
 from ..devices.dtensor import FREE, HANGS, PAID, REFUSED, WRONG, PlacedCall, Ruling
-from ..devices.placements import placement
 from ..tensors import tensors
-from . import exercise
+from .judging import exercise
 
-CALLS: dict[str, Callable[[Tensor], Tensor]] = {
-    "x.sum(0)": lambda x: x.sum(0),
-    "x.sum(1)": lambda x: x.sum(1),
-    "x.mean()": lambda x: x.mean(),
-    "x.amax(0)": lambda x: x.amax(0),
-    "x.softmax(0)": lambda x: x.softmax(0),
-}
 MOST_SENT_NBYTES = 64
 """For a loss: a few numbers may be sent, and no tensor."""
 
 
 def _numbers(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-
-@exercise("14.1")
-def where_results_are(answer: Mapping[str, str]) -> str | None:
-    """The placement of each result, for a matrix whose rows are sharded."""
-    if not isinstance(answer, Mapping) or set(answer) != set(CALLS):
-        return f"this asks for a placement of each of {', '.join(CALLS)}, as a dict."
-    for name, function in CALLS.items():
-        word = answer[name]
-        if word is ...:
-            return f"{name} has no answer yet."
-        placement(word)
-        found = candidates(function, (_numbers(8, 8),), ("S(0)",), devices=2)
-        if word != found.out[0]:
-            sent = "something is sent first" if found.sent else "nothing is sent"
-            return f"{name} is not {word}: {sent}. What does a rank have by then, and of what is it a part?"
-    return None
 
 
 @exercise("14.2")

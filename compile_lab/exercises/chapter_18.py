@@ -7,18 +7,12 @@ from torch import Tensor, fx
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from ..inductor.flex import dense, inputs, visits
-from . import exercise, more_or_fewer
+from .judging import exercise
 
 TOKENS, PREFIX = 96, 32
+
+
 BLOCK, BLOCKS = 16, 4
-
-
-@exercise("18.1", takes=int, asks="a whole number of blocks")
-def blocks_of_a_window(answer: int) -> str | None:
-    """Blocks of 128 × 128 pairs that a window of 128 tokens visits, of 16,384 tokens."""
-    if answer == 128:
-        return "each row of blocks visits its own block; does its first query look back beyond that?"
-    return more_or_fewer(answer, 255, "which keys does the first query of a block see, and which the last?")
 
 
 @exercise("18.2", takes=Callable)

@@ -97,9 +97,10 @@ def collectives(overlap: Overlap, caption: str = "", most: int = 20) -> Table:
 
 def _alt(named: Mapping[str, Overlap]) -> str:
     sentences = "; ".join(
-        f"{name + ': ' if name else ''}{len(overlap.intervals)} collectives take {overlap.communication_ms:.3g} ms, "
-        f"{overlap.exposed_ms:.3g} ms of it exposed, in {overlap.span_ms:.3g} ms"
+        f"{name + ': ' if name else ''}{count} collective{'s' * (count != 1)}, {overlap.communication_ms:.3g} ms "
+        f"together, {overlap.exposed_ms:.3g} ms of it exposed, in {overlap.span_ms:.3g} ms"
         for name, overlap in named.items()
+        for count in [len(overlap.intervals)]
     )
     return f"Compute, communication and its exposed part on a timeline. {sentences}."
 

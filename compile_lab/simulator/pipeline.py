@@ -100,9 +100,11 @@ class Timeline:
         return tuple(action for action in self.actions if action.rank == rank)
 
     def __str__(self) -> str:
+        most = max(self.peak_activations)
         return (
-            f"{self.schedule}: {self.ranks} ranks, {self.stages} stages, {self.microbatches} micro-batches: bubble "
-            f"{self.bubble_fraction:.1%}, at most {max(self.peak_activations)} activations on a rank"
+            f"{self.schedule}: {self.ranks} ranks, {self.stages} stages, {self.microbatches} "
+            f"micro-batch{'es' * (self.microbatches != 1)}: bubble {self.bubble_fraction:.1%}, at most {most} "
+            f"activation{'s' * (most != 1)} on a rank"
         )
 
 

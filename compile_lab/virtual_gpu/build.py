@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .errors import VirtualGPUError
 
-KNOWN_TORCH = ((2, 10), (2, 15))
+KNOWN_TORCH = ((2, 11), (2, 15))
 """The first and the last torch whose internals this was seen to fit."""
 
 _SOURCE = Path(__file__).with_name("fake_cuda.cpp")

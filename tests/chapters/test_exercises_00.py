@@ -3,7 +3,7 @@
 import pytest
 
 from compile_lab.exercises import check
-from compile_lab.exercises.chapter_00 import LINES, _ends
+from compile_lab.exercises.plain.chapter_00 import LINES, _ends
 
 
 def ends(calls, *, waits=True, from_begin=False, one_launch_each=False, all_of_it=False, in_step=False):

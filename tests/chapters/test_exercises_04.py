@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from compile_lab.exercises import check
-from compile_lab.exercises.chapter_04 import GRAPHS, matrices_moved, plain_ops
+from compile_lab.exercises.plain.chapter_04 import GRAPHS, matrices_moved, plain_ops
 
 
 def with_a_matmul(x):

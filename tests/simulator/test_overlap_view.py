@@ -24,7 +24,7 @@ def found():
 def test_several_steps_stand_under_each_other_and_in_the_alternative(found):
     figure = overlap_view.timeline({"first": found, "second": found}, "caption")
     assert figure.svg.count(">wire 1<") == figure.svg.count(">exposed<") == 2 and figure.svg.index(">first<")
-    assert "second: 2 collectives take 6 ms, 3 ms of it exposed, in 8 ms" in figure.alt
+    assert "second: 2 collectives, 6 ms together, 3 ms of it exposed, in 8 ms" in figure.alt
     assert [row[0] for row in figure.table.rows] == ["first", "second"]
 
 

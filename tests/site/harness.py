@@ -102,10 +102,11 @@ def stale() -> str | None:
     if not start.exists():
         return "The site is not built (_build/html/index.html is missing). Run 'make book', then the tests again."
     sources = [ROOT / "_config.yml", ROOT / "_toc.yml", *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.*")]
-    for folder in ("_ext", "_templates", "site_static", "images"):
-        sources += [path for path in (ROOT / "book" / folder).rglob("*.*") if path.suffix != ".pyc"]
-    for folder in ("page", "simulator"):  # they are in the page, for its live explorers
-        sources += (ROOT / "compile_lab" / folder).glob("*.*")
+    folders = [ROOT / "book" / name for name in ("_ext", "_templates", "site_static", "images")]
+    folders += [
+        ROOT / "compile_lab" / name for name in ("page", "simulator", "exercises")
+    ]  # in the page, for what is live
+    sources += [path for folder in folders for path in folder.rglob("*.*") if path.suffix != ".pyc"]
     newest = max(sources, key=lambda path: path.stat().st_mtime)
     if newest.stat().st_mtime > start.stat().st_mtime:
         name = newest.relative_to(ROOT)

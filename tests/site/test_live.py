@@ -80,7 +80,7 @@ def requests(monkeypatch):
 
 
 def of_python(requests) -> dict[str, int]:
-    ours = {path.name for path in (harness.SITE / live.FOLDER).iterdir()} - {"controls.js"}
+    ours = {path.name for path in (harness.SITE / live.FOLDER).iterdir()} - {"controls.js", "answers.js"}
     return {name: nbytes for name, nbytes in requests if name in ours}
 
 
@@ -94,10 +94,12 @@ def test_what_is_loaded_is_small_and_its_size_is_told(built):
     assert 4_000_000 < nbytes < MOST_NBYTES and abs(told - nbytes) < 20_000
 
 
-def test_only_pages_with_a_live_explorer_have_its_controls(built):
+def test_only_pages_with_something_live_have_its_controls(built):
     for path in harness.pages():
         page = (built / path).read_text("utf-8")
-        assert (live.MARK in page) == ("live/controls.js" in page) == ('name="lab-live"' in page), path
+        something = live.EXPLORER in page or live.EXERCISE in page
+        assert something == ("live/controls.js" in page) == ('name="lab-live"' in page), path
+        assert (live.EXERCISE in page) == ("live/answers.js" in page), path
 
 
 def test_the_library_holds_what_is_imported_and_no_more(built):
@@ -384,7 +386,7 @@ def test_the_other_explorers_answers_are_cpythons_too(reader):
 @pytest.mark.browser
 @pytest.mark.parametrize("path", [f"{chapter}.html" for chapter in harness.chapters()])
 def test_every_live_explorer_of_the_book_computes_a_value_that_is_not_stored(visit, built, path):
-    if live.MARK not in (built / path).read_text("utf-8"):
+    if live.EXPLORER not in (built / path).read_text("utf-8"):
         pytest.skip("it has none")
     page = visit(path).page
     for index in range(page.evaluate("window.lab.live.length")):

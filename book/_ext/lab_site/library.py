@@ -16,6 +16,13 @@ for name in names:
     if not name.endswith("__init__.py") and not name.startswith("compile_lab/page/"):
         importlib.import_module(name.removesuffix(".py").replace("/", "."))
 
+import bisect  # noqa: E402, F401 - what an answer to an exercise may want
+import collections  # noqa: E402, F401
+import fractions  # noqa: E402, F401
+import heapq  # noqa: E402, F401
+import itertools  # noqa: E402, F401
+import statistics  # noqa: E402, F401
+
 from compile_lab.page.live import answer  # noqa: E402
 
 try:  # what it takes to say what went wrong

@@ -32,8 +32,12 @@ SOURCES = (
     "compile_lab/simulator/*.json",
 )
 SOURCES += ("compile_lab/doors.py", "compile_lab/source.py", "compile_lab/_torch/distributed.py")
-MARK = '"live":{"panel":'
-"""What stands in the page of an explorer that can be live."""
+SOURCES += ("compile_lab/exercises/judging.py", "compile_lab/exercises/in_page.py", "compile_lab/exercises/plain/*.py")
+SOURCES += ("compile_lab/virtual_gpu/chips.py", "compile_lab/virtual_gpu/warps.py")
+FACE = "compile_lab/exercises/__init__.py"
+"""The one face that is needed: cells of exercises import from it."""
+EXPLORER, EXERCISE = '"live":{"panel":', "tag_in-page"
+"""What stands in the page of an explorer that can be live, and of an exercise that plain Python judges."""
 
 NOTICE = """Python in the page: whose work it is
 
@@ -51,12 +55,12 @@ compile_lab: the book's own, under the book's licence.
 def ours(root: Path) -> dict[str, bytes]:
     """What a page may import besides the standard library, by path: the lab's plain packages, and torch's tables.
 
-    The packages' faces are empty: they are for notebooks, and what the lab needs of itself it takes from its files.
+    Faces are empty but for one: they are for notebooks, and what the lab needs of itself it takes from its files.
     """
     files = {path.relative_to(root).as_posix(): path.read_bytes() for name in SOURCES for path in root.glob(name)}
     files[schedules.PLACE] = schedules.cut().encode()
     packages = {parent.as_posix() for name in files for parent in Path(name).parents if parent.name}
-    return files | {f"{package}/__init__.py": b"" for package in packages}
+    return files | {f"{package}/__init__.py": b"" for package in packages} | {FACE: (root / FACE).read_bytes()}
 
 
 def write_library(root: Path, target: Path) -> None:
@@ -110,10 +114,13 @@ def prepare(app):
 
 
 def announce(app, pagename, templatename, context, doctree):
-    """A page with a live explorer gets its controls, the size of what they would load, and which version to ask for."""
-    if MARK in context.get("body", ""):
+    """A page with something live gets its controls, the size of what they would load, and which version to ask for."""
+    body = context.get("body", "")
+    if EXPLORER in body or EXERCISE in body:
         context["metatags"] = f"{context.get('metatags', '')}\n{app.lab_live}"
         app.add_js_file("live/controls.js", loading_method="defer", priority=900)  # after lab.js
+    if EXERCISE in body:
+        app.add_js_file("live/answers.js", loading_method="defer", priority=910)
 
 
 def setup(app):

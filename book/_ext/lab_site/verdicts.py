@@ -47,37 +47,76 @@ def carried_away(root: Path) -> dict[str, str]:
     return json.loads((root / "book/carried_away.json").read_text("utf-8"))
 
 
+def other_torches(root: Path) -> dict[str, dict]:
+    """What other torches say of the same cells (``book/tools/verdicts.py``), by version, the oldest first."""
+    kept = json.loads((root / "book/verdicts.json").read_text("utf-8"))
+    return {version.partition("+")[0]: kept[version] for version in sorted(kept, key=_series)}
+
+
+def _series(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
+
+
+def with_others(claim: str, others: dict[str, dict]) -> str:
+    """What other torches say of a claim: the verdict, and why where it is another, or what the cell stopped at."""
+    said = []
+    for version, kept in others.items():
+        found = kept["claims"].get(claim)
+        if not found:
+            continue
+        word = f"torch {version}: {found.get('verdict', 'cannot be told')}"
+        why = html.escape(found.get("evidence") or found.get("stopped", ""))
+        said.append(f"<details><summary>{word}</summary><p>{why}</p></details>" if why else f"<p>{word}</p>")
+    return f'<div class="lab-torches">{"".join(said)}</div>'
+
+
+def counted(others: dict[str, dict], here: dict[str, str]) -> str:
+    """How many of the verdicts `here` each torch repeats."""
+    sentences = []
+    for version, kept in others.items():
+        found = {claim: each.get("verdict") for claim, each in kept["claims"].items()}
+        same = sum(found.get(claim) == word for claim, word in here.items())
+        stopped = sum(word is None for word in found.values())
+        told = f"torch {version} gives {same} of these {len(here)} verdicts"
+        sentences.append(f"{told} and stops before {stopped}" if stopped else told)
+    date = max(kept["provenance"]["date"] for kept in others.values())
+    return f"The same cells, run on a CPU with other releases (last on {date}): {'; '.join(sentences)}."
+
+
 class Verdicts(SphinxDirective):
     """``{lab-verdicts}``: how many there are of each kind, then each with a link to its cell, chapter by chapter.
 
-    A script adds a search, a choice of one verdict, and other orders (``cards.js``).
+    Under each stands what other torches say. A script adds a search, a choice of one verdict, and other orders
+    (``cards.js``).
     """
 
     def run(self):
         root = Path(self.env.srcdir)
-        for source in ("_toc.yml", "book/carried_away.json"):
+        for source in ("_toc.yml", "book/carried_away.json", "book/verdicts.json"):
             self.env.note_dependency(str(root / source))
-        sentences = carried_away(root)
-        lines, words = [], Counter()
+        sentences, others = carried_away(root), other_torches(root)
+        lines, verdicts = [], {}
         for path in status.notebooks(root):
             self.env.note_dependency(str(path))
             name = path.relative_to(root).as_posix()
             page = self.env.app.builder.get_relative_uri(self.env.docname, name.removesuffix(".ipynb"))
             found = claims(path)
-            words.update(verdict(data) for _, _, data in found)
+            verdicts |= {claim: verdict(data) for claim, _, data in found}
             lines += [f"## [{status.title(path)}](/{name})", ""] if found else []
             for claim, cell, data in found:
                 opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{verdict(data)}">'
                 opened += f"<p><strong>{html.escape(sentences[claim])}</strong></p>"
-                link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p></div>'
+                link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p>'
+                link += f"{with_others(claim, others)}</div>"
                 cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)
                 lines += ["```{raw} html", opened, cards, link, "```", ""]
+        words = Counter(verdicts.values())
         total = ", ".join(f"{words[word]} {word}" for word in KINDS)
         controls = (
             '<div class="lab-search-cards" data-cards="div.lab-claim" data-ask="Search the claims" '
             f'data-like="kernel, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
         )
-        said = f"{sum(words.values())} claims so far: {total}."
+        said = f"{len(verdicts)} claims so far: {total}. {counted(others, verdicts)}"
         text = "\n".join([said, "", "```{raw} html", controls, "```", "", *lines])
         return self.parse_text_to_nodes(text, allow_section_headings=True)
 

@@ -9,7 +9,7 @@
   const WORKER = new URL(`worker.mjs?v=${dataset.version}`, document.currentScript.src); // not a kept one of an older book
   const SLOW_MS = 300;
   const megabytes = (nbytes) => `${(nbytes / 1e6).toFixed(1)} MB`;
-  const ASLEEP = `At the first move, Python is loaded from this site, once for all pages: ${megabytes(NBYTES)}.`;
+  const asleep = (at) => `At the first ${at}, Python is loaded from this site, once for all pages: ${megabytes(NBYTES)}.`;
 
   /* ---- Python: one worker a page ---------------------------------------------------------------------------------- */
 
@@ -32,13 +32,55 @@
     return worker;
   }
 
-  async function ask(question) {
+  async function sent(letter) {
     const python = await started();
     const number = (asked += 1);
-    python.postMessage({ number, question: JSON.stringify(question) });
+    python.postMessage({ number, ...letter });
     const { answer, failed } = await new Promise((answered) => open.set(number, answered));
     open.delete(number);
     return answer ?? message(`This cannot be computed: ${failed}`).outerHTML;
+  }
+
+  const ask = (question) => sent({ question: JSON.stringify(question) });
+  const judge = (cell) => sent({ cell });
+
+  /* Python is busy and does not stop by itself: end it. What was asked of it fails, the next question starts another. */
+  async function stop(why) {
+    const python = await worker;
+    python.terminate();
+    worker = undefined;
+    for (const answered of open.values()) answered({ failed: why });
+  }
+
+  /* A bar for the page while Python is loaded, and `awake`, which waits until it has started. */
+  function loader(status) {
+    const bar = element("progress", { max: NBYTES, value: 0, "aria-label": "Python is loading" });
+    const count = element("span", { "aria-hidden": "true" }); // the bar has it for those who listen
+    const progress = element("div", { class: "lab-progress", hidden: "" }, bar, count);
+
+    function loading(nbytes) {
+      bar.value = nbytes;
+      const all = nbytes >= 0.99 * NBYTES; // hosts compress a little more, or less
+      count.textContent = all ? "starting" : `${megabytes(nbytes)} of ${megabytes(NBYTES)}`;
+    }
+
+    async function awake() {
+      if (!worker) loading(0);
+      const waiting = setTimeout(() => {
+        status.textContent = "Python is loading …";
+        progress.hidden = false;
+      });
+      watching.add(loading);
+      try {
+        await started();
+      } finally {
+        clearTimeout(waiting);
+        watching.delete(loading);
+        progress.hidden = true;
+      }
+    }
+
+    return { progress, awake };
   }
 
   /* ---- controls --------------------------------------------------------------------------------------------------- */
@@ -153,10 +195,8 @@
     const { panel: address, axes } = choices.live;
     const panel = explorer.querySelector(".lab-panel");
     const controls = explorer.querySelector(".lab-controls");
-    const status = element("p", { class: "lab-note", role: "status" }, ASLEEP);
-    const bar = element("progress", { max: NBYTES, value: 0, "aria-label": "Python is loading" });
-    const count = element("span", { "aria-hidden": "true" }); // the bar has it for those who listen
-    const progress = element("div", { class: "lab-progress", hidden: "" }, bar, count);
+    const status = element("p", { class: "lab-note", role: "status" }, asleep("move"));
+    const { progress, awake } = loader(status);
     const choice = Object.fromEntries(axes.map(({ key, stored }) => [key, stored[0]]));
     const told = element("p", { class: "lab-told", role: "status" });
     const rows = axes.find((axis) => axis.rows);
@@ -186,28 +226,6 @@
       show(panel, html);
       ready();
       explorer.dataset.shown = JSON.stringify(asked);
-    }
-
-    function loading(nbytes) {
-      bar.value = nbytes;
-      const all = nbytes >= 0.99 * NBYTES; // hosts compress a little more, or less
-      count.textContent = all ? "starting" : `${megabytes(nbytes)} of ${megabytes(NBYTES)}`;
-    }
-
-    async function awake() {
-      if (!worker) loading(0);
-      const waiting = setTimeout(() => {
-        status.textContent = "Python is loading …";
-        progress.hidden = false;
-      });
-      watching.add(loading);
-      try {
-        await started();
-      } finally {
-        clearTimeout(waiting);
-        watching.delete(loading);
-        progress.hidden = true;
-      }
     }
 
     async function computed(asked) {
@@ -272,5 +290,6 @@
   }
 
   window.lab.ask = ask;
+  window.lab.python = { judge, loader, stop, asleep };
   for (const [explorer, choices] of live) begin(explorer, choices);
 })();

@@ -1,5 +1,6 @@
 /* Python in a worker, so that the page stays alive while it starts and computes. All of it comes from this site.
-   Out: {loaded: bytes} while it loads, {ready: true}, then an {answer} or {failed: why} to each {number, question}.
+   Out: {loaded: bytes} while it loads, {ready: true}, then an {answer} or {failed: why} to each {number, question}
+   (what an explorer shows) or {number, cell} (whether an exercise is right).
 
    Under a Content-Security-Policy this file, and no page, needs script-src 'self' 'wasm-unsafe-eval': CPython is
    WebAssembly, which runs in here and cannot touch the page. */
@@ -46,9 +47,11 @@ try {
     stdLibURL: new URL(`python.zip${version}`, here).href,
   });
   const answer = python.runPython("from compile_lab.page.live import answer; answer");
-  self.onmessage = ({ data: { number, question } }) => {
+  let judged; // most pages never ask for it
+  self.onmessage = ({ data: { number, question, cell } }) => {
     try {
-      postMessage({ number, answer: answer(question) });
+      if (cell !== undefined) judged ??= python.runPython("from compile_lab.exercises.in_page import judged; judged");
+      postMessage({ number, answer: cell === undefined ? answer(question) : judged(cell) });
     } catch (error) {
       postMessage({ number, failed: error.message.trim().split("\n").pop() });
     }

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from fractions import Fraction
 
-from ..simulator.pipeline import closed_form, simulate
-from ..simulator.pipeline_arranged import lean_fault
-from . import exercise
+from ...simulator.pipeline import closed_form, simulate
+from ...simulator.pipeline_arranged import lean_fault
+from ..judging import exercise
 
 
 @exercise("12.1", takes=Callable)
@@ -16,7 +16,7 @@ def bubble_of(answer: Callable) -> str | None:
         got = answer(ranks, microbatches, forward, backward)
         if not isinstance(got, int | float | Fraction):
             return f"it returns a {type(got).__name__}: this asks for a number, the share of all ranks' time."
-        case = f"{ranks} ranks, {microbatches} micro-batches, forward {forward}, backward {backward}"
+        case = f"ranks={ranks}, microbatches={microbatches}, forward={forward}, backward={backward}"
         if abs(got - found.bubble_fraction) > 1e-9:
             much = "much" if got > found.bubble_fraction else "little"
             return f"for {case} it says {float(got):.4f}, which is too {much}."

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from ..simulator.serving import decode_work, least_ms
-from . import exercise
+from ...simulator.serving import decode_work, least_ms
+from ..judging import exercise
 
 
 @exercise("17.1", takes=int, asks="a whole number of tokens a second")
@@ -51,6 +51,8 @@ def requests_until(answer: Callable) -> str | None:
 
 PROMPTS = tuple(1 + (37 * n * n + 11 * n) % 512 for n in range(200))
 """Lengths of 200 prompts, from 1 to 512 tokens."""
+
+
 MOST_LENGTHS, MOST_WASTE = 8, 0.15
 
 

@@ -3,9 +3,9 @@
 import random
 from collections.abc import Callable, Sequence
 
-from ..simulator import wire
-from ..simulator.overlap import Span, difference, merged, total_ms
-from . import exercise
+from ...simulator import wire
+from ...simulator.overlap import Span, difference, merged, total_ms
+from ..judging import exercise
 
 
 @exercise("13.1", takes=Callable)

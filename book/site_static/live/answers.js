@@ -1,0 +1,121 @@
+/* Exercises in the page: the cell becomes a field, and the exercise's own judge, in plain Python, says what is wrong.
+   An answer is kept in this browser; Python is loaded at the first check, and stopped if an answer never ends. */
+(() => {
+  "use strict";
+
+  const { element, message, python } = window.lab;
+  const LONGEST_MS = 10_000;
+  const INDENT = "    ";
+
+  function kept(name) {
+    try {
+      return localStorage.getItem(`lab-answer-${name}`);
+    } catch {
+      return null; // a browser that keeps nothing
+    }
+  }
+
+  function keep(name, answer) {
+    try {
+      if (answer === null) localStorage.removeItem(`lab-answer-${name}`);
+      else localStorage.setItem(`lab-answer-${name}`, answer);
+    } catch {
+      /* then it is gone with the page */
+    }
+  }
+
+  /* A new line begins where the last one began, and deeper after a colon. Tab goes on to the next control, as ever. */
+  function typing(field, check) {
+    field.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.isComposing) return;
+      event.preventDefault();
+      if (event.ctrlKey || event.metaKey || event.shiftKey) return check();
+      const line = field.value.slice(0, field.selectionStart).split("\n").pop();
+      const deeper = line.trimEnd().endsWith(":") ? INDENT : "";
+      field.setRangeText(`\n${line.match(/^ */)[0]}${deeper}`, field.selectionStart, field.selectionEnd, "end");
+      field.dispatchEvent(new Event("input"));
+    });
+  }
+
+  const button = (text, run) => {
+    const made = element("button", { type: "button", class: "lab-again" }, text);
+    made.addEventListener("click", run);
+    return made;
+  };
+
+  async function judged(cell) {
+    const late = setTimeout(() => python.stop(`the answer ran for more than ${LONGEST_MS / 1000} s, and was stopped.`), LONGEST_MS);
+    try {
+      return await python.judge(cell);
+    } finally {
+      clearTimeout(late);
+    }
+  }
+
+  function begin(cell) {
+    const name = [...cell.classList].find((each) => each.startsWith("tag_exercise-")).replace("tag_exercise-", "");
+    const code = cell.querySelector(".cell_input");
+    const output = cell.querySelector(".cell_output .output");
+    const starter = code.querySelector("pre").textContent.trimEnd();
+    const status = element("p", { class: "lab-note", role: "status" });
+    const field = element("textarea", {
+      "aria-label": `Your answer to ${name}`,
+      spellcheck: "false",
+      autocapitalize: "off",
+      autocomplete: "off",
+    });
+    const { progress, awake } = python.loader(status);
+    let busy = false;
+
+    function fits() {
+      field.rows = field.value.split("\n").length + 1;
+    }
+
+    async function check() {
+      if (busy) return;
+      busy = true;
+      try {
+        await awake();
+        status.textContent = "running …";
+        output.innerHTML = await judged(field.value);
+        status.textContent = "";
+      } catch (error) {
+        output.replaceChildren(message(`Python does not run here: ${error.message}.`));
+        status.textContent = "";
+      } finally {
+        busy = false;
+      }
+    }
+
+    function open(answer) {
+      field.value = answer;
+      fits();
+      code.replaceChildren(field);
+      code.after(bar);
+      bar.replaceChildren(button("Check", check), button("Start over", again), status, progress);
+      status.textContent = `Ctrl+Enter checks, too. ${python.asleep("check")}`;
+    }
+
+    function again() {
+      keep(name, null);
+      open(starter);
+      field.focus();
+    }
+
+    field.addEventListener("input", () => {
+      fits();
+      keep(name, field.value);
+    });
+    typing(field, check);
+    output.setAttribute("aria-live", "polite");
+    const answer = () => {
+      open(starter);
+      field.focus();
+    };
+    const bar = element("div", { class: "lab-answer" }, button("Answer here", answer));
+    code.append(bar);
+    if (kept(name) !== null) open(kept(name));
+  }
+
+  if (location.protocol !== "file:") document.querySelectorAll(".cell.tag_in-page").forEach(begin);
+})();

@@ -1,0 +1,150 @@
+"""Exercises in the page: the reader types an answer, and the exercise's own judge says what is wrong with it."""
+
+import html
+import re
+
+import harness
+import nbformat
+import pytest
+
+from compile_lab.exercises import check
+
+AXE = harness.ROOT / "book/node_modules/axe-core/axe.min.js"
+CHAPTER = "notebooks/08_activation_checkpointing.html"
+RIGHT = "def best_segment(blocks, input_nbytes, block_nbytes):"
+PLAIN = sorted(path.stem for path in (harness.ROOT / "compile_lab/exercises/plain").glob("chapter_*.py"))
+
+
+def tagged(prefix: str) -> dict[str, nbformat.NotebookNode]:
+    """The cells of all notebooks with such a tag, by the exercise's name."""
+    return {
+        tag.removeprefix(prefix): cell
+        for path in sorted((harness.ROOT / "notebooks").glob("*.ipynb"))
+        for cell in nbformat.read(path, as_version=4).cells
+        for tag in cell.metadata.get("tags", [])
+        if tag.startswith(prefix)
+    }
+
+
+def in_page() -> dict[str, nbformat.NotebookNode]:
+    return {name: cell for name, cell in tagged("exercise-").items() if "in-page" in cell.metadata.tags}
+
+
+class Exercise:
+    def __init__(self, visited, name="08.1"):
+        self.page, self.troubles = visited.page, visited.troubles
+        self.cell = self.page.locator(f".cell.tag_in-page[class*='exercise-{name} ']")
+        self.field = self.cell.get_by_role("textbox", name=f"Your answer to {name}")
+
+    def press(self, name):
+        self.cell.get_by_role("button", name=name, exact=True).click()
+
+    def says(self, text, timeout_ms=20_000):
+        self.cell.locator(".cell_output", has_text=text).wait_for(timeout=timeout_ms)
+
+
+@pytest.fixture
+def exercise(visit):
+    return Exercise(visit(CHAPTER))
+
+
+def test_every_plain_exercise_can_be_answered_in_the_page_and_no_other():
+    plain = {
+        name
+        for module in PLAIN
+        for name in re.findall(
+            r'@exercise\("(.+?)"', (harness.ROOT / f"compile_lab/exercises/plain/{module}.py").read_text()
+        )
+    }
+    assert set(in_page()) == plain and {name[:2] for name in plain} == {f"{at:02}" for at in range(20)}
+
+
+@pytest.mark.browser
+def test_the_pages_judge_says_what_the_notebooks_says(visit):
+    page = visit(CHAPTER).page
+    judged = {}
+    for name, cell in in_page().items():
+        judged[name] = page.evaluate("cell => window.lab.python.judge(cell)", cell.source)
+    stored = {name: "".join(cell.outputs[-1].data["text/html"]) for name, cell in in_page().items()}
+    assert judged == stored and all("✗" in said for said in judged.values())
+
+
+@pytest.mark.browser
+def test_a_solution_passes_in_the_page(visit):
+    page = visit(CHAPTER).page
+    solutions = {name: cell.source for name, cell in tagged("solution-").items() if name in in_page()}
+    failing = {}
+    for name, source in solutions.items():
+        begun = "\n".join(line for line in in_page()[name].source.splitlines() if line.startswith("from compile_lab"))
+        begun += "\nfrom compile_lab.simulator.overlap import Span" * (name == "13.1")
+        said = page.evaluate("cell => window.lab.python.judge(cell)", f"{begun}\n{source}")
+        if f"✓ {name}: right." not in said:
+            failing[name] = html.unescape(said)
+    assert failing == {} and len(solutions) == len(in_page())
+
+
+@pytest.mark.browser
+def test_an_answer_is_typed_checked_kept_and_taken_back(exercise):
+    exercise.press("Answer here")
+    assert exercise.field.input_value() == in_page()["08.1"].source
+    assert exercise.field.evaluate("field => field === document.activeElement")
+    exercise.field.fill("")
+    for line in (RIGHT, "ks = [k for k in range(1, blocks + 1) if blocks % k == 0]"):
+        exercise.page.keyboard.type(line)
+        exercise.page.keyboard.press("Enter")
+    exercise.page.keyboard.type("return min(ks, key=lambda k: blocks // k * input_nbytes + k * block_nbytes)")
+    typed = exercise.field.input_value().splitlines()
+    assert [len(line) - len(line.lstrip()) for line in typed] == [0, 4, 4]
+    exercise.field.fill("\n".join([*typed, "", 'check("08.1", best_segment)']))
+    exercise.field.press("Control+Enter")
+    exercise.says("✓ 08.1: right.")
+    exercise.page.reload()
+    assert exercise.field.input_value().startswith(RIGHT) and "right" not in exercise.cell.inner_text()
+    exercise.press("Start over")
+    assert exercise.field.input_value() == in_page()["08.1"].source
+    exercise.press("Check")
+    exercise.says(repr(check("08.1", lambda blocks, *_: round(blocks**0.5))))
+    assert exercise.troubles == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("def f(:\n    pass", "SyntaxError in line 1"),
+        ("x = 1\nnothing_of_this_name", "NameError in line 2: name 'nothing_of_this_name' is not defined."),
+        ("1 + 1", "the last line must be the check"),
+        ("import torch", "there is no torch in a page"),
+        ('print("<b>" * 3)\ncheck("08.3", 4)', "<b><b><b>"),
+        ("while True:\n    pass", "ran for more than 10 s, and was stopped"),
+    ],
+    ids=["syntax", "name", "no check", "torch", "printed", "endless"],
+)
+def test_what_goes_wrong_is_said_in_its_place_and_the_next_answer_is_judged(exercise, answer, said):
+    exercise.press("Answer here")
+    exercise.field.fill(answer)
+    exercise.press("Check")
+    exercise.says(said, timeout_ms=40_000)
+    exercise.field.fill('check("08.3", 3)')
+    exercise.press("Check")
+    exercise.says("✓ 08.3: right.")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_an_open_exercise_is_accessible_and_fits_a_phone(visit, theme):
+    exercise = Exercise(visit(CHAPTER, width=390, height=844, color_scheme=theme, bypass_csp=True))
+    exercise.press("Answer here")
+    page = exercise.page
+    page.add_script_tag(path=AXE)
+    found = page.evaluate(
+        "async () => (await axe.run('.cell.tag_in-page', { resultTypes: ['violations'] })).violations"
+    )
+    assert [each["id"] for each in found] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+@pytest.mark.browser
+def test_without_a_script_the_cell_is_as_it_was(visit):
+    exercise = Exercise(visit(CHAPTER, java_script_enabled=False))
+    assert exercise.cell.locator("pre").count() == 1 and exercise.cell.get_by_role("button").count() == 0
