@@ -20,6 +20,8 @@ def shown(page):
 def test_a_verdict_and_an_order_are_chosen_and_the_chapters_come_back(visit):
     visited = visit(PAGE)
     page, every = visited.page, shown(visited.page)
+    search, first = (page.locator(each).first.bounding_box()["y"] for each in (".lab-search-cards", CLAIMS))
+    assert search < first, "the search stands above what it searches"
     assert len(every) > 50 and {kind for _, kind in every} == {"confirmed", "refined", "refuted"}
     page.get_by_label("Order").select_option("by number")
     assert shown(page) == sorted(every) and page.locator("section > h2:visible", has_text="Pipeline").count() == 0
@@ -50,3 +52,16 @@ def test_every_claim_has_a_sentence_to_carry_away(visit):
         CLAIMS, "cards => cards.map(card => [card.dataset.number, card.querySelector('p').textContent])"
     )
     assert dict(said) == kept and len(said) == len(kept)
+
+
+def test_each_claim_says_what_other_torches_say_and_why_where_it_is_something_else(visit):
+    page = visit(PAGE, java_script_enabled=False).page
+    kept = json.loads((harness.ROOT / "book/verdicts.json").read_text("utf-8"))
+    own = dict(shown(visit(PAGE).page))
+    for version, each in kept.items():
+        assert set(each["claims"]) == set(own), f"torch {version} was asked of other claims: book/tools/verdicts.py"
+        for claim, found in each["claims"].items():
+            said = page.locator(f"{CLAIMS}[data-number={claim}] .lab-torches").text_content()
+            assert f"torch {version.partition('+')[0]}: {found.get('verdict', 'cannot be told')}" in said
+            differs = found.get("verdict") != own[claim]
+            assert differs == bool(found.get("evidence") or found.get("stopped")), (version, claim)

@@ -65,7 +65,7 @@ def with_others(claim: str, others: dict[str, dict]) -> str:
         if not found:
             continue
         word = f"torch {version}: {found.get('verdict', 'cannot be told')}"
-        why = html.escape(found.get("evidence") or found.get("stopped", ""))
+        why = re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(found.get("evidence") or found.get("stopped", "")))
         said.append(f"<details><summary>{word}</summary><p>{why}</p></details>" if why else f"<p>{word}</p>")
     return f'<div class="lab-torches">{"".join(said)}</div>'
 
@@ -83,25 +83,36 @@ def counted(others: dict[str, dict], here: dict[str, str]) -> str:
     return f"The same cells, run on a CPU with other releases (last on {date}): {'; '.join(sentences)}."
 
 
-class Verdicts(SphinxDirective):
-    """``{lab-verdicts}``: how many there are of each kind, then each with a link to its cell, chapter by chapter.
+class Counts(SphinxDirective):
+    """``{lab-verdict-counts}``: how many there are of each kind, and what a script makes a search of (``cards.js``)."""
 
-    Under each stands what other torches say. A script adds a search, a choice of one verdict, and other orders
-    (``cards.js``).
-    """
+    def run(self):
+        root = Path(self.env.srcdir)
+        verdicts = {claim: verdict(data) for path in status.notebooks(root) for claim, _, data in claims(path)}
+        words = Counter(verdicts.values())
+        total = ", ".join(f"{words[word]} {word}" for word in KINDS)
+        controls = (
+            '<div class="lab-search-cards" data-cards="div.lab-claim" data-ask="Search the claims" '
+            f'data-like="kernel, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
+        )
+        said = f"{len(verdicts)} claims so far: {total}. {counted(other_torches(root), verdicts)}"
+        return self.parse_text_to_nodes("\n".join([said, "", "```{raw} html", controls, "```"]))
+
+
+class Verdicts(SphinxDirective):
+    """``{lab-verdicts}``: each with a link to its cell and what other torches say, a section for each chapter."""
 
     def run(self):
         root = Path(self.env.srcdir)
         for source in ("_toc.yml", "book/carried_away.json", "book/verdicts.json"):
             self.env.note_dependency(str(root / source))
         sentences, others = carried_away(root), other_torches(root)
-        lines, verdicts = [], {}
+        lines = []
         for path in status.notebooks(root):
             self.env.note_dependency(str(path))
             name = path.relative_to(root).as_posix()
             page = self.env.app.builder.get_relative_uri(self.env.docname, name.removesuffix(".ipynb"))
             found = claims(path)
-            verdicts |= {claim: verdict(data) for claim, _, data in found}
             lines += [f"## [{status.title(path)}](/{name})", ""] if found else []
             for claim, cell, data in found:
                 opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{verdict(data)}">'
@@ -110,15 +121,7 @@ class Verdicts(SphinxDirective):
                 link += f"{with_others(claim, others)}</div>"
                 cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)
                 lines += ["```{raw} html", opened, cards, link, "```", ""]
-        words = Counter(verdicts.values())
-        total = ", ".join(f"{words[word]} {word}" for word in KINDS)
-        controls = (
-            '<div class="lab-search-cards" data-cards="div.lab-claim" data-ask="Search the claims" '
-            f'data-like="kernel, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
-        )
-        said = f"{len(verdicts)} claims so far: {total}. {counted(others, verdicts)}"
-        text = "\n".join([said, "", "```{raw} html", controls, "```", "", *lines])
-        return self.parse_text_to_nodes(text, allow_section_headings=True)
+        return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)
 
 
 class SilentErrors(SphinxDirective):
@@ -139,5 +142,6 @@ class SilentErrors(SphinxDirective):
 
 
 def setup(app):
+    app.add_directive("lab-verdict-counts", Counts)
     app.add_directive("lab-verdicts", Verdicts)
     app.add_directive("lab-silent-errors", SilentErrors)
