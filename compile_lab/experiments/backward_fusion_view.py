@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ..inductor.view import shortened
-from ..page.figures import Figure, Series, bars
 from ..page.tables import Cell, Code, Table
 from ..page.units import MB, microseconds, number
 
@@ -28,6 +27,12 @@ def change(case: Mapping[str, Any], direction: str = "backward", variant: str = 
     return "faster" if other["high_us"] < eager["low_us"] else "no difference"
 
 
+def told(case: Mapping[str, Any], direction: str, variant: str = "compiled") -> str:
+    """The speed-up in words: ``1.27×``, or "not told apart" where the quartiles overlap."""
+    apart = change(case, direction, variant) != "no difference"
+    return f"{speedup(case, direction, variant):.2f}×" if apart else "not told apart"
+
+
 def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object) -> Table:
     """One row a case: eager and compiled with quartiles, their ratio, and the time of the products alone."""
     rows = [
@@ -35,33 +40,13 @@ def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object
             name_of(case),
             microseconds(case["variants"]["eager"][direction]),
             microseconds(case["variants"]["compiled"][direction]),
-            f"{speedup(case, direction):.2f}×",
+            told(case, direction),
             round(case["matmul"][direction]["median_us"], 1),
         ]
         for case in cases
     ]
     columns = ["case", "eager, µs", "compiled, µs", "eager / compiled", "products alone, µs"]
     return Table(columns, rows, f"{direction.capitalize()} · {provenance}", "lrrrr")
-
-
-def gains(cases: Iterable[Mapping[str, Any]], provenance: object) -> Figure:
-    """One bar a shape and dtype: how many times faster the compiled backward is. Below 1 it lost."""
-    cases = list(cases)
-    series = []
-    for dtype in dict.fromkeys(case["dtype"] for case in cases):
-        chosen = [case for case in cases if case["dtype"] == dtype]
-        series.append(
-            Series(dtype, [name_of(c, False) for c in chosen], [round(speedup(c, "backward"), 3) for c in chosen])
-        )
-    lost = [name_of(case) for case in cases if speedup(case, "backward") < 1]
-    return bars(
-        series,
-        value_title="eager's time / compiled's",
-        place_title="rows × d_in → d_out",
-        alt=f"How many times faster the compiled backward is. Below 1, so lost: {'; '.join(lost) or 'none'}.",
-        caption="The backward, eager over compiled: below 1 compiling lost",
-        provenance=provenance,
-    )
 
 
 def by_kind(case: Mapping[str, Any], direction: str) -> dict[str, dict[str, tuple[float, float]]]:

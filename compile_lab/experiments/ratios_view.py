@@ -48,9 +48,9 @@ def _drawn(cases: list[Case], parts: Mapping[str, Callable[[Case], float]], tabl
             value = ratio(case)
             undecided = part == "whole" and change(case) == "no difference"
             colour = COLOURS["undecided" if undecided else part]
-            title = f"{name_of(case)}, {part}: {value:.2f}×" + (", quartiles overlap" if undecided else "")
-            canvas.box(_at(value) - SIDE / 2, y + 6, SIDE, SIDE, colour, title=title)
-            said.append(f"{name_of(case)}, {part} {value:.2f}×")
+            words = "not told apart: quartiles overlap" if undecided else f"{value:.2f}×"
+            canvas.box(_at(value) - SIDE / 2, y + 6, SIDE, SIDE, colour, title=f"{name_of(case)}, {part}: {words}")
+            said.append(f"{name_of(case)}, {part} {words.partition(':')[0]}")
     names = {"from start to end": "blue", "from start to end, quartiles overlap": "grey"}
     names |= {"on the GPU, outside the products": "orange"} if "outside" in parts else {}
     return Drawing(

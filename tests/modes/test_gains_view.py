@@ -37,6 +37,7 @@ def test_ratios_of_a_recorded_case():
     )
     assert gains_view.ratio(found) == 2 and gains_view.ratio(found, "eager", of="default") == 0.5
     assert gains_view.ratio(found, "other") is None
+    assert gains_view.told(found) == "2.00×" and gains_view.told(found, "other") == "not measured"
 
 
 def test_a_call_is_divided_into_what_the_gpu_works_and_waits():
