@@ -4,7 +4,7 @@
 
 Notebooks are read, run and not written. A cell that stops does not end its chapter: a claim that needed what it
 would have made is kept with the first error before it. ``book/verdicts.json`` holds each torch by its version; the
-evidence is kept where the verdict is another than the one that is stored in the notebook.
+evidence is kept, and printed, where the verdict is another than the one that is stored in the notebook.
 """
 
 import argparse
@@ -78,6 +78,9 @@ def main() -> None:
             KEPT.write_text(json.dumps(every, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted: the chapters that had ended are kept")
+    for claim, found in sorted(this["claims"].items()):
+        if why := found.get("evidence") or found.get("stopped"):
+            print(f"{claim} {found.get('verdict', 'cannot be told')}: {why}")
 
 
 if __name__ == "__main__":
