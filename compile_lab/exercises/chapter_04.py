@@ -1,29 +1,15 @@
-"""Exercises of chapter 04, Inductor's code. Kernels are more_or_fewer for a virtual H200."""
+"""Exercises of chapter 04, Inductor's code. Kernels are counted for a virtual H200."""
 
 from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 
 from ..inductor.generated import GeneratedCode, generated_code
-from .judging import exercise, more_or_fewer
+from .judging import exercise
 
 
 def _code(answer: Callable, *shapes: tuple[int, ...]) -> GeneratedCode:
     return generated_code(answer, *(torch.randn(shape) for shape in shapes), chip="H200")
-
-
-@exercise("04.1", takes=int)
-def predicted_kernels(answer: int) -> str | None:
-    """How many launches: a linear layer, a GELU, a layer norm, in inference and float32."""
-
-    def predict_me(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        return F.layer_norm(F.gelu(F.linear(x, weight, bias)), (256,))
-
-    kernels = len(_code(predict_me, (512, 64), (256, 64), (256,)).kernels)
-    return more_or_fewer(
-        answer, kernels, "which of the three can be one loop with its neighbour, and which is a library's?"
-    )
 
 
 @exercise("04.2", takes=Callable)

@@ -9,16 +9,7 @@ from torch import nn
 from ..memory.eager import eager_lifetimes
 from ..memory.ledger import Lifetimes
 from ..page.units import number
-from .judging import exercise, more_or_fewer
-
-
-@exercise("09.2", takes=int)
-def predicted_copies(answer: int) -> str | None:
-    """Buffers of the size of x alive at the peak of exp(sin(x)).sum(), forward and backward, in eager mode."""
-    x = torch.ones(1000, requires_grad=True)
-    found = eager_lifetimes(lambda: torch.exp(torch.sin(x)).sum().backward())
-    copies = found.peak_nbytes // (x.numel() * x.element_size())
-    return more_or_fewer(answer, copies, "write down, operation by operation, what the next one still reads.")
+from .judging import exercise
 
 
 @exercise("09.3", takes=Callable)

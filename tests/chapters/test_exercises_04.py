@@ -2,9 +2,20 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from compile_lab.exercises import check
-from compile_lab.exercises.plain.chapter_04 import GRAPHS, matrices_moved, plain_ops
+from compile_lab.exercises.plain.chapter_04 import GRAPHS, KERNELS, matrices_moved, plain_ops
+from compile_lab.inductor.generated import generated_code
+
+
+def test_inductor_launches_as_many_kernels_as_the_judge_of_04_1_says():
+    def predict_me(x, weight, bias):
+        return F.layer_norm(F.gelu(F.linear(x, weight, bias)), (256,))
+
+    with torch.no_grad():
+        code = generated_code(predict_me, torch.randn(512, 64), torch.randn(256, 64), torch.randn(256), chip="H200")
+    assert len(code.kernels) == KERNELS
 
 
 def with_a_matmul(x):

@@ -6,6 +6,14 @@ import torch.nn.functional as F
 from torch.utils.checkpoint import checkpoint
 
 from compile_lab.exercises import check
+from compile_lab.exercises.plain.chapter_09 import COPIES
+from compile_lab.memory.eager import eager_lifetimes
+
+
+def test_as_many_buffers_are_alive_at_the_peak_as_the_judge_of_09_2_says():
+    x = torch.ones(1000, requires_grad=True)
+    found = eager_lifetimes(lambda: torch.exp(torch.sin(x)).sum().backward())
+    assert found.peak_nbytes // (x.numel() * x.element_size()) == COPIES
 
 
 def peak_without_death(lives):

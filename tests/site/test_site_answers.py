@@ -148,3 +148,13 @@ def test_an_open_exercise_is_accessible_and_fits_a_phone(visit, theme):
 def test_without_a_script_the_cell_is_as_it_was(visit):
     exercise = Exercise(visit(CHAPTER, java_script_enabled=False))
     assert exercise.cell.locator("pre").count() == 1 and exercise.cell.get_by_role("button").count() == 0
+
+
+@pytest.mark.browser
+def test_the_buttons_are_in_the_sites_language(exercise):
+    exercise.page.evaluate("localStorage.setItem('lab-language', 'es')")
+    exercise.page.reload()
+    exercise.press("Responder aquí")
+    assert exercise.cell.get_by_role("button", name="Comprobar", exact=True).is_visible()
+    assert exercise.cell.get_by_role("button", name="Volver a empezar", exact=True).is_visible()
+    assert not exercise.cell.get_by_role("button", name="Responder aquí", exact=True).is_visible()

@@ -92,7 +92,8 @@
       fits();
       code.replaceChildren(field);
       code.after(bar);
-      bar.replaceChildren(button("Check", check), button("Start over", again), status, progress);
+      begun.hidden = true;
+      for (const each of [checks, anew]) each.hidden = false;
       status.textContent = `Ctrl+Enter checks, too. ${python.asleep("check")}`;
     }
 
@@ -108,11 +109,14 @@
     });
     typing(field, check);
     output.setAttribute("aria-live", "polite");
-    const answer = () => {
+    const begun = button("Answer here", () => {
       open(starter);
       field.focus();
-    };
-    const bar = element("div", { class: "lab-answer" }, button("Answer here", answer));
+    });
+    const checks = button("Check", check);
+    const anew = button("Start over", again);
+    for (const each of [checks, anew]) each.hidden = true; // there from the start, so that they are in the site's language
+    const bar = element("div", { class: "lab-answer" }, begun, checks, anew, status, progress);
     code.append(bar);
     if (kept(name) !== null) open(kept(name));
   }

@@ -4,7 +4,17 @@ import random
 from collections.abc import Callable
 
 from ...simulator.issuing import Demand, issued
-from ..judging import exercise
+from ..judging import exercise, more_or_fewer
+
+OPERATORS = 3
+"""Below autograd, of the expression of 00.1: a test asks torch."""
+
+
+@exercise("00.1", takes=int)
+def predicted_operators(answer: int) -> str | None:
+    """How many operators below autograd has ``x @ W.T + b`` for a matrix x?"""
+    return more_or_fewer(answer, OPERATORS, "is every operator in it one that writes data?")
+
 
 Call = tuple[float, tuple[float, ...]] | str
 

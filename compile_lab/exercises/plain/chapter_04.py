@@ -6,7 +6,18 @@ import re
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ..judging import exercise
+from ..judging import exercise, more_or_fewer
+
+KERNELS = 2
+"""Launches of 04.1 on an H200: a test asks Inductor."""
+
+
+@exercise("04.1", takes=int)
+def predicted_kernels(answer: int) -> str | None:
+    """How many launches: a linear layer, a GELU, a layer norm, in inference and float32."""
+    return more_or_fewer(
+        answer, KERNELS, "which of the three can be one loop with its neighbour, and which is a library's?"
+    )
 
 
 class PlainOp(NamedTuple):

@@ -2,7 +2,17 @@
 
 from collections.abc import Callable
 
-from ..judging import exercise
+from ..judging import exercise, more_or_fewer
+
+COPIES = 3
+"""At the peak of 09.2, besides x: a test asks the allocator."""
+
+
+@exercise("09.2", takes=int)
+def predicted_copies(answer: int) -> str | None:
+    """Buffers of the size of x alive at the peak of exp(sin(x)).sum(), forward and backward, in eager mode."""
+    return more_or_fewer(answer, COPIES, "write down, operation by operation, what the next one still reads.")
+
 
 BUFFERS = (
     [(0, 0, 5)],
