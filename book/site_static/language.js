@@ -10,7 +10,7 @@
   const OWN = [
     ".skip-link, .bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .prev-next-area, .bd-footer",
     "#jb-print-docs-body, article h1, article h2, article h3, article summary, .lab-cell-number, .lab-report, .lab-more, .lab-reading, .lab-ask, .lab-veil",
-    ".lab-card, .lab-steps, .lab-answer button, .lab-payoff > li > a, .lab-shown > .lab-note",
+    ".lab-card, .lab-steps, .lab-reply button, .lab-payoff > li > a, .lab-shown > .lab-note",
   ].join();
   const NAMES = ["title", "aria-label", "data-bs-original-title", "placeholder"];
 

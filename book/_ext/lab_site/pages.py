@@ -13,6 +13,8 @@ REPAIRS = {
     '<div role="list" class="citation-list">': '<div class="citation-list">',
     '<summary aria-label="Toggle hidden content">': "<summary>",
 }
+OF_SOME = {"landing.js": "lab-journey", "cards.js": "lab-search-cards"}
+"""Scripts that few pages need, and what stands in a page that does."""
 START = """<!doctype html>
 <html lang="en">
 <head>
@@ -54,6 +56,13 @@ class CellNumbers(SphinxPostTransform):
             cell.insert(0, html(link + report(self.env.docname, number, repository)))
 
 
+def add_scripts(app, pagename, templatename, context, doctree):
+    """The scripts that this page needs and others do not, after ``lab.js``."""
+    for script, mark in OF_SOME.items():
+        if mark in context.get("body", ""):
+            app.add_js_file(script, loading_method="defer", priority=900)
+
+
 def tidy(app, pagename, templatename, context, doctree):
     """Repairs. Sphinx can emit one inline script several times: the second ``const`` is an error in the browser.
     For screen readers: a bibliography is no list (its entries are no items), and a fold is named by its own text."""
@@ -87,5 +96,6 @@ def start_page(app, error):
 def setup(app):
     app.add_post_transform(CellNumbers)
     app.connect("env-get-outdated", outdated)
+    app.connect("html-page-context", add_scripts)
     app.connect("html-page-context", tidy, priority=900)
     app.connect("build-finished", start_page)

@@ -116,7 +116,7 @@
     const checks = button("Check", check);
     const anew = button("Start over", again);
     for (const each of [checks, anew]) each.hidden = true; // there from the start, so that they are in the site's language
-    const bar = element("div", { class: "lab-answer" }, begun, checks, anew, status, progress);
+    const bar = element("div", { class: "lab-reply" }, begun, checks, anew, status, progress);
     code.append(bar);
     if (kept(name) !== null) open(kept(name));
   }
