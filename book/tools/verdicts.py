@@ -69,12 +69,13 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help="01_graph_breaks; none: all")
     provenance = asdict(here(COMMAND, device="cpu"))
     every = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
-    this = every.get(provenance["torch"], {"claims": {}})
+    version = provenance["torch"].partition("+")[0]  # whoever built it
+    this = every.get(version, {"claims": {}})
     paths = chosen(parser.parse_args().names)
     try:
         for path in tqdm(paths, unit="chapter"):
             this["claims"] |= tried(path)
-            every[provenance["torch"]] = {"provenance": provenance, "claims": dict(sorted(this["claims"].items()))}
+            every[version] = {"provenance": provenance, "claims": dict(sorted(this["claims"].items()))}
             KEPT.write_text(json.dumps(every, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted: the chapters that had ended are kept")

@@ -36,8 +36,9 @@ def _run(source: str) -> Outcome:
         exec(compile(ast.Module(body, []), NAME, "exec"), names)
         found = last and eval(compile(ast.Expression(last.value), NAME, "eval"), names)
     except Exception as error:
-        said = error.msg if isinstance(error, SyntaxError) else error
-        return Outcome("your answer", f"{type(error).__name__}{_place_of(error)}: {said}.")
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        place = f"{type(error).__name__}{_place_of(error)}"
+        return Outcome("your answer", f"{place}: {said}." if said else f"{place}.")
     if not isinstance(found, Outcome):
         return Outcome("your answer", "the last line must be the check: it says whether the answer is right.")
     return found

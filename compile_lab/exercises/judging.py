@@ -87,4 +87,5 @@ def check(name: str, answer: Any) -> Outcome:
     try:
         return Outcome(name, _CHECKERS[name](answer) or "")
     except Exception as error:
-        return Outcome(name, f"your answer raised {type(error).__name__}: {str(error).splitlines()[0]}")
+        said = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])  # an assert may say nothing
+        return Outcome(name, f"your answer raised {said}")

@@ -13,6 +13,8 @@ from compile_lab.exercises.in_page import MOST_PRINTED, judged
         ("def f(:", "SyntaxError in line 1: "),
         ("def f():\n    return g()\n\nf()", "NameError in line 2: name 'g' is not defined."),
         ("import json\njson.loads('{')", "JSONDecodeError in line 2: "),
+        ("x = 1\nassert x > 2", "✗ your answer: AssertionError in line 2.<"),
+        ('def f(*_):\n    assert False\n\ncheck("08.1", f)', "✗ 08.1: your answer raised AssertionError<"),
         ("", "the last line must be the check"),
         ('check("08.3", 3)\nx = 1', "the last line must be the check"),
         ('check("99.1", 3)', "KeyError in line 1: "),

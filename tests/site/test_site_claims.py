@@ -62,6 +62,6 @@ def test_each_claim_says_what_other_torches_say_and_why_where_it_is_something_el
         assert set(each["claims"]) == set(own), f"torch {version} was asked of other claims: book/tools/verdicts.py"
         for claim, found in each["claims"].items():
             said = page.locator(f"{CLAIMS}[data-number={claim}] .lab-torches").text_content()
-            assert f"torch {version.partition('+')[0]}: {found.get('verdict', 'cannot be told')}" in said
+            assert f"torch {version}: {found.get('verdict', 'cannot be told')}" in said
             differs = found.get("verdict") != own[claim]
             assert differs == bool(found.get("evidence") or found.get("stopped")), (version, claim)

@@ -50,11 +50,7 @@ def carried_away(root: Path) -> dict[str, str]:
 def other_torches(root: Path) -> dict[str, dict]:
     """What other torches say of the same cells (``book/tools/verdicts.py``), by version, the oldest first."""
     kept = json.loads((root / "book/verdicts.json").read_text("utf-8"))
-    return {version.partition("+")[0]: kept[version] for version in sorted(kept, key=_series)}
-
-
-def _series(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version.partition("+")[0])]
+    return {version: kept[version] for version in sorted(kept, key=lambda each: [*map(int, each.split("."))])}
 
 
 def with_others(claim: str, others: dict[str, dict]) -> str:
