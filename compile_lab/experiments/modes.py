@@ -207,6 +207,7 @@ def _serve(pipe: Connection, name: str, device: str) -> None:
         os.setsid()  # so that stopping it stops its compile workers too
     workload = WORKLOADS[name]
     fn, args, step = workload.build(device)
+    _answer(workload, fn, args, step, mode="default")  # modules, workers: what a process pays once, and no mode owes
     with contextlib.suppress(EOFError, OSError):  # nobody is listening any more
         pipe.send(name)
         while True:

@@ -12,6 +12,11 @@ from typing import Any
 
 from .line_maps import SOURCE
 
+KERNELS = ("JITFunction", "InterpretedFunction")
+"""What ``@triton.jit`` makes, with a compiler and with the interpreter."""
+TUNED = ("Autotuner", "Heuristics")
+"""What chooses among several of them."""
+
 
 @dataclass(frozen=True)
 class HandWritten:
@@ -55,7 +60,7 @@ def hand_written(kernel: Any) -> HandWritten:
 
 
 def _named(value: Any) -> Any:
-    return hand_written(value) if type(value).__name__ in ("JITFunction", "InterpretedFunction") else value
+    return hand_written(value) if type(value).__name__ in KERNELS else value
 
 
 def defined(source: str, file: str, scope: dict[str, Any]) -> dict[str, Any]:

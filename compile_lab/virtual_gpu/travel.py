@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
 from .._torch.virtual_gpu import parametrized_again
+from .kernels import KERNELS, TUNED, HandWritten, hand_written
 
 landing = "meta"
 """The device on which descriptions become tensors again: "cuda" in a child, under its fake mode; here "meta", since a
@@ -38,6 +39,8 @@ _SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 class _Travelling(cloudpickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
+        if type(thing).__name__ in (*KERNELS, *TUNED):  # the second kind is refused there
+            return HandWritten.made, (hand_written(thing), f"{thing.__name__}.py")
         if isinstance(thing, nn.Module) and is_parametrized(thing):
             return parametrized_again, (type(thing).__bases__[0], dict(thing.__dict__), tuple(thing.parametrizations))
         return super().reducer_override(thing)
