@@ -155,6 +155,11 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
     if sys.version_info[:3] == (3, 13, 0):
         _hush_slow_guards()
         notes.append("Python 3.13.0 evaluates guards slowly, so compiled code costs more a call: 3.13.1 mends it")
+    if not Path(importlib.util.cache_from_source(_torch_module().__file__)).exists():
+        notes.append(
+            "Python keeps no byte code of torch, so each process that a cell starts takes seconds longer: unset "
+            "PYTHONDONTWRITEBYTECODE, and set PYTHONPYCACHEPREFIX to a folder that can be written"
+        )
     for package, without in (("plotly", "figures cannot be drawn"), ("ipywidgets", "explorers have no controls")):
         if importlib.util.find_spec(package) is None:
             notes.append(f"no {package}, so {without}: pip install {package}")

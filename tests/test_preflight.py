@@ -49,6 +49,12 @@ def test_slow_guards_are_told_once_and_not_in_an_output(monkeypatch):
     assert run.stderr == "" and os.environ["PYTHONWARNINGS"].count("ignore") == 2
 
 
+def test_a_python_that_keeps_no_byte_code_is_told(monkeypatch, tmp_path):
+    assert "byte code" not in " ".join(module._missing("g++"))
+    monkeypatch.setattr(sys, "pycache_prefix", str(tmp_path))
+    assert "PYTHONDONTWRITEBYTECODE" in " ".join(module._missing("g++"))
+
+
 def test_the_line_in_a_notebook_is_escaped():
     page = replace(LAPTOP, missing=("a <b>",))._repr_html_()
     assert page.startswith('<p class="lab-machine">CPU') and "a &lt;b&gt;" in page
