@@ -115,6 +115,9 @@ def key_of_a_program(answer: Callable) -> str | None:
     for what, change in OTHER.items():
         if answer(_changed(change)) == own:
             return f"a wrong hit: with {what}, it gives the code of the program without."
+    called = {answer(_changed({"source": f"def step(x, w):\n    return {name}(x @ w)\n"})) for name in ("max", "min")}
+    if len(called) == 1:
+        return "a wrong hit: max(x @ w) gets the code of min(x @ w)."
     for what, change in SAME.items():
         if answer(_changed(change)) != own:
             return f"no wrong hits; but a needless miss: the same program, {what}, is compiled again."

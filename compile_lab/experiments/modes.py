@@ -24,7 +24,7 @@ from .registry import Progress
 BUDGET_S = 500
 """All cases together: what has not begun by then is left out, and says so."""
 START_S = 90
-"""A process may take so long to import torch and build its model."""
+"""A process may take so long to import torch, build its model, and compile it once for nothing."""
 LIMITED = {"test_configs.max_mm_configs": 4, "coordinate_descent_tuning": False}
 """max-autotune times four Triton tilings for each matrix product beside ATen's, not some twenty, and does not go on to
 tune each kernel by itself, one after the other: that takes minutes for a training step."""

@@ -48,15 +48,18 @@ def closer_to_float32(exact, first, second, x):
     return "neither" if errors[0] == errors[1] else "first" if errors[0] < errors[1] else "second"
 
 
-def graph_of(source):
-    """The source without its comments and its variables' names: numbered in the order in which they come."""
+def graph_of(source, outside=False):
+    """The source without its comments and its variables' names: numbered in the order in which they come. With
+    ``outside``, names from outside are numbered, too."""
     tree, names = ast.parse(source), {}
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
             node.arg = names.setdefault(node.arg, len(names))
+        elif isinstance(node, ast.Name) and (outside or isinstance(node.ctx, ast.Store)):
+            names.setdefault(node.id, len(names))
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
-            node.id = names.setdefault(node.id, len(names))
+            node.id = names.get(node.id, node.id)
     return ast.dump(tree)
 
 
@@ -92,6 +95,11 @@ def key(program):
             "needless miss: the same program, a comment added",
         ),
         ("16.4", lambda program: key(program)[1:], "a wrong hit: with 3 in the place of 2"),
+        (
+            "16.4",
+            lambda program: (graph_of(program.source, outside=True), *key(program)[1:]),
+            "a wrong hit: max(x @ w) gets the code of min(x @ w)",
+        ),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
