@@ -182,7 +182,8 @@ def pace(found: Fit) -> Drawing:
         f"A step of {seconds(found.step_s)}: {', '.join(said.values())}",
         f"Assumed: {assumed.matrix:.0%} of {chip.tflop_per_s[found.plan.precision]:g} TFLOP/s, {assumed.inside:.0%} of "
         f"{chip.inside_gb_per_s:g} GB/s in a machine of eight, {assumed.across:.0%} of {chip.across_gb_per_s:g} GB/s "
-        "out of it (data sheets). Gradients and parameters hide behind the computation; the rest is waited for.",
+        "out of it (data sheets). Gradients and parameters travel beside the computation, which they slow; "
+        "the rest is waited for.",
         Table(["part of a step", "takes"], [[name, seconds(value / 1e3)] for name, value in parts.items()]),
         legend=key({said[name]: TIMES[name] for name in TIMES}),
     )
