@@ -75,8 +75,8 @@ class Call:
 
     @property
     def computes(self) -> bool:
-        """True for a call below autograd that writes data: neither a view nor an allocation."""
-        return self.below_autograd and self.kind not in ("view", "allocation")
+        """True for a call below autograd that writes data: no view, no allocation, no reading of a number by Python."""
+        return self.below_autograd and self.kind not in ("view", "allocation", "reading")
 
 
 @dataclass(frozen=True)
@@ -321,8 +321,8 @@ def _refuse_compiled(fn: Any) -> None:
     compiled = [one for one in modules if hasattr(one, "_orig_mod") or one._compiled_call_impl is not None]
     if compiled or hasattr(fn, "_torchdynamo_orig_callable"):
         raise ValueError(
-            "this is compiled, and compiled code calls its kernels without the dispatcher: a log would show eager code "
-            "that does not run. Give log what was given to torch.compile"
+            "this is compiled, and the kernels that Inductor wrote do not pass the dispatcher: a log would lack them. "
+            "Give log what was given to torch.compile"
         )
 
 

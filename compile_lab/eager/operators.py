@@ -18,6 +18,7 @@ KINDS = (
     "fill",
     "allocation",
     "view",
+    "reading",
     "other",
 )
 """In this order: where the arithmetic is, then where bytes are moved, then where nothing is."""
@@ -36,6 +37,7 @@ _BY_NAME = (
     ("copy", r"^_?(copy|clone|to|to_copy|cat|stack|contiguous|repeat|flip|roll)_?$"),
     ("fill", r"^(new_)?(zeros|ones|full|arange|scalar_tensor|fill|zero)(_like|_)?$"),
     ("view", r"^(_unsafe_view|_reshape_alias|reshape|resolve_conj|resolve_neg|detach)$"),
+    ("reading", r"^_local_scalar_dense$"),
     ("reduction", r"^(sum|mean|amax|amin|max|min|any|all|prod|var|std|argmax|argmin|norm|linalg_vector_norm)$"),
     # Without the tag that would say so: gradients of pointwise operators, and those over lists of tensors.
     ("pointwise", r"^(gelu|tanh|sigmoid|relu|threshold|silu|elu)_backward$|^_foreach|^_fused_adam"),
@@ -45,7 +47,8 @@ _BY_NAME = (
 def kind_of(op: str) -> str:
     """The kind of an operator, one of `KINDS`, by its full name (``aten::add.Tensor``).
 
-    "view" makes a tensor that shares its input's memory; "allocation" asks for memory and writes nothing.
+    "view" makes a tensor that shares its input's memory; "allocation" asks for memory and writes nothing;
+    "reading" (``.item()``) hands a number to Python.
     """
     return _kind(op)
 

@@ -1,8 +1,8 @@
 """What does a step launch, how many bytes does that move, and what does it write only to read it again?
 
 Two answers of the same form: of eager code, from the operators it dispatches, on tensors without data; of generated
-code, from the kernels and buffers of its wrapper. An operator or kernel moves each tensor that it reads or writes once:
-a lower bound for eager, where one operator may launch several kernels, and Inductor's own estimate for generated code.
+code, from the kernels and buffers of its wrapper. A kernel moves each tensor that it reads or writes once: Inductor's
+own estimate for generated code, and a lower bound for eager, where an operator is one kernel unless `_SEVERAL` has it.
 """
 
 import copy
@@ -23,6 +23,8 @@ from .records import EXTERN, InductorGraph, Kernel
 from .wrapper import Allocated, Returned, Taken, Wrapper
 
 ROLES = ("result", "saved", "intermediate")
+_SEVERAL = {"native_layer_norm_backward": (slice(0, 1), slice(1, 3))}
+"""Operators that are a GPU kernel for each of these parts of their results (ATen's ``layer_norm_kernel.cu``)."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,7 @@ def computing(call: Callable[[], Any]) -> tuple[str, ...]:
     """The operators that a call dispatches and that compute something, in order. The call runs, once."""
     with _Watching() as watch:
         call()
-    return tuple(launch.name for launch in watch.launches)
+    return tuple(watch.operators)
 
 
 def _shape_of(tensor: Tensor) -> Tensor:
@@ -113,6 +115,7 @@ class _Watching(TorchDispatchMode):
 
     def __init__(self) -> None:
         super().__init__()
+        self.operators: list[str] = []
         self.launches: list[Launch] = []
         self.made: dict[int, tuple[str, str, int]] = {}
         self.read_in: dict[int, set[str]] = {}
@@ -122,7 +125,7 @@ class _Watching(TorchDispatchMode):
         out = func(*args, **(kwargs or {}))
         op = func._schema.name + (f".{func._overloadname}" if func._overloadname != "default" else "")
         kind = kind_of(op)
-        if kind in ("view", "allocation") or not op.startswith("aten::"):
+        if kind in ("view", "allocation", "reading") or not op.startswith("aten::"):
             return out
         direction = "backward" if current_autograd_node() is not None else "forward"
         name = op.removeprefix("aten::").partition(".")[0]
@@ -133,7 +136,10 @@ class _Watching(TorchDispatchMode):
         for tensor in writes:
             self.made.setdefault(_memory(tensor), (direction, name, _nbytes([tensor])))
         matmul = "matmul" if kind == "matmul" else "aten"
-        self.launches.append(Launch(direction, name, matmul, _nbytes([*reads, *writes])))
+        parts = [tensors(out[part]) for part in _SEVERAL.get(name, ())] or [writes]
+        wanted = [part for part in parts if part or not writes]
+        self.operators.append(name)
+        self.launches += [Launch(direction, name, matmul, _nbytes([*reads, *part])) for part in wanted]
         return out
 
     def traffic(self, outputs: list[Tensor], gradients: list[Tensor]) -> Traffic:

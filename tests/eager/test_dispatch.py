@@ -217,6 +217,7 @@ def test_models_that_nobody_here_wrote(kind):
         ("aten::convolution_backward", "matmul"),
         ("aten::sum.dim_IntList", "reduction"),
         ("aten::stack", "copy"),
+        ("aten::_local_scalar_dense", "reading"),
     ],
 )
 def test_the_kind_of_an_operator(op, kind):

@@ -7,6 +7,7 @@ from torch import nn
 
 from compile_lab.inductor.generated import generated_code
 from compile_lab.inductor.traffic import computing, eager_traffic, generated_traffic
+from compile_lab.recordings import load
 
 ROWS, D = 4096, 512
 ONE = ROWS * D * 4
@@ -39,6 +40,23 @@ def test_eager_writes_the_norms_gradient_to_read_it_again_and_keeps_what_gelu_ma
     saved = {one.name: one.nbytes for one in found.in_role("saved") if one.nbytes > ROWS * 4}
     assert saved == {"gelu": ONE}, "its input is an input of the function, there already"
     assert [one.name for one in found.in_role("result", "backward")] == ["gelu_backward"]
+
+
+def test_the_norms_backward_is_a_kernel_more_where_its_gain_wants_a_gradient():
+    """As on the recorded H200: ``layer_norm_grad_input_kernel``, then ``GammaBetaBackward``, which reads all again."""
+
+    def with_gain(h, gain, shift):
+        return F.layer_norm(F.gelu(h), h.shape[-1:], gain, shift)
+
+    found = eager_traffic(with_gain, *shapes((ROWS, D), (D,), (D,)))
+    norm = [launch for launch in found.launches if launch.name == "native_layer_norm_backward"]
+    few = 4 * (2 * ROWS + 2 * D)  # mean and deviation of each row, gain and shift (or their gradients)
+    assert len(norm) == 2
+    assert 3 * ONE <= norm[0].nbytes <= 3 * ONE + few and 2 * ONE <= norm[1].nbytes <= 2 * ONE + 2 * few
+    assert [one.name for one in found.in_role("intermediate")] == ["native_layer_norm_backward"]
+    recorded = next(c for c in load("backward_fusion").result["cases"] if c["chain"] == "norm of gelu")
+    kernels = [kernel["name"] for kernel in recorded["variants"]["eager"]["backward"]["kernels"]]
+    assert sum("layer_norm_grad_input" in name or "GammaBetaBackward" in name for name in kernels) == len(norm)
 
 
 def test_views_and_allocations_launch_nothing_and_products_are_told_apart():
