@@ -4,10 +4,8 @@ DTensor decides operator by operator. It prices moving the inputs to where a str
 the work, not the memory, not what the next operator will want.
 """
 
-import contextlib
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,8 +73,8 @@ def candidates(
 ) -> Choosing:
     """What DTensor considers for ``function(*args, **kwargs)`` on imaginary ``devices``; ``layout`` as in `ask`.
 
-    No process is started, and values mean nothing: only decisions and bytes are read. Between CPUs torch replaces an
-    all-to-all by an all-gather of which each rank keeps its part, and that is what is counted.
+    No process is started and no GPU is needed; values mean nothing: only decisions and bytes are read. They are those
+    of GPUs: between CPUs torch has no all-to-all, and sends an all-gather of which each rank keeps its part.
 
     Raises ValueError for a layout that does not fit, RuntimeError if a process group is up in this process, and what
     DTensor raises for the call.
@@ -93,14 +91,14 @@ def candidates(
         found.append(_considered(schema, strategies, chosen, tuple(dict.fromkeys(traced))))
         traced.clear()
 
-    with pretended(devices), quietly():
-        mesh = init_device_mesh("cpu", (devices,))
+    with pretended(devices):
+        mesh = init_device_mesh("cuda", (devices,))
         leaves, tree = tree_flatten((call.args, dict(call.kwargs)))
         places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         for index, word in zip(places, layout, strict=True):
             whole = leaves[index]
             leaves[index] = DTensor.from_local(
-                parts(whole, word, devices)[0],
+                parts(whole, word, devices)[0].to("meta"),
                 mesh,
                 [placement(word)],
                 run_check=False,
@@ -113,21 +111,6 @@ def candidates(
             sent = counted(Program(lambda: made.append(function(*placed, **named))), smallest=1)
     out = [_words(each) for each in tree_leaves(made) if isinstance(each, DTensor)]
     return Choosing(tuple(found), sent, tuple(out))
-
-
-@contextlib.contextmanager
-def quietly() -> Iterator[None]:
-    """torch warns that it has no all-to-all between CPUs; `candidates` says it, once."""
-    logger = logging.getLogger("torch.distributed")
-    logger.addFilter(quiet := lambda record: record.levelno > logging.WARNING)
-    children = [logging.getLogger(name) for name in logging.root.manager.loggerDict if name.startswith(logger.name)]
-    for each in children:
-        each.addFilter(quiet)
-    try:
-        yield
-    finally:
-        for each in (logger, *children):
-            each.removeFilter(quiet)
 
 
 def _considered(schema: Any, strategies: Sequence[Any], chosen: Any, traced: tuple[str, ...]) -> Considered:

@@ -36,6 +36,7 @@ _KINDS = {
     "reduce_scatter": "reduce_scatter",
     "alltoall": "all_to_all",
     "all_to_all": "all_to_all",
+    "shard_dim_alltoall": "all_to_all",
     "broadcast": "broadcast",
     "send": "send",
 }
@@ -183,7 +184,7 @@ class _CollectiveRecorder(TorchDispatchMode):
         if any(issubclass(each, DTensor) for each in types):
             return NotImplemented  # DTensor first, which becomes local operations and collectives
         result = func(*args, **(kwargs or {}))
-        if func.namespace in ("c10d", "_c10d_functional") and (kind := _kind(func)):
+        if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and (kind := _kind(func)):
             group = _group(args)
             payload = max(map(nbytes, (*args, result)))
             if _numbers((*args, result)) >= self._smallest:

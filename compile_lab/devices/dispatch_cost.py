@@ -17,7 +17,6 @@ from torch.distributed.tensor import DTensor, Replicate, Shard, init_device_mesh
 from .._torch.distributed import forget_strategies
 from ..doors import check_whole, door
 from ..measure.timing import MOST_REPEATS, SAMPLE_S, spread_us
-from .candidates import quietly
 from .collectives import pretended
 
 SIDE = 8
@@ -53,7 +52,7 @@ def dispatch_cost(devices: int = 2, samples: int = 15) -> tuple[DispatchCost, ..
     """The `CALLS`, each on an 8 × 8 tensor and on a DTensor whose local part is one. Times are of this machine."""
     check_whole("devices", devices, 2, 64)
     check_whole("samples", samples, 4, 200)
-    with pretended(devices), quietly(), torch.no_grad():
+    with pretended(devices), torch.no_grad():
         mesh = init_device_mesh("cpu", (devices,))
         plain = torch.rand(SIDE, SIDE), torch.rand(SIDE, SIDE)
         placed = tuple(_as_dtensor(x, mesh, kind) for x, kind in zip(plain, (Shard(0), Replicate()), strict=True))

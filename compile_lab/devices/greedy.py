@@ -1,7 +1,7 @@
 """Operator by operator against the best plan: what y = gelu(x @ a) @ b sends, over all of its layouts.
 
 DTensor decides at each operator, by the price of moving its inputs. A plan decides once: where x, a and b go first, and
-where what is between. Each is run, as it is, on imaginary ranks, and its collectives are counted.
+where what is between. Each is run, as it is, on imaginary GPUs, and its collectives are counted.
 """
 
 import functools
@@ -15,7 +15,6 @@ import torch.nn.functional as F
 from torch.distributed.tensor import DTensor, Shard, init_device_mesh
 
 from ..doors import check_whole, door
-from .candidates import quietly
 from .collectives import Program, counted, pretended
 from .placements import placement
 
@@ -49,7 +48,7 @@ class ChainLayout:
 def greedy(devices: int = 4) -> tuple[ChainLayout, ...]:
     """All 27 layouts, each with the cheapest of 108 plans. A few seconds; nothing is started."""
     check_whole("devices", devices, 2, 64)
-    with pretended(devices), quietly(), torch.no_grad():
+    with pretended(devices), torch.no_grad():
         chain = _Chain(devices)
         rows = []
         for layout in itertools.product(WORDS, repeat=3):
@@ -64,7 +63,7 @@ class _Chain:
     """What each step of the chain sends for placements of what goes in, each asked once of DTensor."""
 
     def __init__(self, devices: int) -> None:
-        self._devices, self._mesh = devices, init_device_mesh("cpu", (devices,))
+        self._devices, self._mesh = devices, init_device_mesh("cuda", (devices,))
         self._moved = functools.cache(self._count_move)
         self._product = functools.cache(self._count_product)
 
@@ -95,7 +94,7 @@ class _Chain:
         local = list(shape)
         if isinstance(kind, Shard):
             local[kind.dim] //= self._devices
-        return DTensor.from_local(torch.empty(local), self._mesh, [kind], run_check=False)
+        return DTensor.from_local(torch.empty(local, device="meta"), self._mesh, [kind], run_check=False)
 
 
 def _sent(step: Any) -> tuple[int, Any]:

@@ -21,7 +21,8 @@ def against_best(
 
     Raises ValueError if there is none.
     """
-    worse = sorted((row for row in rows if row.greedy_nbytes > row.best_nbytes), key=lambda row: -row.ratio)[:most]
+    lost = sorted((row for row in rows if row.greedy_nbytes > row.best_nbytes), key=lambda row: -row.ratio)
+    worse = lost[:most]
     if not worse:
         raise ValueError("in none of the layouts does it send more, so there is nothing to draw; say so in words")
     longest = max(row.greedy_nbytes for row in worse)
@@ -41,7 +42,7 @@ def against_best(
             times = f", {row.ratio:.3g} ×" if colour == "vermillion" else ""
             canvas.words(_LEFT + wide * nbytes / longest + 6, top + 15, with_unit(nbytes) + times, size=15)
         canvas.words(canvas.width, y + 26, _plan(row), anchor="end", code=True, size=16)
-    alt = f"{len(worse)} of {len(rows)} layouts. " + " ".join(
+    alt = f"In {len(lost)} of {len(rows)} layouts, the worst first. " + " ".join(
         f"{', '.join(row.layout)}: {row.greedy_nbytes:,} against {row.best_nbytes:,} bytes." for row in worse
     )
     legend = key({"DTensor, operator by operator": "vermillion", "the best plan": "green"})
