@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..doors import check_whole, door
+from ..simulator.collectives import Collective
 from . import ranks as gangs
 from .dtensor import FREE, PAID, Judge, PlacedCall, Ruling
 from .gspmd import AXIS, Partitioned, jax_here, partitioned
@@ -39,14 +40,19 @@ class Operation:
         return self.xla_error < 1e-4
 
     @property
+    def xla_sent(self) -> tuple[Collective, ...]:
+        """XLA's collectives, those of a single number included."""
+        return totals(self.xla.sent, smallest=1)
+
+    @property
     def xla_nbytes(self) -> int:
-        """Bytes of the whole tensors of XLA's collectives, those of a single number included."""
-        return sum(each.payload_nbytes for each in totals(self.xla.sent, smallest=1))
+        """Bytes of their whole tensors."""
+        return sum(each.payload_nbytes for each in self.xla_sent)
 
     @property
     def xla_sent_nbytes(self) -> int:
         """Bytes that a device sends, on a ring."""
-        return sum(each.sent_nbytes for each in totals(self.xla.sent, smallest=1))
+        return sum(each.sent_nbytes for each in self.xla_sent)
 
     @property
     def dtensor_sent_nbytes(self) -> int | None:

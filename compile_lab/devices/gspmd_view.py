@@ -100,7 +100,8 @@ def systems_table(rows: Sequence[Beside], caption: str = "") -> Table:
 
 
 def _collectives(rows: Sequence[Collective]) -> str:
-    return ", ".join(f"{each.count} {each.kind.replace('_', '-')}" for each in rows) or "none"
+    """Counts by kind; a count of 0 is of bytes that join a bucket which is there without them."""
+    return ", ".join(f"{each.count or 'part of an'} {each.kind.replace('_', '-')}" for each in rows) or "none"
 
 
 @door
@@ -193,7 +194,7 @@ def _amount(each: Operation) -> str:
 def operations_table(rows: Sequence[Operation], caption: str = "") -> Table:
     """Each operation: bytes and collectives of XLA, bytes of DTensor or what came of it instead."""
     told = [
-        (each.name, f"{each.xla_sent_nbytes:,}" if each.xla_right else "**wrong**", _collectives(each.xla.collectives),
+        (each.name, f"{each.xla_sent_nbytes:,}" if each.xla_right else "**wrong**", _collectives(each.xla_sent),
          _amount(each), each.dtensor.detail)
         for each in rows
     ]  # fmt: skip
@@ -221,5 +222,5 @@ def memory_table(rows: Sequence[MemoryRow], caption: str = "") -> Table:
         (each.program, f"{each.xla.temporary:,}", f"{each.xla.outputs:,}", f"{each.xla_above:,}", f"{each.ours:,}")
         for each in rows
     ]
-    columns = ["program", "XLA: heap", "XLA: outputs", "XLA: together", "our lifetimes: peak"]
+    columns = ["program", "XLA: heap", "XLA: outputs", "XLA: beside the step's arguments", "our lifetimes: peak"]
     return Table(columns, told, caption, align="lrrrr")
