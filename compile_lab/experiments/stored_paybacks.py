@@ -26,7 +26,7 @@ MODELS = {
 """Of the recording of modes."""
 STARTED_AGAIN = "GPT-2 124M, training", "whole"
 """The model and way of the recording of restarts."""
-FOUND = {"cold": "cold", "artifacts": "artifacts, empty folder", "warm": "the same folder"}
+FOUND = {"artifacts": "artifacts, empty folder", "warm": "the same folder"}
 WAYS = {
     "default": "whole",
     "reduce-overhead": "whole, reduce-overhead",
@@ -47,14 +47,14 @@ def rows() -> Iterator[CompiledWay]:
 
 
 def of_region(one: Regional, cost: WayCost) -> CompiledWay:
-    """A way's row: its steps were timed in turn with eager's. All three starts are known of the job that was started
-    again; of the others the cold one alone."""
+    """A way's row: its steps were timed in turn with eager's, and its cold start in the same run. What a start takes
+    with full caches is known of the job that was started again alone."""
     paid = cost.payback
     saved = rounded(Interval(paid.saved_ms, paid.saved_low_ms, paid.saved_high_ms))
     start = {"cold": rounded(Interval.once(cost.compile_s))}
     if (one.name, cost.way) == STARTED_AGAIN:
         starts = restarts(load("restarts")).starts
-        start = {cache: rounded(Interval.once(starts[name].seconds)) for cache, name in FOUND.items()}
+        start |= {cache: rounded(Interval.once(starts[name].seconds)) for cache, name in FOUND.items()}
     batch = re.search(r"batch (\d+)", one.what)
     model = f"{one.name}, {batch[1]} sequences"
     return CompiledWay(model, cost.way, paid.eager_ms, saved, start, str(one.provenance))
