@@ -36,7 +36,7 @@ class Provenance:
 
     `kind`: "live" was measured in this run, "recorded" was measured on real hardware earlier, "virtual" was computed
     for hardware that is not here. `date` is a day, as 2026-11-21. `triton` and `cuda` are None where there is none.
-    `cpu` names the processor that issues a GPU's work, and its cores; recordings before 2026-11-24 do not say.
+    `cpu` names the processor, which issues a GPU's work, and its cores; recordings before 2026-11-24 do not say.
     """
 
     device: str
@@ -50,7 +50,8 @@ class Provenance:
 
     def __str__(self) -> str:
         begin = {"live": "measured live on", "recorded": "recorded on", "virtual": "computed, not measured, for"}
-        parts = [f"{begin[self.kind]} {self.device}", f"torch {self.torch}"]
+        on_cpu = self.cpu and not self.cuda and self.kind != "virtual"
+        parts = [f"{begin[self.kind]} {self.cpu if on_cpu else self.device}", f"torch {self.torch}"]
         if self.triton:
             parts.append(f"triton {self.triton}")
         if self.cuda:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from compile_lab import recordings
-from compile_lab.recordings import Provenance, RecordingError, device_folder, load, save
+from compile_lab.recordings import Provenance, RecordingError, device_folder, here, load, save
 
 H200 = Provenance(
     device="NVIDIA H200",
@@ -55,6 +55,12 @@ def test_provenance_prints_as_a_caption_for_each_kind():
     assert str(replace(H200, kind="live")) == f"measured live on {rest}"
     assert str(replace(H200, kind="virtual")) == f"computed, not measured, for {rest}"
     assert "CUDA" not in str(replace(H200, cuda=None)) and "triton" not in str(replace(H200, triton=None))
+
+
+def test_what_a_processor_measured_names_it_and_code_written_for_a_gpu_does_not():
+    mine = replace(here("x", device="cpu"), cpu="Some CPU, 2 cores")
+    assert str(mine).startswith("measured live on Some CPU, 2 cores · torch ")
+    assert str(replace(mine, device="H200", kind="virtual")).startswith("computed, not measured, for H200")
 
 
 def test_a_gpus_recording_names_the_processor_beside_it_and_an_older_one_need_not(tmp_path):
