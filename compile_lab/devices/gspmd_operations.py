@@ -46,12 +46,12 @@ class Operation:
 
     @property
     def xla_nbytes(self) -> int:
-        """Bytes of their whole tensors."""
+        """Bytes of the whole tensors of `xla_sent`."""
         return sum(each.payload_nbytes for each in self.xla_sent)
 
     @property
     def xla_sent_nbytes(self) -> int:
-        """Bytes that a device sends, on a ring."""
+        """Bytes that a device sends for `xla_sent`, on a ring."""
         return sum(each.sent_nbytes for each in self.xla_sent)
 
     @property
