@@ -97,7 +97,7 @@ def test_a_call_that_hangs_is_a_ruling_in_time():
     start = time.monotonic()
     ruling = ask(waits_on_one_rank, [X], ["S(0)"], limit_s=2)
     assert (ruling.kind, ruling.detail) == ("hangs", "no end within the time limit") and time.monotonic() - start < 20
-    ruling = ask(raises_on_one_rank, [X], ["S(0)"], limit_s=6)
+    ruling = ask(raises_on_one_rank, [X], ["S(0)"], limit_s=30)
     assert ruling.kind == "hangs" and ruling.detail.endswith("ValueError: boom")
 
 

@@ -121,9 +121,9 @@ def test_a_rank_that_is_killed_is_named(tmp_path):
 
 def test_a_deadlock_ends_in_time_and_says_where_each_rank_is(tmp_path):
     start = time.monotonic()
-    with pytest.raises(RankFailed, match=r"no end after 2 s") as caught:
-        ranks.run(fail, 2, "hang", tmp_path, timeout=2)
-    assert time.monotonic() - start < 10
+    with pytest.raises(RankFailed, match=r"no end after 5 s") as caught:
+        ranks.run(fail, 2, "hang", tmp_path, timeout=5)
+    assert time.monotonic() - start < 13
     assert caught.value.rank is None
     first, second = str(caught.value).splitlines()[1:3]
     assert first.startswith("  rank 0 was in fail, test_ranks.py, line ") and first.endswith("inside all_reduce")
@@ -289,6 +289,7 @@ def test_a_caller_that_is_killed_leaves_no_rank(tmp_path):
 def ends_in_its_own_way():
     rank = dist.get_rank()
     if rank == 1:
+        time.sleep(0.5)  # the others may still be joining the group
         os.kill(os.getpid(), signal.SIGKILL)
     if rank == 2:
         raise ValueError("no data")
@@ -299,7 +300,7 @@ def ends_in_its_own_way():
 
 def test_endings_tells_each_rank_apart_and_ends_those_that_go_on():
     began = time.monotonic()
-    returned, killed, raised, ended = ranks.endings(ends_in_its_own_way, 4, patience=1.0, after=1.0)
+    returned, killed, raised, ended = ranks.endings(ends_in_its_own_way, 4, patience=5.0, after=3.0)
     assert (returned.value, returned.status) == (0, 0) and killed.status == -signal.SIGKILL
     assert raised.raised == "ValueError: no data" and raised.status == 1 and ended.status is None
     assert time.monotonic() - began < 40
