@@ -87,7 +87,6 @@ def segments(
     alt += f"of {lowest.strategy.every}, and {with_unit(several[-1].peak_nbytes)} with all blocks in one."
     title = "blocks in a segment"
     drawn = lines(series, x_title=title, y_title=unit, alt=alt, caption=caption, provenance=provenance, log_x=True)
-    drawn.plot.update_xaxes(tickvals=at, ticktext=[str(each) for each in at])
     for (name, place), dash in zip(marks.items(), ("dot", "dash", "longdash"), strict=False):
         line, top = {"color": PALETTE["grey"], "dash": dash}, 1.05 * several[-1].peak_nbytes / size
         drawn.plot.add_scatter(name=name, x=[place, place], y=[0, top], mode="lines", line=line)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..doors import door
 from .tables import Cell, Table
+from .ticks import ticks
 from .units import number
 
 if TYPE_CHECKING:
@@ -303,8 +304,8 @@ def lines(
     layout = _layout(len(many), height=360)
     layout["xaxis"] = {"title": {"text": plot_text(x_title)}, "type": "log" if log_x else "linear"}
     layout["yaxis"] = {"title": {"text": plot_text(y_title)}, "type": "log" if log_y else "linear"}
-    if not log_y:
-        layout["yaxis"]["rangemode"] = "tozero"
+    layout["xaxis"] |= ticks((place for one in many for place in one.at), measured=True) if log_x else {}
+    layout["yaxis"] |= ticks(value for one in many for value in one.values) if log_y else {"rangemode": "tozero"}
     return Figure(go.Figure(traces, layout), alt, caption, _table(many, x_title, y_title), provenance)
 
 
@@ -321,8 +322,7 @@ def script_json(value: object) -> str:
 
 def _has_alt(picture: Figure | Drawing) -> None:
     if not picture.alt.strip():
-        kind = type(picture).__name__
-        raise ValueError(f"a {kind} needs alt: one sentence that says what is to be seen in it")
+        raise ValueError(f"a {type(picture).__name__} needs alt: one sentence that says what is to be seen in it")
 
 
 def _full_caption(picture: Figure | Drawing) -> str:
