@@ -11,7 +11,7 @@ from ..recordings import Recording
 from .overhead import CallCost
 from .skipped import STANCE_CALLS, ChangeTold, StanceTold
 
-COLUMNS = ["way", "modules", "inputs", "guards", "us a call", "low", "high", "stopped"]
+COLUMNS = ["way", "modules", "inputs", "guards", "µs a call", "low", "high", "stopped"]
 
 
 @door
@@ -51,7 +51,7 @@ def cost_lines(costs: Sequence[CallCost], provenance: object, by: str = "modules
     return lines(
         series,
         x_title=by,
-        y_title="us a call",
+        y_title="µs a call",
         alt=f"Microseconds a call from {min(series[0].at):g} to {max(series[0].at):g} {by}: {said}.",
         caption=caption or "median and quartiles of a call",
         provenance=provenance,

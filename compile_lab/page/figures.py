@@ -251,7 +251,7 @@ def bars(
                 textposition="auto",
                 insidetextanchor="start",  # at the foot of the bar, clear of the spread at its end
                 textangle=0,
-                marker=_filling(index),
+                **_filling(index),
                 **({"error_x" if horizontal else "error_y": ends} if ends else {}),
             )
         )
@@ -352,10 +352,10 @@ def _colour(index: int) -> str:
 def _filling(index: int) -> dict[str, Any]:
     shape = _PATTERNS[index % len(_PATTERNS)]
     if not shape:
-        return {"color": _colour(index)}
-    # Faint over the full colour: the value that stands on the bar stays legible.
+        return {"marker": {"color": _colour(index)}}
     pattern = {"shape": shape, "size": 8, "fillmode": "overlay", "fgcolor": "#FFFFFF", "fgopacity": 0.45}
-    return {"color": _colour(index), "pattern": pattern}
+    # Black is legible on each colour and on a white pattern over it; left alone, plotly writes white on some.
+    return {"marker": {"color": _colour(index), "pattern": pattern}, "insidetextfont": {"color": "#000000"}}
 
 
 def _places(many: Sequence[Series]) -> list[str | float]:

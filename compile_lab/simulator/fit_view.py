@@ -172,9 +172,8 @@ def pace(found: Fit) -> Drawing:
         if wide >= 0.5:
             canvas.box(at, 4, wide, 30, TIMES[name], title=f"{name} {seconds(milliseconds / 1e3)}")
         at += wide
-    canvas.axis(
-        0, 42, 940, [(share, seconds(share * end / 1e3) if share else "0") for share in (0, 0.25, 0.5, 0.75, 1)]
-    )
+    ticks = [(share, seconds(share * end / 1e3) if share else "0") for share in (0, 0.25, 0.5, 0.75, 1)]
+    canvas.axis(LEFT, 42, LONG, ticks)
     assumed, chip = found.assumed, found.chip
     said = {name: f"{name} {seconds(value / 1e3)}" for name, value in parts.items()}
     return Drawing(

@@ -127,6 +127,24 @@ def test_bars_are_told_apart_without_colour_and_start_at_the_top():
     assert plot["layout"]["showlegend"] is True
 
 
+def luminance(colour, white=0.0):
+    """Relative luminance by WCAG, of a colour under so much white."""
+    parts = [int(colour[at : at + 2], 16) / 255 * (1 - white) + white for at in (1, 3, 5)]
+    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
+    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+def test_the_value_on_a_bar_is_legible_on_its_colour_and_on_its_pattern():
+    many = [Series(str(at), ["a"], [1.0]) for at in range(len(PALETTE))]
+    first, *others = (trace for trace in bars(many, value_title="ms", alt="Bars.").to_json()["data"])
+    assert "insidetextfont" not in first and 1.05 / (luminance(first["marker"]["color"]) + 0.05) > 4.5, "white on blue"
+    for trace in others:
+        colour, pattern = trace["marker"]["color"], trace["marker"]["pattern"]
+        text = luminance(trace["insidetextfont"]["color"])
+        for white in (0.0, pattern["fgopacity"]):
+            assert (luminance(colour, white) + 0.05) / (text + 0.05) > 4.5
+
+
 def test_the_spread_of_a_bar_reaches_from_low_to_high_and_is_in_the_table():
     one = bars(Series("t", ["a"], [5.0], low=[4.0], high=[7.0]), value_title="ms", alt="One.", place_title="what")
     ends = one.to_json()["data"][0]["error_x"]

@@ -110,6 +110,8 @@ def test_the_panel_says_what_the_fit_has():
     )
     assert f"MFU **{found.mfu:.0%}**" in said and f"**{fit_view.seconds(found.step_s)}**" in said
     assert with_unit(found.share.held.activations) in bar.alt and "computes" in pace.legend
+    first, axis = re.search(r"<rect x='([\d.]+)'", pace.svg)[1], re.search(r"d='M([\d.]+)[ ,]42", pace.svg)[1]
+    assert first == axis, "the bar begins where its axis does"
     assert decides.startswith("**What decides.** Memory: activations") and "the share of the matrix rate" in decides
     kept = fit(SEVEN, found.plan.pattern, 8, "H100", batch=8, checkpointing=True)
     assert with_unit(kept.plan.total_nbytes) in decides and fit_view.seconds(kept.step_s) in decides
