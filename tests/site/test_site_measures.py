@@ -66,6 +66,14 @@ def test_a_chapter_shows_more_than_it_lists(visit, name):
     assert read["first"] <= FIRST_PICTURE_BY * SCREEN
 
 
+def test_a_page_takes_as_much_room_in_the_dark(visit):
+    tall = {
+        theme: visit(f"{CHAPTERS[6]}.html", width=1440, height=SCREEN, color_scheme=theme).page.evaluate(READ)["page"]
+        for theme in ("light", "dark")
+    }
+    assert tall["light"] == tall["dark"], "a rule of the theme's for the dark alone adds room"
+
+
 @pytest.mark.parametrize("path", PAGES)
 def test_on_a_phone_no_number_is_parted(visit, path):
     page = visit(path, width=390, height=844).page
