@@ -183,8 +183,10 @@ def round_ticks(until: float, unit: str = "", most: int = 6) -> list[tuple[float
         raise ValueError(f"until={until}: an axis ends above 0")
     power = 10.0 ** math.floor(math.log10(until / most))
     step = next(step * power for step in (1, 2, 5, 10, 20) if step * power * most >= until * (1 - 1e-9))
-    places = [at * step for at in range(most + 1) if at * step < until * 0.88]
-    return [*((at / until, f"{at:.6g}") for at in places), (1.0, f"{float(f'{until:.3g}'):g} {unit}".strip())]
+    end = f"{float(f'{until:.3g}'):g} {unit}".strip()
+    free = until * min(0.88, 0.97 - 0.012 * len(end))  # of an axis as narrow as any here
+    places = [at * step for at in range(most + 1) if at * step < free]
+    return [*((at / until, f"{at:.6g}") for at in places), (1.0, end)]
 
 
 def _colour(name: str) -> str:

@@ -64,6 +64,8 @@ def test_a_picture_without_width_is_refused():
 def test_round_ticks_stand_at_round_places_and_the_end_has_the_unit():
     assert round_ticks(33, "F") == [(0, "0"), (10 / 33, "10"), (20 / 33, "20"), (1.0, "33 F")]
     assert [text for _, text in round_ticks(0.06, "ms")] == ["0", "0.01", "0.02", "0.03", "0.04", "0.05", "0.06 ms"]
+    long = [text for _, text in round_ticks(2.99, "× the least")]
+    assert long == ["0", "0.5", "1", "1.5", "2", "2.99 × the least"], "2.5 would stand in the last words"
     assert all(len(round_ticks(until)) <= 8 for until in (0.013, 1, 7, 99, 1234.5))
     with pytest.raises(ValueError, match="an axis ends above 0"):
         round_ticks(0)
