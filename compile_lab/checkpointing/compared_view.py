@@ -14,6 +14,14 @@ from .cost import Cost
 
 LEFT, TOP, WIDE, HIGH = 70, 30, 880, 280
 
+WAYS = (("start", 13, 6), ("end", -13, 6), ("middle", 0, -15), ("middle", 0, 27))
+WAYS += (("start", 9, 24), ("end", -9, 24), ("start", 9, -12), ("end", -9, -12))
+"""Words at a dot: the end that is near it, and how far right and down of it their base line begins."""
+Box = tuple[float, float, float, float]
+"""Left, top, right and bottom of what has been drawn."""
+Place = tuple[float, float, str]
+"""Where words stand, and which end of them."""
+
 
 @door
 def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None) -> Drawing:
@@ -35,14 +43,12 @@ def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None
     ticks = [(tick * size / most, f"{tick:g}") for tick in _ticks(most / size)]
     canvas.axis(LEFT, ground, WIDE, ticks, f"{unit} at the peak")
     for cost, (x, y) in dots.items():
-        name = cost.strategy.name
-        canvas.box(
-            x - 7, y - 7, 14, 14, "orange" if cost.strategy.compiled or cost.strategy.budget is not None else "blue"
-        )
-        long = len(name) * 18 * DIGIT + 20
-        near = [other for other in dots.values() if 0 < other[0] - x < long and abs(other[1] - y) < 20]
-        before = near or x + 14 + len(name) * 18 * DIGIT > 1000
-        canvas.words(x + (-13 if before else 13), y + 6, name, anchor="end" if before else "start")
+        colour = "orange" if cost.strategy.compiled or cost.strategy.budget is not None else "blue"
+        canvas.box(x - 7, y - 7, 14, 14, colour)
+    names = {each.strategy.name: place for each, place in dots.items()}
+    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in dots.values()]
+    for name, (x, y, anchor) in zip(names, _free([*names.items()], taken) or _free([*names.items()], []), strict=True):
+        canvas.words(x, y, name, anchor=anchor)
     least, quickest = (min(costs, key=lambda each: getattr(each, field)) for field in ("peak_nbytes", "time_ms"))
     alt = (
         f"{len(costs)} strategies by peak and time. The lowest peak has {least.strategy.name}, "
@@ -50,6 +56,28 @@ def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None
         f"{with_unit(quickest.peak_nbytes)} and {quickest.time_ms:.0f} ms."
     )
     return Drawing(canvas.svg(), alt, caption, view.costs(costs), provenance, "Blue: eager. Orange: compiled.")
+
+
+def _free(names: Sequence[tuple[str, tuple[float, float]]], taken: Sequence[Box]) -> list[Place]:
+    """Where each name stands at its dot, by the first of `WAYS` that leaves room for all. Empty if none does."""
+    if not names:
+        return []
+    (name, (x, y)), *others = names
+    long = len(name) * 18 * DIGIT
+    for anchor, across, down in WAYS:
+        base = y + down
+        left = x + across - {"start": 0, "middle": long / 2, "end": long}[anchor]
+        box = (left, base - 15, left + long, base + 3)
+        if left < LEFT or left + long > 1000 or any(_meet(box, other) for other in taken):
+            continue
+        rest = _free(others, [*taken, box])
+        if len(rest) == len(others):
+            return [(x + across, base, anchor), *rest]
+    return []
+
+
+def _meet(one: Box, two: Box) -> bool:
+    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
 
 
 def _ticks(most: float) -> list[float]:

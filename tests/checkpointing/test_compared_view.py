@@ -32,6 +32,22 @@ def test_a_dot_stands_at_its_peak_and_its_time():
         tradeoff([])
 
 
+def test_no_name_stands_in_another_or_on_a_dot():
+    chosen = [COSTS[name] for name in COSTS if name == "none" or name.startswith("budget")]
+    svg = tradeoff(chosen).svg
+    dots = re.findall(r"<rect x='([\d.]+)' y='([\d.]+)' width='14'", svg)
+    boxes = [(float(x), float(y), float(x) + 14, float(y) + 14) for x, y in dots]
+    words = re.findall(r"<text x='([\d.]+)' y='([\d.]+)'(?: text-anchor='(\w+)')?>(budget [\d.]+|none)</text>", svg)
+    assert len(words) == len(dots) == len(chosen) == 7
+    for x, y, anchor, name in words:
+        long = 9 * len(name)
+        left = float(x) - {"": 0, "middle": long / 2, "end": long}[anchor]
+        mine = (left, float(y) - 14, left + long, float(y) + 2)
+        for other in boxes:
+            assert mine[2] <= other[0] or other[2] <= mine[0] or mine[3] <= other[1] or other[3] <= mine[1]
+        boxes.append(mine)
+
+
 def test_the_longest_stretch_without_is_marked():
     drawing = saved_grid({1.0: range(6), 0.5: [0, 4], 0.0: []}, 6)
     assert "1: 6 of 6, at most 0 in a row" in drawing.alt and "0.5: 2 of 6, at most 3 in a row" in drawing.alt
