@@ -82,6 +82,15 @@
     plot.replaceChildren(message(`This figure cannot be drawn: ${why}.${rest}`));
   }
 
+  const NARROW = 480;
+
+  /* Plotly cuts off an axis title that is wider than the figure, as on a phone. */
+  function wrapTitle(axis) {
+    if (!(axis?.title?.text.length > 20)) return;
+    axis.title = { ...axis.title, text: axis.title.text.replace(/(.{1,14}) /g, "$1<br>") };
+    axis.automargin = true;
+  }
+
   const drawing = new WeakMap();
 
   function draw(plot) {
@@ -101,6 +110,7 @@
     try {
       const library = await loadPlotly();
       const layout = { height: plot.clientHeight, dragmode: false, ...figure.layout, autosize: true };
+      if (plot.clientWidth < NARROW) wrapTitle(layout.xaxis);
       await library.newPlot(plot, figure.data, layout, { displayModeBar: false, ...figure.config });
       await colour(plot);
       plot.classList.add("lab-drawn");

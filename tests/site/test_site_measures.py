@@ -82,6 +82,27 @@ def test_on_a_phone_no_number_is_parted(visit, path):
     assert page.evaluate(PARTED) == []
 
 
+CUT_OFF = """() => [...document.querySelectorAll(".lab-plot.lab-drawn")].flatMap((plot) => {
+  const { left, right } = plot.getBoundingClientRect();
+  return [...plot.querySelectorAll(".xtitle")].filter((title) => {
+    const box = title.getBoundingClientRect();
+    return box.left < left || box.right > right;
+  }).map((title) => title.textContent);
+})"""
+ALL_DRAWN = """() => [...document.querySelectorAll(".lab-plot")]
+  .every((plot) => !plot.offsetParent || plot.matches(".lab-drawn"))"""
+
+
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_on_a_phone_axes_have_their_whole_titles(visit, name):
+    page = visit(f"{name}.html", width=390, height=844).page
+    figures = page.locator(".lab-plot:visible")
+    if figures.count():
+        figures.first.scroll_into_view_if_needed()  # the others are drawn after it
+    page.wait_for_function(ALL_DRAWN)
+    assert page.evaluate(CUT_OFF) == []
+
+
 @pytest.mark.parametrize("name", CHAPTERS)
 def test_a_fold_is_one_thin_line_that_says_what_is_behind_it_and_opens_with_the_keyboard(visit, name):
     page = visit(f"{name}.html", width=1440, height=SCREEN).page
