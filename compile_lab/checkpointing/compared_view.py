@@ -19,8 +19,6 @@ WAYS += (("start", 9, 24), ("end", -9, 24), ("start", 9, -12), ("end", -9, -12))
 """Words at a dot: the end that is near it, and how far right and down of it their base line begins."""
 Box = tuple[float, float, float, float]
 """Left, top, right and bottom of what has been drawn."""
-Place = tuple[float, float, str]
-"""Where words stand, and which end of them."""
 
 
 @door
@@ -45,10 +43,12 @@ def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None
     for cost, (x, y) in dots.items():
         colour = "orange" if cost.strategy.compiled or cost.strategy.budget is not None else "blue"
         canvas.box(x - 7, y - 7, 14, 14, colour)
-    names = {each.strategy.name: place for each, place in dots.items()}
     taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in dots.values()]
-    for name, (x, y, anchor) in zip(names, _free([*names.items()], taken) or _free([*names.items()], []), strict=True):
+    for cost, (x, y) in dots.items():
+        name = cost.strategy.name
+        anchor, x, y, box = _beside(x, y, len(name) * 18 * DIGIT, taken)
         canvas.words(x, y, name, anchor=anchor)
+        taken.append(box)
     least, quickest = (min(costs, key=lambda each: getattr(each, field)) for field in ("peak_nbytes", "time_ms"))
     alt = (
         f"{len(costs)} strategies by peak and time. The lowest peak has {least.strategy.name}, "
@@ -58,22 +58,17 @@ def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None
     return Drawing(canvas.svg(), alt, caption, view.costs(costs), provenance, "Blue: eager. Orange: compiled.")
 
 
-def _free(names: Sequence[tuple[str, tuple[float, float]]], taken: Sequence[Box]) -> list[Place]:
-    """Where each name stands at its dot, by the first of `WAYS` that leaves room for all. Empty if none does."""
-    if not names:
-        return []
-    (name, (x, y)), *others = names
-    long = len(name) * 18 * DIGIT
+def _beside(x: float, y: float, long: float, taken: Sequence[Box]) -> tuple[str, float, float, Box]:
+    """Where words so long stand at a dot, and what they cover: the first of `WAYS` that is free, or else the first."""
+    places = []
     for anchor, across, down in WAYS:
         base = y + down
         left = x + across - {"start": 0, "middle": long / 2, "end": long}[anchor]
         box = (left, base - 15, left + long, base + 3)
-        if left < LEFT or left + long > 1000 or any(_meet(box, other) for other in taken):
-            continue
-        rest = _free(others, [*taken, box])
-        if len(rest) == len(others):
-            return [(x + across, base, anchor), *rest]
-    return []
+        places.append((anchor, x + across, base, box))
+        if left >= LEFT and left + long <= 1000 and not any(_meet(box, other) for other in taken):
+            return places[-1]
+    return places[0]
 
 
 def _meet(one: Box, two: Box) -> bool:
