@@ -1,7 +1,6 @@
 """Ranks that part ways: named right from what they have called, within a second on real ranks, and cured."""
 
 import json
-import re
 import sys
 import time
 
@@ -96,7 +95,7 @@ def test_what_cannot_be_watched_is_refused(tmp_path):
 def asks_while_it_waits(folder):
     with watched(folder, after_s=0.3):
         work = dist.all_reduce(torch.ones(2), async_op=True) if dist.get_rank() == 0 else None
-        time.sleep(3)
+        time.sleep(1.5)
         told = str(where(folder)) if dist.get_rank() == 1 else ""
         if work is None:
             work = dist.all_reduce(torch.ones(2), async_op=True)
@@ -108,7 +107,7 @@ def test_ranks_that_still_wait_are_asked_and_say_so_themselves(tmp_path, capfd):
     told = ranks.run(asks_while_it_waits, 2, tmp_path / "watch", timeout=60)[1]
     assert "rank 0 waits in all_reduce(float[2])" in told and "rank 1 never came" in told
     said = capfd.readouterr().err
-    assert re.search(r"\[rank 0\] rank 0 waits for [012]\.", said) and "part at collective 1" in said
+    assert "[rank 0] rank 0 waits for 0." in said and "part at collective 1" in said
 
 
 @pytest.mark.slow
