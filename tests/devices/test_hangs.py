@@ -115,13 +115,21 @@ def test_ranks_that_still_wait_are_asked_and_say_so_themselves(tmp_path, capfd):
     ("name", "patience"), [("another_order", 4), ("dead_rank", 4), ("odd_of_three", 4), ("branch_in_a_graph", 20)]
 )
 def test_a_case_is_named_within_a_second_and_cured_and_leaves_no_process(name, patience):
-    before = {each.pid for each in psutil.process_iter()}
+    before = started()
     found = runs.judge(CASES[name], detail=False, patience=patience)
     assert found.holds, found
     stored = recorded()[name]
     assert (found.kind, found.odd, found.marked) == (stored.kind, stored.odd, stored.marked)
-    left = [each for each in psutil.Process().children(recursive=True) if each.pid not in before]
-    assert not [each for each in left if "rank" in each.name() or each.status() == psutil.STATUS_RUNNING]
+    end = time.monotonic() + 5  # what was killed is gone when its parent, the server, has seen it
+    while (left := started() - before) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not left
+
+
+def started():
+    """Numbers of the ranks and of what they have started: below this process's own children, the server of ranks."""
+    this = psutil.Process()
+    return {each.pid for each in this.children(recursive=True)} - {each.pid for each in this.children()}
 
 
 def recorded():
