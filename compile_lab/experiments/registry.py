@@ -67,7 +67,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "memory_fits": Experiment(
         "a batch that runs out of memory: which ways of training fit it, and what they cost", 160
     ),
-    "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 290),
+    "modes": Experiment("every mode of torch.compile on MiniGPT and GPT-2: compile time, time, launches", 560),
     "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 240),
     "numerics_cpu": Experiment("the same operators and chains in C++ on a CPU", 120, on_cpu=True),
     "overhead": Experiment("what a call costs the host: guards, wrappers, CUDA graphs, packages", 90),
