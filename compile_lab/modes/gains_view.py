@@ -76,7 +76,8 @@ def busy(comparisons: Sequence[Comparison], modes: Sequence[str] = SHOWN) -> Fig
             works.append(round(work, 1))
             waits.append(round(whole - work, 1))
             seen = cost.launches
-            rows.append([one.name, mode, seen.kernels, seen.launches, seen.launch_ms, seen.gpu_ms, cost.call.median_ms])
+            launched = seen.launches + seen.graphs
+            rows.append([one.name, mode, seen.kernels, launched, seen.launch_ms, seen.gpu_ms, cost.call.median_ms])
     said = "; ".join(
         f"{place}: busy {work:.0f}, idle {wait:.0f}" for place, work, wait in zip(places, works, waits, strict=True)
     )

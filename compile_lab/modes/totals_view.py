@@ -114,7 +114,7 @@ def panel(comparison: Comparison, start: str, shown: str) -> list[str | Drawing]
 
 def noticed(comparison: Comparison, start: str = "cold") -> str:
     """One sentence: which mode is best for how many calls."""
-    best = list(_best(comparison, start))
+    best = [(comparison.named(mode), begin, end) for mode, begin, end in _best(comparison, start)]
     said = [f"**{best[0][0]}** up to {_about(best[0][2])} calls"] if len(best) > 1 else [f"**{best[0][0]}**"]
     said += [f"then **{mode}**" + (f" up to {_about(end)}" if end < CALLS[1] else "") for mode, _, end in best[1:]]
     return f"Least time in all: {', '.join(said)}. A line's start is what compiling costs, its end what a call gives."

@@ -78,7 +78,9 @@ def launches(comparison: Comparison, modes: Sequence[str] = MODES) -> Table:
 def phases(comparison: Comparison, start: str = "cold") -> Figure:
     """Compile time by phase, one bar a mode; ``start`` is "cold" or "warm"."""
     compiled: dict[str, CompileTime] = {
-        mode: one for mode, cost in comparison.done.items() if (one := {"cold": cost.cold, "warm": cost.warm}[start])
+        comparison.named(mode): one
+        for mode, cost in comparison.done.items()
+        if (one := {"cold": cost.cold, "warm": cost.warm}[start])
     }
     series = [Series(phase, list(compiled), [one.phases_s[phase] for one in compiled.values()]) for phase in PHASES]
     return bars(
@@ -94,7 +96,7 @@ def phases(comparison: Comparison, start: str = "cold") -> Figure:
 def choices(comparisons: Iterable[Comparison], calls: Sequence[int], start: str = "cold") -> Table:
     """One row a workload: the mode with the least time for compiling and so many calls together."""
     columns = ["workload", *(f"{count:,} calls" for count in calls)]
-    rows = [[one.name, *(one.best_after(count, start) for count in calls)] for one in comparisons]
+    rows = [[one.name, *(one.named(one.best_after(count, start)) for count in calls)] for one in comparisons]
     title = f"Least time for compiling, {start}, and running together"
     return Table(columns, rows, title, folded=f"{title}, for so many calls")
 
@@ -118,10 +120,11 @@ def graph_cases(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table
         row: list[Cell] = [Code(case["case"])]
         for cost in (whole, parts):
             ms, seen = cost.call and cost.call.median_ms, cost.launches
-            row += [cost.stopped or cost.cuda_graphs, seen and f"{seen.graphs:g} + {seen.launches:g}", ms]
+            launches = seen and f"{seen.graphs:g} + {seen.launches:g}"
+            row += [cost.stopped or cost.cuda_graphs, launches, ms and round(1e3 * ms)]
         rows.append(row)
     launched = "graphs + kernels\nlaunched"
-    columns = ["function", "whole", launched, "ms a call", "in parts", launched, "ms a call"]
+    columns = ["function", "one graph or none", launched, "µs a call", "in parts (the default)", launched, "µs a call"]
     return Table(columns, rows, str(provenance), "llrrlrr")
 
 
