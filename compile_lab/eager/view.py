@@ -3,10 +3,12 @@
 import linecache
 import re
 from collections.abc import Callable, Iterable
+from statistics import median
 from typing import Any
 
 from ..page.figures import Figure, Series, bars, lines
 from ..page.tables import Code, Table
+from ..page.units import rounded
 from .dispatch import Call, DispatchLog
 from .operators import KINDS
 
@@ -78,7 +80,8 @@ def kinds(log: DispatchLog, caption: str = "", provenance: object | None = None)
     """The same as bars, forward and backward side by side."""
     rows = list(by_kind(log).rows)
     places = [str(row[0]) for row in rows]
-    series = [Series(name, places, [int(row[at]) for row in rows]) for at, name in ((1, "forward"), (2, "backward"))]
+    columns = {name: [int(row[at]) for row in rows] for at, name in ((1, "forward"), (2, "backward"))}
+    series = [Series(name, places, found) for name, found in columns.items() if any(found)]
     most = max(rows, key=lambda row: row[1] + row[2])
     alt = f"Operators below autograd by kind; the most frequent is {most[0]}, {most[1]} forward and {most[2]} backward."
     return bars(series, value_title="operators below autograd", alt=alt, caption=caption, provenance=provenance)
@@ -106,28 +109,61 @@ def by_module(log: DispatchLog) -> Table:
 def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Figure:
     """Time of one call against batch, of one pass of the recording ``dispatch``: whole, its issue, its kernels."""
     at = [row["batch"] for row in rows]
-    quartiles = [[row["wall"][key] for row in rows] for key in ("median_us", "low_us", "high_us")]
+    quartiles = [_ms([row["wall"][key] for row in rows]) for key in ("median_us", "low_us", "high_us")]
     series = [
         Series("one call", at, *quartiles),
-        Series("Python issues it", at, [row["issue"]["median_us"] for row in rows]),
+        Series("Python issues it", at, _ms([row["issue"]["median_us"] for row in rows])),
     ]
     if all(row["kernels_us"] for row in rows):  # a CPU has none of its own
-        kernels = [row["kernels_us"] for row in rows]
+        kernels = _ms([row["kernels_us"] for row in rows])
         longer = [max(pair) for pair in zip(series[1].values, kernels, strict=True)]
         series += [Series("its kernels alone", at, kernels), Series("model: the longer of these two", at, longer)]
-    name, first, last = rows[0]["pass"], rows[0], rows[-1]
+    name = _PASSES.get(rows[0]["pass"], rows[0]["pass"])
+    first, last = (f"{series[0].values[end]:.3g} ms at batch {at[end]}" for end in (0, -1))
     return lines(
         series,
         x_title="batch, sequences",
-        y_title="µs",
-        alt=f"Time of one {name}: {first['wall']['median_us']:,.0f} µs at batch {first['batch']}, "
-        f"{last['wall']['median_us']:,.0f} µs at batch {last['batch']}; Python issues it in about "
-        f"{last['issue']['median_us']:,.0f} µs at any batch.",
+        y_title="ms",
+        alt=f"Time of one {name}: {first}, {last}; Python issues it in {series[1].values[-1]:.3g} ms at the last.",
         caption=f"{name}, eager: medians, and quartiles of one call",
         provenance=provenance,
         log_x=True,
         log_y=True,
     )
+
+
+def model_error(rows: Iterable[dict[str, Any]]) -> str:
+    """In words: how far the longer of two sums, issuing and kernels, lies from the time of a call in such rows.
+
+    Empty where no row has kernels, as on a CPU.
+    """
+    errors = [
+        abs(max(row["issue"]["median_us"], row["kernels_us"]) / row["wall"]["median_us"] - 1)
+        for row in rows
+        if row["kernels_us"]
+    ]
+    if not errors:
+        return ""
+    return (
+        f"Half of the times below it misses by less than {median(errors):.1%}, and none by more than {max(errors):.0%}."
+    )
+
+
+def issuing(rows: Iterable[dict[str, Any]]) -> str:
+    """In words: between which times Python issues the same calls at these batches."""
+    times = _ms([row["issue"]["median_us"] for row in rows])
+    return (
+        f"Python needs from {min(times):.3g} to {max(times):.3g} ms to issue a call at these batches: the operators "
+        "are the same, so the difference is the host's."
+    )
+
+
+_PASSES = {"training": "forward and backward"}
+"""What a reader calls a pass of the recording ``dispatch``."""
+
+
+def _ms(times_us: Iterable[float]) -> list[float]:
+    return [rounded(us / 1e3, 3) for us in times_us]
 
 
 def costs(rows: Iterable[dict[str, Any]], provenance: object | None = None) -> Figure:

@@ -232,6 +232,7 @@ def test_the_views_say_what_the_log_holds(step):
     assert any("scaled_dot_product_attention" in row[1].source for row in dispatch_view.by_line(step).rows)
     assert repr(dispatch_view.nested(step.inside("blocks.0.mlp"))).startswith("linear  ")
     assert "view" in dispatch_view.kinds(step).alt
+    assert [len(dispatch_view.kinds(found).plot.data) for found in (step, step.of("forward"))] == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,20 @@ def test_the_recording_is_plain_and_complete():
     ]
     shown = dispatch_view.batches(found["batches"][:2])
     assert len(shown.plot.data) == 2 and "at batch 8" in shown.alt, "a CPU's kernels have no time of their own"
+    assert dispatch_view.model_error(found["batches"]) == ""
+    assert "forward and backward" in dispatch_view.batches(found["batches"][2:]).caption
     assert all(is_a_spread(row["wall"]) and is_a_spread(row["issue"]) for row in found["batches"])
+
+
+def test_the_models_error_and_the_hosts_spread_are_said_in_words():
+    timed = [(1000, 900, 300), (1000, 400, 1100), (2000, 2400, 100)]
+    rows = [
+        {"wall": {"median_us": wall}, "issue": {"median_us": issue}, "kernels_us": kernels}
+        for wall, issue, kernels in timed
+    ]
+    said = dispatch_view.model_error(rows)
+    assert "less than 10.0%" in said and "more than 20%" in said
+    assert "from 0.4 to 2.4 ms" in dispatch_view.issuing(rows)
 
 
 def test_a_call_that_sleeps_takes_that_long():
