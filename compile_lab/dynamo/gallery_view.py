@@ -74,8 +74,8 @@ def graphs(several: Mapping[str, DynamoTrace], caption: str = "", provenance: ob
         for index, graph in enumerate(found.graphs):
             width = (WIDTH - left - right) * graph.ops / most
             colour = "orange" if found.breaks else "blue"
-            told = f"graph {index}, of {graph.function}: {graph.ops} ops"
-            canvas.box(x, top, max(width - 3, 3), 36, colour, f"{graph.ops} ops", title=told)
+            told = f"graph {index}, of {graph.function}: {_many(graph.ops, 'op')}"
+            canvas.box(x, top, max(width - 3, 3), 36, colour, _many(graph.ops, "op"), title=told)
             x += width
         canvas.words(WIDTH, top + 26, _many(len(found.graphs), "graph"), anchor="end", bold=True)
     rows = [
@@ -98,7 +98,7 @@ def _cell(canvas: Canvas, x: float, top: float, found: DynamoTrace | str) -> Non
         return
     width = (room - 6 * (len(found.graphs) - 1)) / len(found.graphs)
     for index, graph in enumerate(found.graphs):
-        told = f"graph {index}: {graph.ops} ops"
+        told = f"graph {index}: {_many(graph.ops, 'op')}"
         canvas.box(x + index * (width + 6), top, width, _BAR, KEY[kind], str(index + 1), title=told)
 
 

@@ -79,6 +79,8 @@ def _vectors() -> list[tuple[str, torch.Tensor]]:
         "of zeros": (0.0, 0.0, 0.0, 0.0),
         "whose norm is exactly 4": (0.0, -4.0, 0.0, 0.0),
         "whose norm is exactly 1": (0.0, 0.0, 1.0, 0.0),
+        "whose norm is just above 2": (2.0000002, 0.0, 0.0, 0.0),
+        "whose norm is just above 1024": (0.0, 1024.0001, 0.0, 0.0),
     }
     drawn = torch.Generator().manual_seed(0)
     some = [torch.randn(4, generator=drawn) * 10.0**size for size in (-3, 0, 0, 1, 1, 2, 4, 9)]
