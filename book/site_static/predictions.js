@@ -47,7 +47,7 @@
   function compared(asked, said) {
     if (asked.choices)
       return `You said ${said}: ${said === asked.measured ? "just so" : `it is ${asked.measured}`}.`;
-    const both = `You said ${text(asked, said)}, measured ${asked.text}`;
+    const both = `You said ${text(asked, said)}; the answer is ${asked.text}`;
     if (!asked.log || said === asked.measured) return `${both}.`;
     const times = factor(asked, said);
     if (times === 1) return `${both}: as good as right.`;
@@ -78,7 +78,7 @@
     if (said !== undefined) line.append(mark("said", said));
     const ends = element("div", { class: "lab-scale-ends" });
     ends.append(...[asked.low, asked.high].map((end) => element("span", {}, text(asked, end))));
-    const legend = element("p", { class: "lab-scale-legend" }, said === undefined ? "◆ measured" : "○ you said · ◆ measured");
+    const legend = element("p", { class: "lab-scale-legend" }, said === undefined ? "◆ answer" : "○ you said · ◆ answer");
     return element("div", { class: "lab-scale", "aria-hidden": "true" }, line, ends, legend);
   }
 
@@ -138,7 +138,7 @@
     const before = known()[keyOf(asked)];
 
     function reveal(said, move) {
-      const sentence = said === undefined ? `Measured: ${asked.text}.` : compared(asked, said);
+      const sentence = said === undefined ? `Answer: ${asked.text}.` : compared(asked, said);
       const told = element("p", { class: "lab-said", tabindex: "-1" }, sentence);
       section.querySelector(".lab-ask")?.remove();
       answer.querySelector(".lab-measured").replaceWith(told, ...(asked.choices ? [] : [drawn(asked, said)]));
@@ -231,7 +231,7 @@
     const list = element("ul");
     for (const each of entries) {
       const link = element("a", { href: each.page }, each.title);
-      const rest = `: ${each.question.replace(/[`*]/g, "")} You said ${each.text}, measured ${each.found}.`;
+      const rest = `: ${each.question.replace(/[`*]/g, "")} You said ${each.text}; the answer is ${each.found}.`;
       list.append(element("li", {}, link, rest));
     }
     const forget = element("button", { type: "button", class: "lab-forget" }, "Forget my predictions");

@@ -26,10 +26,10 @@ STEPS = 200
 
 @door
 class Prediction:
-    """A question, what was measured, and the `result` that is veiled until then: text, `Table`, `Figure`, … or several.
+    """A question, its answer, and the `result` that is veiled until then: text, `Table`, `Figure`, … or several.
 
-    `measured` is what this run found: one of the `choices`, or a number from `low` to `high`, on a logarithmic scale if
-    `log`, with its `unit` ("×" and "%" stand close, any other after a space).
+    `measured` is the answer, which the result shows as measured or computed: one of the `choices`, or a number from
+    `low` to `high`, on a logarithmic scale if `log`, with its `unit` ("×" stands close, any other after a space).
 
     Raises ValueError for a scale without both ends, ends that are not in order (or not above 0 with `log`), a measured
     number beyond them, and a measured choice that is none.
@@ -75,11 +75,11 @@ class Prediction:
         return f"{number(float(f'{value:.3g}') if isinstance(value, float) else value)}{space}{self.unit}"
 
     def compared(self, said: float | str) -> str:
-        """What the reader said beside what was measured, in a sentence."""
+        """What the reader said beside the answer, in a sentence."""
         if self.choices:
             ending = "just so." if said == self.measured else f"it is {self.text(self.measured)}."
             return f"You said {self.text(said)}: {ending}"
-        both = f"You said {self.text(said)}, measured {self.text(self.measured)}"
+        both = f"You said {self.text(said)}; the answer is {self.text(self.measured)}"
         if not self.log or said == self.measured:
             return f"{both}."
         times, side = said / self.measured, "high"
@@ -89,7 +89,7 @@ class Prediction:
 
     def __repr__(self) -> str:
         shown = repr(self.result)
-        return f"{self.question}\nMeasured: {self.text(self.measured)}" + (f"\n\n{shown}" if shown else "")
+        return f"{self.question}\nAnswer: {self.text(self.measured)}" + (f"\n\n{shown}" if shown else "")
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         if not publishing() and in_kernel() and importlib.util.find_spec("ipywidgets"):
@@ -106,7 +106,7 @@ class Prediction:
         return (
             f'<section class="lab-prediction" aria-label="Prediction">\n'
             f'<p class="lab-question">{marked_up(self.question)}</p>\n'
-            f'<div class="lab-answer"><p class="lab-measured">Measured: <strong>{html.escape(self.text(self.measured))}'
+            f'<div class="lab-answer"><p class="lab-measured">Answer: <strong>{html.escape(self.text(self.measured))}'
             f"</strong></p>{self.result._repr_html_()}</div>\n"
             f'<script type="application/json" class="lab-asked">{script_json(asked)}</script>\n</section>'
         )
@@ -130,7 +130,7 @@ class _Widgets:
         for button in (self._commit, self._show):
             button.layout.width = "max-content"
         self._commit.on_click(self._committed)
-        self._show.on_click(lambda _: self._reveal("Measured: " + prediction.text(prediction.measured)))
+        self._show.on_click(lambda _: self._reveal("Answer: " + prediction.text(prediction.measured)))
         question = ipywidgets.HTML(value=f"<b>{html.escape(prediction.question)}</b>")
         buttons = ipywidgets.HBox([self._commit, self._show])
         self._box = ipywidgets.VBox([question, self._control, buttons, self._output])

@@ -37,10 +37,10 @@ def test_the_script_is_told_the_scale_or_the_choices():
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (2.0, "You said 2×, measured 0.8×: 2.5 times too high."),
-        (0.1, "You said 0.1×, measured 0.8×: 8 times too low."),
-        (0.82, "You said 0.82×, measured 0.8×: as good as right."),
-        (0.8, "You said 0.8×, measured 0.8×."),
+        (2.0, "You said 2×; the answer is 0.8×: 2.5 times too high."),
+        (0.1, "You said 0.1×; the answer is 0.8×: 8 times too low."),
+        (0.82, "You said 0.82×; the answer is 0.8×: as good as right."),
+        (0.8, "You said 0.8×; the answer is 0.8×."),
     ],
 )
 def test_a_number_is_compared_by_its_factor(said, told):
@@ -98,4 +98,4 @@ def test_in_a_kernel_a_choice_must_be_made_or_shown(monkeypatch):
     widgets._commit.click()
     assert widgets._output.outputs == (), "nothing was chosen"
     widgets._show.click()
-    assert "Measured: b" in json.dumps(widgets._output.outputs)
+    assert "Answer: b" in json.dumps(widgets._output.outputs)
