@@ -92,7 +92,7 @@ def calls(made: Sequence[WatchedCall]) -> Table:
     forecast where torch did not compile.
     """
     rows = [(call.arguments, call.outcome, _newest_failure(call), ", ".join(call.inputs) or None) for call in made]
-    return Table(["call", "outcome", "the newest code fails", "graph takes"], rows)
+    return Table(["call", "outcome", "guard that failed (newest code)", "inputs of the new graph"], rows)
 
 
 def _newest_failure(call: WatchedCall) -> str | None:

@@ -33,16 +33,24 @@ def _raised(call: WatchedCall) -> bool:
 
 @exercise("02.1")
 def three_of_five(answer: Sequence[tuple[Any, ...]]) -> str | None:
-    """Five calls of weighted(x, n) of which exactly three compile."""
+    """Five calls of weighted(x, n), alike but for length and number, of which the first, third and fifth compile."""
     if not isinstance(answer, list | tuple) or not all(isinstance(args, tuple) and len(args) == 2 for args in answer):
         return "this asks for a list of pairs (x, n)."
     if len(answer) != 5:
         return f"these are {len(answer)} calls, not five."
+    for at, (x, n) in enumerate(answer, 1):
+        if not (isinstance(x, torch.Tensor) and x.dtype == torch.float32 and x.ndim == 1 and type(n) is int):
+            return f"call {at} is not of a float32 tensor of one dimension and an int."
+        if x.requires_grad or not x.is_contiguous():
+            return f"in call {at}, x is more than a length: torch.ones(k) is enough."
     calls = replay(weighted, answer)
     if wrong := _first_error(calls):
         return wrong
-    outcomes = ", ".join(call.outcome for call in calls)
-    return None if _compiled(calls) == 3 else f"{_compiled(calls)} of the calls compile, not three: {outcomes}."
+    outcomes = [call.outcome for call in calls]
+    if _compiled(calls) != 3:
+        return f"{_compiled(calls)} of the calls compile, not three: {', '.join(outcomes)}."
+    wanted = [outcome == "compiled" for outcome in outcomes] == [True, False] * 2 + [True]
+    return None if wanted else f"three compile, but not the first, third and fifth: {', '.join(outcomes)}."
 
 
 class Decayed(nn.Module):

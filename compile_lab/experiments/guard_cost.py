@@ -24,7 +24,7 @@ FILTERS = {
     "none": "skip_all_guards_unsafe",
 }
 """Ways to choose which guards are made: the names of torch.compiler's own filters, for ``guard_filter_fn``."""
-UNCHECKED = "all made, stance skips them"
+UNCHECKED = "all made, most unchecked"
 """All guards are made, and ``set_stance(skip_guard_eval_unsafe=True)`` leaves most of them unchecked."""
 
 

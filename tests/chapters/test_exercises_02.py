@@ -50,7 +50,10 @@ def marked(mark, dim):
         ("02.1", [(torch.ones(4), 2)] * 5, "1 of the calls compile, not three"),
         ("02.1", calls((4, 2)), "1 calls, not five"),
         ("02.1", [torch.ones(4)] * 5, "pairs"),
-        ("02.1", [(torch.ones(4), torch.ones(7))] * 5, "call 1 raised"),
+        ("02.1", [(torch.ones(4), torch.ones(7))] * 5, "call 1 is not of a float32 tensor"),
+        ("02.1", [*calls((4, 2)) * 4, (torch.ones(4).double(), 2)], "call 5 is not of a float32 tensor"),
+        ("02.1", [*calls((4, 2)) * 4, (torch.ones(4, requires_grad=True), 2)], "in call 5, x is more than a length"),
+        ("02.1", calls((4, 2), (5, 2), (6, 2), (7, 3), (8, 4)), "but not the first, third and fifth: compiled, comp"),
         ("02.2", Decayed, "compiled 8 times in 12 calls: self.calls == 0"),
         ("02.2", Forgets, "the result of call 2 is wrong"),
         ("02.2", Decayed(), "asks for the class"),
@@ -72,7 +75,7 @@ def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
 @pytest.mark.parametrize(
     ("name", "answer"),
     [
-        ("02.1", calls((4, 2), (5, 2), (6, 2), (7, 3), (8, 4))),
+        ("02.1", calls((4, 2), (4, 2), (5, 2), (6, 2), (7, 3))),
         ("02.2", InTensor),
         ("02.3", marked("mark_dynamic", 1)),
         ("02.4", 4),
