@@ -20,10 +20,11 @@ _ASKS = {Callable: "a function, not {given}", int: "a whole number", float: "a n
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one answer: ``wrong`` is empty if nothing was found wrong with it."""
+    """What became of one answer: ``wrong`` is empty if nothing was found wrong with it, or says that there is none."""
 
     exercise: str
     wrong: str
+    answered: bool = True
 
     @property
     def passed(self) -> bool:
@@ -31,7 +32,9 @@ class Outcome:
         return not self.wrong
 
     def __repr__(self) -> str:
-        return f"✓ {self.exercise}: right." if self.passed else f"✗ {self.exercise}: {self.wrong}"
+        if self.passed:
+            return f"✓ {self.exercise}: right."
+        return f"{'✗' if self.answered else '○'} {self.exercise}: {self.wrong}"
 
     def _repr_html_(self) -> str:
         kind = "passed" if self.passed else "open"
@@ -83,7 +86,7 @@ def check(name: str, answer: Any) -> Outcome:
         )
         raise KeyError(f"there is no exercise {name!r}; known are {known}")
     if answer is None or answer is ...:
-        return Outcome(name, "no answer yet: put yours in the place of the dots.")
+        return Outcome(name, "no answer yet: put yours in the place of the dots.", answered=False)
     try:
         return Outcome(name, _CHECKERS[name](answer) or "")
     except Exception as error:

@@ -91,7 +91,7 @@ def test_each_claim_has_one_verdict_printed_by_its_cell(path):
 
 
 def test_starters_do_not_pass_and_solutions_do(path):
-    marks = {"exercise": "✗", "solution": "✓"}
+    marks = {"exercise": "✗○", "solution": "✓"}
     seen = {kind: [] for kind in marks}
     for cell in code(path):
         for tag in tags(cell):
@@ -99,7 +99,10 @@ def test_starters_do_not_pass_and_solutions_do(path):
             if kind in marks:
                 seen[kind].append(name)
                 shown = cell.outputs[-1].data["text/plain"]
-                assert shown.startswith(f"{marks[kind]} {name}"), f"{tag}: {shown}"
+                assert shown[0] in marks[kind] and shown[1:].startswith(f" {name}"), f"{tag}: {shown}"
+                assert ("no answer yet" in shown.split(": ", 1)[1][:13]) == (shown[0] == "○"), (
+                    "unanswered looks unanswered"
+                )
                 assert kind == "exercise" or "hide-cell" in tags(cell), f"{tag} is not folded"
     assert len(seen["exercise"]) >= 3 and seen["exercise"] == seen["solution"]
 
