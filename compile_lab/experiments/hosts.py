@@ -37,8 +37,7 @@ class Pair:
     def ratio(self) -> float | None:
         """How many times as long a call takes beside the other host; None where the quartiles overlap."""
         first, other = self.first.call, self.other.call
-        apart = first.high_ms < other.low_ms or other.high_ms < first.low_ms
-        return other.median_ms / first.median_ms if apart else None
+        return other.median_ms / first.median_ms if first.apart(other) else None
 
 
 def pairs() -> list[Pair]:

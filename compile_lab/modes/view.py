@@ -28,9 +28,7 @@ def _row(comparison: Comparison, cost: ModeCost, start: str) -> list[Cell]:
 
 def told_apart(cost: ModeCost, eager: ModeCost) -> bool:
     """Whether the quartiles of their times per call do not overlap."""
-    if cost.call is None or eager.call is None:
-        return False
-    return cost.call.high_ms < eager.call.low_ms or eager.call.high_ms < cost.call.low_ms
+    return bool(cost.call and eager.call and cost.call.apart(eager.call))
 
 
 def gain(cost: ModeCost, eager: ModeCost) -> str | None:
