@@ -50,8 +50,9 @@ def test_the_recording_is_what_is_found_here(results):
     stored = load("break_atlas", "CPU, 2 cores")
     if stored.provenance.torch.partition("+")[0] != torch.__version__.partition("+")[0]:
         pytest.skip(f"recorded with torch {stored.provenance.torch}, and this is {torch.__version__}")
-    kept = {each["name"]: (each["id"], each["cured"], each["trigger"]) for each in stored.result["entries"]}
-    found = {each.name: (each.id, each.cured, each.trigger) for each in results}
+    told = ("id", "cured", "trigger", "cure", "arguments", "leaves_out")
+    kept = {each["name"]: [each.get(name) for name in told] for each in stored.result["entries"]}
+    found = {each.name: [getattr(each, name) for name in told] for each in results}
     assert kept == found, "run 'python -m compile_lab.record break_atlas', and commit what it wrote"
 
 
@@ -121,6 +122,27 @@ def test_each_entry_has_a_card_and_each_theme_a_row(results):
     for draw in (atlas_view.BreakCards, atlas_view.coverage):
         with pytest.raises(ValueError, match="nothing to show"):
             draw([])
+
+
+def test_a_card_shows_what_a_reader_needs_to_repeat_it(results):
+    by_name = {each.name: each for each in results}
+    assert by_name["under_a_lock"].arguments == "(torch.ones(3), threading.Lock())"
+    assert by_name["gradient_of_another_dtype"].arguments.startswith("def leaf()")
+    assert by_name["branch_on_a_value"].arguments == ""
+    assert by_name["call_a_disabled_function"].cure.startswith("def taken_in(x):")
+    assert by_name["hash_bytes"].cure.startswith("HASH_LENGTH = ")
+    assert by_name["pop_a_mode"].trigger.startswith("from torch.overrides import _pop_mode as pop_mode\n")
+    assert by_name["attributes_by_tensors_of_an_object"].trigger.startswith("class OpaqueSettings:")
+    given = {name for name, entry in run.load().items() if entry.arguments is not entries.three_numbers}
+    assert given == {each.name for each in results if each.arguments}
+
+
+def test_a_card_says_its_switches_and_what_its_cure_leaves_out(results):
+    by_name = {each.name: atlas_view.BreakCards([each])._repr_html_() for each in results}
+    assert "Breaks under <code>torch._dynamo.config.patch(enable_trace_contextlib=False)" in by_name["make_a_context"]
+    assert "patch(reorderable_logging_functions={tell})" in by_name["log_a_line"]
+    assert "(the message no longer shows the value):" in by_name["check_with_a_value_in_its_message"]
+    assert "Breaks under" not in by_name["branch_on_a_value"] and "Called with" not in by_name["branch_on_a_value"]
 
 
 def test_no_folder_of_this_machine_is_in_what_torch_says(results):

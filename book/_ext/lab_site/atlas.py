@@ -15,9 +15,12 @@ class BreakAtlas(SphinxDirective):
         results = [from_record(each) for each in stored.result["entries"]]
         kinds = {each.id for each in results if each.holds}
         cured = sum(bool(each.cured) for each in results)
+        refused = sum(each.eager_raises for each in results)
+        uncured = len(results) - cured - refused
         lines = [
             f"{len(results)} functions of {len(kinds)} kinds, of the {stored.result['registry']} that torch lists; "
-            f"{cured} have a cure. R{str(stored.provenance).removeprefix('r')}.",
+            f"{cured} have a cure, {uncured} have none, and {refused} fail without a compiler, too. "
+            f"R{str(stored.provenance).removeprefix('r')}.",
             "",
             "```{raw} html",
             '<div class="lab-search-cards" data-cards="details.lab-break" data-ask="Search the atlas" '

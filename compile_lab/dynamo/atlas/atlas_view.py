@@ -1,8 +1,9 @@
 """The atlas as a reader sees it: a card for each entry, with torch's words, the function that breaks, and its cure."""
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ...doors import door
 from ...page.tables import Code, Table, marked_up
@@ -54,17 +55,27 @@ def _answered(each: AtlasResult) -> str:
 
 def _card(each: AtlasResult) -> str:
     said = "".join(f"<p>{marked_up(_flowing(part))}</p>" for part in (each.explanation, *each.hints) if part)
-    switches = ", ".join(f"{name}={value!r}" for name, value in each.cure_config.items())
-    under = f", under <code>torch._dynamo.config.patch({html.escape(switches)})</code>" if switches else ""
-    same = f'<p class="lab-note">The same in one graph{under}:</p>'
+    under = f", under {_patch(each.cure_config)}" if each.cure_config else ""
+    without = f" ({marked_up(each.leaves_out)})" if each.leaves_out else ""
+    same = f'<p class="lab-note">The same in one graph{under}{without}:</p>'
+    breaks = f'<p class="lab-note">Breaks under {_patch(each.config)}:</p>' if each.config else ""
     cure = same + Code(each.cure)._repr_html_() if each.cure else _reason(each)
     page = f'<a href="{_PAGES.format(each.id.lower())}">torch\'s page of {each.id}</a>'
     return (
         f'<details class="lab-break" id="{each.name}"><summary><code>{each.id}</code> {marked_up(each.kind)} '
         f'<span class="lab-note">{html.escape(each.name.replace("_", " "))}: {_answered(each)}</span></summary>'
-        f"{Code(each.trigger)._repr_html_()}<blockquote>{said}</blockquote>{cure}"
+        f"{breaks}{Code(each.trigger)._repr_html_()}{_called(each)}<blockquote>{said}</blockquote>{cure}"
         f'<p class="lab-note">The quoted words are torch\'s; {page}.</p></details>'
     )
+
+
+def _patch(config: Mapping[str, Any]) -> str:
+    switches = ", ".join(f"{name}={value if isinstance(value, str) else repr(value)}" for name, value in config.items())
+    return f"<code>torch._dynamo.config.patch({html.escape(switches)})</code>"
+
+
+def _called(each: AtlasResult) -> str:
+    return f'<p class="lab-note">Called with:</p>{Code(each.arguments)._repr_html_()}' if each.arguments else ""
 
 
 def _reason(each: AtlasResult) -> str:

@@ -11,14 +11,18 @@
 A trigger without a cure says why: ``no_cure(branch_on_a_value, "…")``.
 """
 
+import ast
 import inspect
 import re
 import textwrap
+import types
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+
+from ..._torch import breaks
 
 _ID = re.compile(r"GB\d{4}")
 
@@ -30,10 +34,14 @@ def three_numbers() -> tuple[torch.Tensor]:
 
 @dataclass(frozen=True)
 class AtlasCure:
-    """A function that does what the trigger does, in one graph; ``config`` is Dynamo's configuration it needs."""
+    """A function that does what the trigger does, in one graph; ``config`` is Dynamo's configuration it needs.
+
+    ``leaves_out`` says what it does not do that the trigger does, or for which inputs alone it is the same.
+    """
 
     function: Callable[..., Any]
     config: Mapping[str, Any] = field(default_factory=dict)
+    leaves_out: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,11 +90,16 @@ def trigger(
     return written
 
 
-def cures(broken: Callable[..., Any], **config: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The function below does what ``broken`` does, in one graph. Raises ValueError for a second answer."""
+def cures(
+    broken: Callable[..., Any], leaves_out: str = "", **config: Any
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """The function below does what ``broken`` does, in one graph, but for what it ``leaves_out``.
+
+    Raises ValueError for a second answer.
+    """
 
     def written(function: Callable[..., Any]) -> Callable[..., Any]:
-        _answer(broken, cure=AtlasCure(function, config))
+        _answer(broken, cure=AtlasCure(function, config, leaves_out))
         return function
 
     return written
@@ -102,9 +115,56 @@ def written() -> dict[str, AtlasEntry]:
     return dict(_written)
 
 
-def source_of(function: Callable[..., Any], needs: tuple[Any, ...] = ()) -> str:
-    """The function as it is written, without its place in the atlas, below what it needs."""
-    return "\n\n\n".join([*("\n".join(_body(each)) for each in needs), "\n".join(_body(function))])
+def source_of(function: Callable[..., Any], needs: tuple[Any, ...] = (), arguments: Any = three_numbers) -> str:
+    """The function as it is written, without its place in the atlas, below what it and its arguments need."""
+    known = [*needs, function]
+    used = _names(function.__code__) + (_names(arguments.__code__) if arguments.__name__ == "<lambda>" else [])
+    wanted = {*used} - {getattr(each, "__name__", "") for each in known}
+    text = inspect.getsource(inspect.getmodule(function))
+    helpers = [
+        "\n".join(
+            text.splitlines()[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1 : node.end_lineno]
+        )
+        for node in ast.parse(text).body
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in wanted
+    ]
+    return "\n\n\n".join([*_assigned(function), *helpers, *("\n".join(_body(each)) for each in known)])
+
+
+def arguments_of(entry: AtlasEntry) -> str:
+    """The arguments as they are written; "" for those that an entry has which names none."""
+    if entry.arguments is three_numbers:
+        return ""
+    if entry.arguments.__name__ != "<lambda>":
+        return source_of(entry.arguments)
+    (written,) = ast.parse(textwrap.dedent(inspect.getsource(entry.function))).body
+    for decorator in written.decorator_list:
+        if isinstance(decorator, ast.Call) and len(decorator.args) > 1 and isinstance(decorator.args[1], ast.Lambda):
+            return ast.unparse(decorator.args[1].body)
+    return ""
+
+
+def _names(code: types.CodeType) -> list[str]:
+    inner = [each for each in code.co_consts if isinstance(each, types.CodeType)]
+    return list(dict.fromkeys([*code.co_names, *(name for each in inner for name in _names(each))]))
+
+
+def _assigned(function: Callable[..., Any]) -> list[str]:
+    """Lines that give the values which the function names: torch's private names, and its file's plain values."""
+    wanted = set(_names(function.__code__))
+    text = inspect.getsource(inspect.getmodule(function))
+    lines = [
+        f"from {node.module} import {ast.unparse(alias)}"
+        for node in ast.parse(inspect.getsource(breaks)).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+        if (name := alias.asname or alias.name) in wanted and function.__globals__.get(name) is getattr(breaks, name)
+    ]
+    for node in ast.parse(text).body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(each, ast.Name) and each.id in wanted for each in targets):
+            lines.append(ast.unparse(node))
+    return ["\n".join(lines)] if lines else []
 
 
 def _answer(broken: Callable[..., Any], **answer: Any) -> None:

@@ -16,7 +16,7 @@ import torch
 
 from ..._torch.dynamo import break_registry, dynamo_config, reset_dynamo
 from ...doors import door
-from .entries import AtlasEntry, source_of, written
+from .entries import AtlasEntry, arguments_of, source_of, written
 from .same import same, state
 
 _RAISED = "raised"
@@ -28,7 +28,8 @@ class AtlasResult:
     """What came of an entry. ``kind``, ``explanation`` and ``hints`` are torch's words in this run, not ours.
 
     ``found`` is the id that torch gave, or None where there was none. ``cured`` is None where there is a ``reason``;
-    ``trouble`` is what kept a trigger or a cure from holding, else "".
+    ``trouble`` is what kept a trigger or a cure from holding, else "". ``arguments`` is how they are written, "" for a
+    float tensor, 1 to 3; ``leaves_out`` what the cure does not do that the trigger does.
     """
 
     name: str
@@ -48,6 +49,8 @@ class AtlasResult:
     config: Mapping[str, Any]
     cure_config: Mapping[str, Any]
     eager_raises: bool
+    arguments: str = ""
+    leaves_out: str = ""
 
     @property
     def holds(self) -> bool:
@@ -114,16 +117,26 @@ def judge(entry: AtlasEntry) -> AtlasResult:
         _part(said, "Explanation"),
         tuple(re.findall(r"^  Hint: (.*?)(?=^  \S|\n\n|\Z)", said, re.MULTILINE | re.DOTALL)),
         _part(said, "Developer debug context"),
-        source_of(entry.function, entry.needs),
+        source_of(entry.function, entry.needs, entry.arguments),
         source_of(entry.cure.function) if entry.cure else None,
         entry.reason,
         found == entry.id,
         cured,
         trouble,
-        entry.config,
-        entry.cure.config if entry.cure else {},
+        _plain(entry.config),
+        _plain(entry.cure.config) if entry.cure else {},
         _raised(eager[0]),
+        arguments_of(entry),
+        entry.cure.leaves_out if entry.cure else "",
     )
+
+
+def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The configuration as JSON holds it: a set of functions by their names."""
+    return {
+        name: f"{{{', '.join(sorted(each.__name__ for each in value))}}}" if isinstance(value, set) else value
+        for name, value in config.items()
+    }
 
 
 def _said(entry: AtlasEntry) -> str:

@@ -139,7 +139,7 @@ def function_with_its_own_jvp(x):
     return OwnJvp.apply(x)
 
 
-@cures(function_with_its_own_jvp)
+@cures(function_with_its_own_jvp, "without the jvp, so without forward-mode derivatives")
 def function_without_its_own_jvp(x):
     return TwiceBackward.apply(x)
 
@@ -302,7 +302,7 @@ def hook_on_strides(x):
     return y
 
 
-@cures(hook_on_strides)
+@cures(hook_on_strides, "for a gradient that is contiguous: the hook no longer asks")
 def hook_on_values(x):
     y = x * 2
     y.register_hook(lambda grad: grad * 2)

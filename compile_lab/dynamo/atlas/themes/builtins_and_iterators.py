@@ -132,11 +132,11 @@ no_cure(call_a_missing_method, "eager refuses too: there is no such method")
 
 
 @trigger("GB0150")
-def has_a_partial_it(x):
+def has_a_slice_it(x):
     return x + 1 if hasattr(slice(0, 2), "start") else x
 
 
-@cures(has_a_partial_it)
+@cures(has_a_slice_it)
 def ask_the_class_for_it(x):
     return x + 1 if "start" in dir(slice) else x
 
@@ -205,7 +205,17 @@ def log_a_line(x):
     return x + 1
 
 
-no_cure(log_a_line, "a graph does not log: Dynamo's `ignore_logging_functions` leaves the line out")
+def tell(line):
+    """A line in the log."""
+    import logging
+
+    logging.getLogger("atlas").debug(line)
+
+
+@cures(log_a_line, "the line is logged once the graph has run", reorderable_logging_functions={tell})
+def log_after_the_graph(x):
+    tell("traced")
+    return x + 1
 
 
 @trigger("GB0069")

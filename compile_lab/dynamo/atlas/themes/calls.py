@@ -81,11 +81,11 @@ def call_the_function_below(x):
 
 
 @trigger("GB0007")
-def read_the_clock(x):
+def sleep_inside(x):
     return x + 1, time.sleep(0)
 
 
-no_cure(read_the_clock, "a graph does not wait: do it outside")
+no_cure(sleep_inside, "a graph does not wait: do it outside")
 
 
 @trigger("GB0007")
@@ -196,7 +196,7 @@ def check_with_a_ready_message(x):
     return x + 1
 
 
-@cures(check_with_a_ready_message)
+@cures(check_with_a_ready_message, "with a message of its own")
 def check_with_a_message(x):
     check(x.shape[0] == 3, lambda: "three numbers")
     return x + 1
@@ -209,7 +209,7 @@ def check_with_a_value_in_its_message(x):
     return y
 
 
-@cures(check_with_a_value_in_its_message)
+@cures(check_with_a_value_in_its_message, "the message no longer shows the value")
 def check_with_a_plain_message(x):
     y = x + 1
     check(x.shape[0] == 3, lambda: "three numbers")

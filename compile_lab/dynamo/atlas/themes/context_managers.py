@@ -19,10 +19,14 @@ def make_a_context(x):
         return y + 1
 
 
-@cures(make_a_context)
-def without_a_context(x):
-    y = x * 2
-    return y + 1
+@cures(make_a_context, enable_trace_contextlib=True)
+def make_a_traced_context(x):
+    @contextlib.contextmanager
+    def twice():
+        yield x * 2
+
+    with twice() as y:
+        return y + 1
 
 
 @trigger("GB0142", lambda: (torch.ones(3), threading.Lock()))
@@ -69,8 +73,8 @@ no_cure(pop_a_mode, "eager refuses too: there is no mode to pop")
 
 
 @trigger("GB0008")
-def hand_out_deterministic(x):
+def hand_out_hooks(x):
     return x + 1, torch.autograd.graph.saved_tensors_hooks(lambda y: y, lambda y: y)
 
 
-no_cure(hand_out_deterministic, "hooks on what is saved are set around the call, outside of the graph")
+no_cure(hand_out_hooks, "hooks on what is saved are set around the call, outside of the graph")

@@ -135,7 +135,7 @@ def group_of_exceptions(x):
     return x
 
 
-@cures(group_of_exceptions)
+@cures(group_of_exceptions, "one exception, not a group of them")
 def one_exception(x):
     try:
         raise ValueError("no")

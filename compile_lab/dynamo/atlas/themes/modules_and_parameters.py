@@ -62,12 +62,12 @@ def hooked() -> nn.Module:
 
 @trigger("GB0014", lambda: (torch.ones(2, 1, 3), nn.LSTM(3, 3)))
 def recurrent_layer(x, layer):
-    return layer(x)[0].sum() * 0
+    return layer(x)[0].sum()
 
 
 @cures(recurrent_layer, allow_rnn=True)
 def recurrent_layer_allowed(x, layer):
-    return layer(x)[0].sum() * 0
+    return layer(x)[0].sum()
 
 
 @trigger("GB0119", lambda: (torch.ones(3), nn.Module.__new__(nn.Identity)))
@@ -80,7 +80,7 @@ no_cure(module_that_was_not_made, "eager refuses too: the module was not initial
 
 @trigger("GB4695", lambda: (torch.ones(3), torch.jit.script(nn.Linear(3, 3))))
 def scripted_module(x, module):
-    return module(x) * 0
+    return module(x)
 
 
 no_cure(scripted_module, "a scripted module has its own compiler: hand over the module it was made from")

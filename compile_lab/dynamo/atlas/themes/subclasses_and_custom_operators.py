@@ -187,7 +187,7 @@ def constant_of_tensors(x):
     return x + always_the_same([x])
 
 
-@cures(constant_of_tensors)
+@cures(constant_of_tensors, "the function does not use its argument")
 def constant_of_nothing(x):
     return x + always_the_same(None)
 
@@ -225,7 +225,7 @@ def object_to_a_loose_function(x, settings):
     return loosely(x, settings)
 
 
-@cures(object_to_a_loose_function)
+@cures(object_to_a_loose_function, "the function does not use the object: a number stands in its place")
 def number_to_a_loose_function(x, settings):
     return loosely(x, 0)
 
@@ -327,7 +327,7 @@ no_cure(attributes_by_tensors_of_an_object, "an attribute's name is text, and a 
 no_cure(return_a_match, "a match is written in C and cannot be built again: return what is asked of it")
 
 
-@cures(text_of_a_closure)
+@cures(text_of_a_closure, "the text is never empty: the answer is written down")
 def text_of_a_closure_known(x):
     return x + 1, True
 
