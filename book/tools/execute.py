@@ -69,7 +69,7 @@ def provenance(seconds: float) -> dict[str, str | float]:
         "torch": known.torch,
         "triton": known.triton or "none",
         "numpy": importlib.metadata.version("numpy"),
-        "device": known.device,
+        "device": known.device if known.cuda else known.cpu or known.device,
     }
 
 

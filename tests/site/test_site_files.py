@@ -72,6 +72,13 @@ def test_the_sites_words_have_a_spanish_for_every_title(built):
     assert len(said) > 15 and [text for text in said if text not in words] == []
 
 
+def test_each_chapters_question_on_the_landing_page_has_a_spanish():
+    words = json.loads((harness.ROOT / "book/spanish.json").read_text("utf-8"))
+    index = (harness.ROOT / "book/index.md").read_text("utf-8")
+    asked = re.findall(r"```\{lab-chapter\} \w+\n(.*?)\n```", index, re.DOTALL)
+    assert len(asked) == len(harness.chapters()) and [text for text in asked if text not in words] == []
+
+
 def test_the_landing_page_links_every_chapter_and_no_other(built):
     page = BeautifulSoup((built / "book/index.html").read_text("utf-8"), "html.parser")
     linked = {link["href"] for link in page.select("article .lab-card a")}

@@ -22,7 +22,7 @@ def test_every_page_has_the_switch_and_follows_it(visit, path):
     assert link.is_visible() and link.inner_text() == "Español" and link.get_attribute("lang") == "es"
     spanish(page)
     assert link.inner_text() == "English" and link.get_attribute("lang") == "en"
-    assert page.locator(".bd-sidebar-primary .caption-text").last.inner_text() == "Consulta"
+    assert page.locator(".bd-sidebar-primary .caption-text").last.inner_text() == "Referencia"
     assert visited.troubles == []
 
 
