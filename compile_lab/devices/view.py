@@ -33,5 +33,5 @@ def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "", folded: s
         hidden = " / ".join(f"{100 * each.fraction:.0f} %" for each in sent) or None
         count = len(sent[0].intervals) if sent else 0
         rows.append((name, count, f"{slowest.step_ms:.1f}", spread, exposed, hidden))
-    columns = ["", "collectives", "step, ms", "half of them", "exposed, ms, by rank", "hidden, by rank"]
+    columns = ["", "collectives", "step, ms", "half of the steps", "exposed, ms, by rank", "hidden, by rank"]
     return Table(columns, rows, caption, align="lrrrrr", folded=folded)

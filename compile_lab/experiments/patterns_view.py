@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..page.canvas import Canvas, key
@@ -40,8 +41,10 @@ def rates(rows: Sequence[Row], assumed: Network, provenance: object) -> Figure:
         log_x=True,
         log_y=True,
     )
+    listed = [[with_unit(size, BINARY), *(f"{by[kind, size]['bus_gb_s']:.3g}" for kind in KINDS)] for size in sizes]
+    heads = ["GB/s a rank sends", *(kind.replace("_", "-") for kind in KINDS)]
     figure.plot.update_layout(height=290)
-    return figure
+    return replace(figure, table=Table(heads, listed, align="l" + "r" * len(KINDS)))
 
 
 def late(rows: Iterable[Row], network: Network, at_least: int) -> dict[str, float]:
@@ -105,11 +108,11 @@ def orders(by_case: Mapping[str, Sequence[Row]], taken_from: Collection[str]) ->
     listed = []
     for name, rows in by_case.items():
         pairs = pairs_in_order(rows)
-        wrong = "; ".join(f"{quick} before {slow}" for (quick, slow), right in pairs.items() if not right)
+        wrong = "; ".join(f"{quick} is quicker than {slow}" for (quick, slow), right in pairs.items() if not right)
         errors = [step_error(row) for row in rows if row["ranks"] > 1]
         spread = f"{min(errors):+.0%} to {max(errors):+.0%}"
         listed.append((name, name not in taken_from, f"{sum(pairs.values())} of {len(pairs)}", wrong or "none", spread))
-    columns = ["case", "foretold", "pairs in order", "not in order", "error"]
+    columns = ["case", "nothing taken from it", "pairs in order", "the plan misses that", "error"]
     return Table(columns, listed, align="lllll", folded="Case by case: pairs in order, and the plan's errors")
 
 

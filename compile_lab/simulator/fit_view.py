@@ -60,7 +60,7 @@ AXES = {
 }
 
 LEFT, LONG = 12.0, 930.0
-TIMES = {"computes": "blue", "waits for messages": "purple", "bubble": "grey"}
+TIMES = {"computes": "blue", "messages: waited for, or slowing": "purple", "bubble": "grey"}
 _SHARES = {
     "matrix": "the share of the matrix rate",
     "inside": "the share of NVLink",

@@ -72,7 +72,8 @@ def opening(shape: Shape, name: str, devices: int = 4) -> Drawing:
         _in_words(plans),
         f"One of {shape.layers} layers of {name}, its four matrices to scale; blue: what a device has of it. Bytes of "
         f"the fullest and of the busiest device: fp32, AdamW, {next(iter(plans.values())).batch} sequences of "
-        f"{shape.context:,} tokens in all. By formula; the chapter counts the same in real programs.",
+        f"{shape.context:,} tokens in all. By formula; the chapter holds the formulas, but for "
+        "the buffers, against real programs.",
         _table(plans),
         legend=key(COLOURS | {"sent": SENT}),
     )

@@ -178,7 +178,7 @@ def ranking(recommendation: Recommendation) -> list[str | Table]:
         ]
         for each in recommendation.choices
     ]
-    columns = ["pattern", "mesh", "holds", "sends", "step, ms", "waits, ms", "bubble, ms", "issued, ms"]
+    columns = ["pattern", "mesh", "holds", "sends", "step, ms", "messages, ms", "bubble, ms", "issued, ms"]
     told = f"{len(rows)} patterns fit: the shortest step first"
     table = Table(columns, rows, align="ll" + "r" * 6, folded=told)
     return [f"**{best}.**", table, f"Out: {out}." if out else "Everything fits."]

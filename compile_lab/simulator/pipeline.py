@@ -100,11 +100,11 @@ class Timeline:
         return tuple(action for action in self.actions if action.rank == rank)
 
     def __str__(self) -> str:
-        most = max(self.peak_activations)
+        most = max(self.held_microbatches)
         return (
             f"{self.schedule}: {self.ranks} ranks, {self.stages} stages, {self.microbatches} "
-            f"micro-batch{'es' * (self.microbatches != 1)}: bubble {self.bubble_fraction:.1%}, at most {most} "
-            f"activation{'s' * (most != 1)} on a rank"
+            f"micro-batch{'es' * (self.microbatches != 1)}: bubble {self.bubble_fraction:.1%}, a rank "
+            f"holds at most {most:g} micro-batch{'es' * (most != 1)}"
         )
 
 

@@ -88,8 +88,9 @@ def by_rank(timeline: Timeline) -> Table:
         waits = f"{1 - busy / timeline.span:.1%}"
         listed = " ".join(map(str, own)) if len(own) <= _ORDER_UP_TO else f"{len(own)} actions"
         times = (float(own[0].start - begin), float(own[-1].end - begin))
-        rows.append((rank, *times, waits, timeline.peak_activations[rank], listed))
-    return Table(["rank", "begins", "ends", "waits", "holds at most", "in order: stage, kind, micro-batch"], rows)
+        rows.append((rank, *times, waits, timeline.held_microbatches[rank], listed))
+    heads = ["rank", "begins", "ends", "waits", "holds at most, micro-batches", "in order: stage, kind, micro-batch"]
+    return Table(heads, rows)
 
 
 def compared(several: Mapping[str, Timeline]) -> Table:

@@ -67,8 +67,8 @@ class Network:
 
 @dataclass(frozen=True)
 class Choice:
-    """A plan that fits, and its estimated step: the device's time spent computing, waiting for messages, and in a
-    bubble; and the time in which the program issues it all, 0 if that is never late."""
+    """A plan that fits, and its estimated step: the device's time spent computing, for messages that it waits for or
+    that slow it, and in a bubble; and the time in which the program issues it all, 0 if that is never late."""
 
     plan: Plan
     compute_ms: float
@@ -216,7 +216,7 @@ def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, computi
     device = computing + waited + bubble
     waits = [
         f"{share:.0%} of it {what}"
-        for share, what in ((waited / device, "waiting for messages"), (bubble / device, "in the bubble"))
+        for share, what in ((waited / device, "for messages"), (bubble / device, "in the bubble"))
         if share >= 0.005
     ]
     if issued > device:

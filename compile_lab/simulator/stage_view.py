@@ -40,7 +40,8 @@ PATTERNS = {
 
 NOTICE = {
     "fsdp": "the pale copy comes and goes, twice a step: FSDP pays in bytes sent for what it does not hold.",
-    "ddp": "nothing is sent before the backward, and then all gradients are; every device updates everything.",
+    "ddp": "nothing is sent before the backward, and then all gradients are; every device updates everything. "
+    "Grey are DDP's buckets, a copy of all gradients, there from the start.",
     "zero-1": "only the green state is sliced, and that already takes most of what DDP holds too often.",
     "zero-2": "gradients are whole only until they are scattered. It sends as much as DDP, and holds far less.",
     "fsdp, kept": "the pale copy stays from forward to backward: one gather less, and the whole model at the turn.",
@@ -62,7 +63,7 @@ KINDS = {
     "activations": "vermillion",
     "buffers": "grey",
 }
-_OF = {GATHERED: "gathered", GRADIENTS: "gradients", LOGITS: "buffers", COPIES: "buffers", PASSED: "buffers"}
+_OF = {GATHERED: "gathered"} | dict.fromkeys((GRADIENTS, LOGITS, COPIES, PASSED), "buffers")
 _LEFT, _BAND, _MOST_MOVES = 150, 50, 2
 ENDS_GB = tuple(end * 10**power for power in range(4) for end in (1, 1.5, 2, 3, 4, 5, 6, 8))
 

@@ -65,7 +65,7 @@ def test_pairs_whose_measured_quartiles_are_apart_are_compared():
     rows = [timed("tp", 100, 110, 7.0), timed("ddp", 105, 120, 1.0), timed("pp", 200, 210, 5.0)]
     assert view.pairs_in_order(rows) == {("tp on 2", "pp on 2"): False, ("ddp on 2", "pp on 2"): True}
     (line,) = view.orders({"a case": rows}, {"a case"}).rows
-    assert line[:4] == ("a case", False, "1 of 2", "tp on 2 before pp on 2")
+    assert line[:4] == ("a case", False, "1 of 2", "tp on 2 is quicker than pp on 2")
 
 
 def test_rates_are_those_of_two_cases():
@@ -124,4 +124,5 @@ def test_bandwidths_are_shown_by_size_and_held_against_the_assumed_rate():
     assert [trace["name"] for trace in traces] == ["all-reduce", "all-gather", "reduce-scatter", "send", "assumed"]
     assert traces[0]["y"] == [0.1, 10.0, 200.0] and traces[4]["y"] == [300.0] * 3 and "40 to 40 µs" in drawn.caption
     assert "at worst by all-reduce +50%, all-gather +50%" in drawn.caption
+    assert list(drawn.table.rows[1]) == ["256 KiB", "10", "10", "10", "10"], "sizes with units, not powers of a MB"
     assert view.late(rows, Network(), 2**26)["send"] == pytest.approx(0.5)

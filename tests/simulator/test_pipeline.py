@@ -127,6 +127,8 @@ def test_what_is_held_counts_whole_ranks():
     assert simulate("1F1B", 4, 8).held_microbatches == (4, 3, 2, 1)
     interleaved = simulate("Interleaved1F1B", 8, 8)
     assert interleaved.held_microbatches == tuple(peak / 2 for peak in interleaved.peak_activations)
+    said = str(simulate("ZBVZeroBubble", 8, 8)), str(simulate("1F1B", 4, 8))
+    assert all(each.endswith("a rank holds at most 4 micro-batches") for each in said), "one unit for one stage and two"
 
 
 @pytest.mark.parametrize("ranks", [2, 3, 4])

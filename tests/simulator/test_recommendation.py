@@ -21,7 +21,7 @@ def test_what_fits_with_all_traffic_hidden_comes_before_what_waits():
     found = recommend(SEVEN_B, 8, 80e9, batch=32)
     best = found.choices[0]
     assert best.plan.pattern == "fsdp" and 0 < best.exposed_ms < 0.12 * best.compute_ms
-    assert "waiting for messages" in best.why and "of 80 GB" in best.why
+    assert "% of it for messages" in best.why and "of 80 GB" in best.why
     free = recommend(SEVEN_B, 8, 80e9, batch=32, network=Network(beside=0.0)).choices[0]
     assert free.exposed_ms == 0 and "all traffic hidden" in free.why
     assert [choice.step_ms for choice in found.choices] == sorted(choice.step_ms for choice in found.choices)

@@ -93,6 +93,12 @@ def test_zero_2_drops_gradients_that_zero_1_keeps():
     assert one > 3.99 * two and max(on_the_way) > 0 and on_the_way[-1] == 0
 
 
+def test_ddps_buckets_are_no_gradients_in_the_picture():
+    rest, turn, end = (stage_view.kinds(played("ddp", 4).frames[at].devices[0]) for at in (0, 7, -1))
+    assert rest["gradients"] == turn["gradients"] == 0 < end["gradients"]
+    assert rest["buffers"] >= end["gradients"], "a copy of all gradients, there from the start"
+
+
 def test_a_pipelines_devices_wait_and_talk_to_neighbours_only():
     found = played("pp", 4)
     waits = [sum(device.doing == "waits" for device in frame.devices) for frame in found.frames]
