@@ -63,13 +63,22 @@ def kept_or_again(costs: Mapping[str, Cost], layers: int, input_nbytes: float, p
         f"{_work(whole, plain)}."
     )
     caption = (
-        f"A block keeps {with_unit(block_nbytes)}, its input is {with_unit(input_nbytes)}. Drawn is the moment of the "
-        "peak, when the backward has made its first segment again."
+        f"A block keeps {with_unit(block_nbytes)}, its input is {with_unit(input_nbytes)}. The blocks are drawn as the "
+        "backward has made its first segment again; the bars are the peaks"
+        + "".join(
+            f", which “{name}” has in the forward" for name in ROWS if name != "none" and _in_forward(costs[name])
+        )
+        + "."
     )
     rows = [(each.strategy.name, *_cells(each)) for each in (first, every, whole)]
     table = Table(["strategy", "held", "peak", "TFLOP", "time, ms"], rows, align="lrrrr")
-    legend = key({"kept by the forward": KEPT, "made again, or made by the backward": AGAIN})
+    legend = key({"held after the forward": KEPT, "on top of it at the peak": AGAIN})
     return Drawing(canvas.svg(), alt, caption, table, provenance, legend)
+
+
+def _in_forward(cost: Cost) -> bool:
+    """Whether the peak, where it is known, is in the forward."""
+    return cost.forward_peak_nbytes is not None and cost.forward_peak_nbytes >= cost.peak_nbytes
 
 
 def _cells(cost: Cost) -> tuple[str, ...]:

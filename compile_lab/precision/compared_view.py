@@ -160,11 +160,13 @@ def zero_shares(gradients: Mapping[str, Gradients], provenance: object = None) -
     """The share of each layer's output gradient that is exactly zero, in %, one bar a recipe."""
     modules = list(next(iter(gradients.values())).zeros)
     series = [Series(name, modules, [100 * one.zeros[at] for at in modules]) for name, one in gradients.items()]
+    shown = [each for each in series if any(each.values)] or series[:1]
+    most = {each.name: max(zip(each.values, modules, strict=True)) for each in shown}
     drawn = bars(
-        [each for each in series if any(each.values)] or series[:1],
+        shown,
         value_title="exactly zero, %",
-        alt="In plain fp16 a part of the gradients is exactly zero, most at the head; else almost none.",
-        caption="Recipes without any zero are in the table only.",
+        alt="Most zeros: " + "; ".join(f"{name}, {share:.1f} % at {at}" for name, (share, at) in most.items()) + ".",
+        caption="Recipes without any zero are in the table only." if len(shown) < len(series) else "",
         provenance=provenance,
     )
     return replace(drawn, table=view.zeros(gradients))
