@@ -158,6 +158,11 @@ def issuing(rows: Iterable[dict[str, Any]]) -> str:
     )
 
 
+def overtakes(rows: Iterable[dict[str, Any]]) -> int | None:
+    """The first batch of such rows at which the kernels take longer than issuing them; None where none does."""
+    return next((row["batch"] for row in rows if (row["kernels_us"] or 0) > row["issue"]["median_us"]), None)
+
+
 _PASSES = {"training": "forward and backward"}
 """What a reader calls a pass of the recording ``dispatch``."""
 

@@ -44,11 +44,12 @@ def test_the_recording_is_plain_and_complete():
 def test_the_models_error_and_the_hosts_spread_are_said_in_words():
     timed = [(1000, 900, 300), (1000, 400, 1100), (2000, 2400, 100)]
     rows = [
-        {"wall": {"median_us": wall}, "issue": {"median_us": issue}, "kernels_us": kernels}
-        for wall, issue, kernels in timed
+        {"batch": 2**at, "wall": {"median_us": wall}, "issue": {"median_us": issue}, "kernels_us": kernels}
+        for at, (wall, issue, kernels) in enumerate(timed)
     ]
     said = dispatch_view.model_error(rows)
     assert "less than 10.0%" in said and "more than 20%" in said
+    assert dispatch_view.overtakes(rows) == 2 and dispatch_view.overtakes(rows[:1]) is None
     assert "from 0.4 to 2.4 ms" in dispatch_view.issuing(rows)
 
 
