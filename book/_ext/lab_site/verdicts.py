@@ -76,7 +76,10 @@ def counted(others: dict[str, dict], here: dict[str, str]) -> str:
         told = f"torch {version} gives {same} of these {len(here)} verdicts"
         sentences.append(f"{told} and stops before {stopped}" if stopped else told)
     date = max(kept["provenance"]["date"] for kept in others.values())
-    return f"The same cells, run on a CPU with other releases (last on {date}): {'; '.join(sentences)}."
+    return (
+        f"The same cells, run on a CPU with other releases (last on {date}): {'; '.join(sentences)}. Where a verdict "
+        "rests on a recording from a GPU, its cell reads the same recording again: that is no test of the other release."
+    )
 
 
 class Counts(SphinxDirective):
