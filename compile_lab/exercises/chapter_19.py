@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from ..memory.measured import measure_peak
+from ..page.units import significant
 from .judging import exercise
 
 ROWS, DIM, WORDS, CHUNK = 512, 16, 4096, 64
@@ -62,7 +63,7 @@ def head_by_chunks(answer: Callable) -> str | None:
     for name, got, right in zip(("the loss", "the gradient of hidden", "that of table"), found, wanted, strict=True):
         apart = float((torch.as_tensor(got).double() - right).norm() / right.norm())
         if not apart < 1e-4:
-            return f"{name} is {100 * apart:.2g} % off."
+            return f"{name} is {significant(100 * apart, 2)} % off."
     chunk = CHUNK * WORDS * 4
     most = measure_peak(lambda: answer(hidden, table, targets, CHUNK)).peak_nbytes
     kept = (ROWS * DIM + 2 * WORDS * DIM) * 4

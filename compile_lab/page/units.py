@@ -31,6 +31,12 @@ def rounded(value: float, figures: int = 5) -> float:
     return float(f"{value:.{figures}g}")
 
 
+def significant(value: float, figures: int = 3) -> str:
+    """To so many significant figures, and never as a power of ten for being large: ``0.0356``, ``1,010``."""
+    value = rounded(value, figures)
+    return f"{value:,.0f}" if abs(value) >= 10 ** (figures - 1) else f"{value:.{figures}g}"
+
+
 def unit_of(nbytes: float, units: Mapping[str, float] = DECIMAL) -> tuple[str, float]:
     """The largest unit of which this is one or more, else the smallest, and its size in bytes: ("MB", 1e6)."""
     return next(((unit, size) for unit, size in units.items() if nbytes >= size), [*units.items()][-1])
@@ -47,7 +53,7 @@ def with_unit(nbytes: float, units: Mapping[str, float] = DECIMAL) -> str:
 
 def in_gb(nbytes: float) -> str:
     """Bytes in GB however few, so that all of a list compare: ``0.0356 GB``."""
-    return f"{nbytes / 1e9:.3g} GB"
+    return f"{significant(nbytes / 1e9)} GB"
 
 
 def with_quartiles(median: float, low: float, high: float) -> str:

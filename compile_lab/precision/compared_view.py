@@ -11,6 +11,7 @@ from ..doors import door
 from ..page.canvas import Canvas, key
 from ..page.figures import Drawing, Figure, Series, bars
 from ..page.tables import Table
+from ..page.units import number
 from . import view
 from .formats import FORMATS, Format
 from .training import Gradients, Training
@@ -31,7 +32,7 @@ def bits(shown: Sequence[Format] = tuple(FORMATS.values())) -> Drawing:
             told = f"{count} bits of {part}" if count > 1 else part
             canvas.box(x, top + 4, count * wide - 2, 28, BITS[part], str(count) if count > 1 else "", title=told)
             x += count * wide
-        canvas.words(660, top + 24, f"up to {one.largest:.2g}")
+        canvas.words(660, top + 24, f"up to {number(one.largest)}")
         canvas.words(825, top + 24, f"1 + {one.ulp_at_one:.2g}", fine=True)
     names = ", ".join(f"{one.name} {one.exponent_bits} and {one.mantissa_bits}" for one in shown)
     alt = f"Bits of exponent, which give range, and of mantissa, which give precision: {names}."

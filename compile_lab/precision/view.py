@@ -7,7 +7,7 @@ from ..inductor.generated import GeneratedCode
 from ..inductor.view import evidence
 from ..page.figures import Figure, Series, lines
 from ..page.tables import Cell, Code, Table
-from ..page.units import milliseconds
+from ..page.units import milliseconds, number
 from .casts import cast_kernels, casts_only, short
 from .formats import FORMATS, Format
 from .training import RECIPES, Gradients, Recipe, Training, distance, loss_in_float64
@@ -23,7 +23,8 @@ def formats(shown: Iterable[Format] = FORMATS.values()) -> Table:
         (
             one.name,
             f"{one.bits} = 1 + {one.exponent_bits} + {one.mantissa_bits}",
-            *(f"{value:.2g}" for value in (one.largest, one.smallest_normal, one.smallest, one.ulp_at_one)),
+            number(one.largest),
+            *(f"{value:.2g}" for value in (one.smallest_normal, one.smallest, one.ulp_at_one)),
         )
         for one in shown
     ]

@@ -9,7 +9,7 @@ from ..page.axes import Range
 from ..page.canvas import Canvas, key
 from ..page.figures import Drawing
 from ..page.tables import Table
-from ..page.units import with_unit
+from ..page.units import in_gb, significant, with_unit
 from .explored_view import MODELS as SOME
 from .explored_view import ModelShape
 from .fit import BEST, CHIPS, Assumed, Fit, fit
@@ -126,11 +126,11 @@ def _said(found: Fit, chip: str, chosen: bool) -> str:
 
 def seconds(value: float) -> str:
     """A time in a unit that reads well, to three figures."""
-    return f"{value:.3g} s" if value >= 1 else f"{1e3 * value:.3g} ms"
+    return f"{significant(value)} s" if value >= 1 else f"{significant(1e3 * value)} ms"
 
 
 def _tokens(value: float) -> str:
-    return f"{value / 1e6:.3g} million" if value >= 999_500 else f"{float(f'{value:.3g}'):,.0f}"
+    return f"{value / 1e6:.3g} million" if value >= 999_500 else significant(value)
 
 
 def memory(found: Fit, chip: str) -> Drawing:
@@ -155,7 +155,8 @@ def memory(found: Fit, chip: str) -> Drawing:
     legend = key({f"{kind} {with_unit(nbytes)}": COLOURS[kind] for kind, nbytes in kinds.items()})
     return Drawing(
         canvas.svg(),
-        f"A bar of {total:.3g} GB beside a mark at {found.chip.memory_gb:g} GB, of which a tenth is left free: {held}",
+        f"A bar of {in_gb(found.plan.total_nbytes)} beside a mark at {found.chip.memory_gb:g} GB, of which a tenth is "
+        f"left free: {held}",
         f"The fullest device. Thick: the card; dashed: {USABLE:.0%} of it, the rest is for what a plan does not count.",
         legend=legend,
     )

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from ..page.canvas import Canvas, key
 from ..page.figures import PALETTE, Drawing, Figure, Series, lines
 from ..page.tables import Table
-from ..page.units import unit_of, with_unit
+from ..page.units import significant, unit_of, with_unit
 from .collectives import Collective
 from .meshes import PATTERNS, mesh_of
 from .patterns import Plan
@@ -174,7 +174,7 @@ def ranking(recommendation: Recommendation) -> list[str | Table]:
             " × ".join(map(str, each.plan.mesh.values())),
             with_unit(each.plan.total_nbytes),
             with_unit(each.plan.sent_nbytes),
-            *(f"{value:.3g}" for value in (each.step_ms, each.exposed_ms, each.bubble_ms, each.issued_ms)),
+            *map(significant, (each.step_ms, each.exposed_ms, each.bubble_ms, each.issued_ms)),
         ]
         for each in recommendation.choices
     ]
@@ -230,7 +230,7 @@ def divided(devices: Sequence[int], whole: int, each: Sequence[int]) -> Figure:
         x_title="devices",
         y_title="the whole, divided by",
         alt="What FSDP holds of the model is divided by the number of devices as long as there are rows to deal out: "
-        + ", ".join(f"by {whole / nbytes:.3g} on {n:,}" for n, nbytes in zip(devices, each, strict=True)),
+        + ", ".join(f"by {significant(whole / nbytes)} on {n:,}" for n, nbytes in zip(devices, each, strict=True)),
         caption="Parameters, gradients and state of a device under FSDP",
         log_x=True,
         log_y=True,

@@ -10,6 +10,7 @@ from ..page.axes import Range
 from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import Drawing
 from ..page.tables import Table
+from ..page.units import significant
 from .payback import CACHES, CompiledWay, Interval, balance, stored
 
 OWN = "my own times"
@@ -242,7 +243,7 @@ def crossings(
 
 def count(n: float) -> str:
     """A number of steps as one says it: three figures, "never" where it is infinite."""
-    return "never" if n == math.inf else f"{float(f'{n:.3g}'):,.0f}" if n >= 1 else "0"
+    return "never" if n == math.inf else significant(n) if n >= 1 else "0"
 
 
 def unit_of(seconds: float) -> tuple[str, float]:
@@ -257,18 +258,14 @@ UNITS = (("days", 86_400, 172_800), ("hours", 3_600, 3_600), ("minutes", 60, 100
 def duration(seconds: float) -> str:
     """A time in a unit that reads well, to three figures: ``3.21 hours``."""
     unit, size = unit_of(abs(seconds))
-    return f"{_figures(seconds / size)} {unit}"
+    return f"{significant(seconds / size)} {unit}"
 
 
 def spread(one: Interval) -> str:
     """A time and its interval in one unit: ``3.21 hours (3.02 to 3.4)``."""
     unit, size = unit_of(max(abs(one.low), abs(one.high)))
-    value, low, high = (_figures(part / size) for part in (one.value, one.low, one.high))
+    value, low, high = (significant(part / size) for part in (one.value, one.low, one.high))
     return f"{value} {unit} ({low} to {high})"
-
-
-def _figures(value: float) -> str:
-    return f"{float(f'{value:.3g}'):,g}"
 
 
 def _ticks(low: float, high: float) -> list[float]:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..doors import door
-from ..page.units import in_gb
+from ..page.units import in_gb, significant
 from .host import HostRates, issue_s
 from .meshes import DATA_AXES, MACHINE, PATTERNS
 from .patterns import Plan, plan
@@ -220,8 +220,8 @@ def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, computi
         if share >= 0.005
     ]
     if issued > device:
-        waits = [f"which Python takes to issue it, for a device that needs {1e3 * device:.3g}"]
-    step = f"a step of {1e3 * max(device, issued):.3g} ms, {' and '.join(waits) or 'with all traffic hidden'}"
+        waits = [f"which Python takes to issue it, for a device that needs {significant(1e3 * device)}"]
+    step = f"a step of {significant(1e3 * max(device, issued))} ms, {' and '.join(waits) or 'with all traffic hidden'}"
     holds = f"holds {in_gb(plan.total_nbytes)} of {in_gb(memory_nbytes)}"
     return f"{holds}{' with checkpoints' if plan.checkpointing else ''}, {sends}: {step}"
 

@@ -6,6 +6,7 @@ from ..doors import check_amount
 from ..page.axes import Range
 from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import Drawing
+from ..page.units import in_gb, significant
 from .serving import Capacity, capacity, sized_work
 
 WEIGHTS = {"16 bits": 2.0, "8 bits": 1.0, "4 bits": 0.5}
@@ -45,9 +46,9 @@ def told(found: Capacity) -> str:
     """The step, its tokens a second, what fits, and what binds, in words."""
     each = found.tokens_per_s / found.batch
     return (
-        f"**{_figures(found.step_ms)} ms** a step at least: {_figures(found.tokens_per_s)} tokens/s, "
-        f"{_figures(each)} to each sequence. The weights take {_figures(found.work.weights_nbytes / 1e9)} GB, a "
-        f"sequence's cache {_figures(found.work.cache_nbytes / 1e9)} GB; **{found.most_sequences:,} sequences fit**. "
+        f"**{significant(found.step_ms)} ms** a step at least: {significant(found.tokens_per_s)} tokens/s, "
+        f"{significant(each)} to each sequence. The weights take {in_gb(found.work.weights_nbytes)}, a "
+        f"sequence's cache {in_gb(found.work.cache_nbytes)}; **{found.most_sequences:,} sequences fit**. "
         f"{BINDS[found.limit]}"
     )
 
@@ -66,24 +67,22 @@ def limits(found: Capacity, memory_nbytes: float) -> Drawing:
         canvas.words(0, 30 + 44 * row, name)
         x = LEFT
         for what, ms, colour in parts:
-            canvas.box(x, 10 + 44 * row, max(1.0, ms / until * WIDE), 30, colour, title=f"{what}: {_figures(ms)} ms")
+            canvas.box(x, 10 + 44 * row, max(1.0, ms / until * WIDE), 30, colour, title=f"{what}: {significant(ms)} ms")
             x += ms / until * WIDE
     canvas.axis(LEFT, 98, WIDE, round_ticks(until, "ms"))
     needed = work.nbytes(found.batch)
     most = max(needed, memory_nbytes)
     canvas.words(0, 170, "memory")
     split = LEFT + work.weights_nbytes / most * WIDE
-    canvas.box(
-        LEFT, 150, max(1.0, split - LEFT), 30, "blue", title=f"weights: {_figures(work.weights_nbytes / 1e9)} GB"
-    )
+    canvas.box(LEFT, 150, max(1.0, split - LEFT), 30, "blue", title=f"weights: {in_gb(work.weights_nbytes)}")
     caches = found.batch * work.cache_nbytes
-    canvas.box(split, 150, max(1.0, caches / most * WIDE), 30, "orange", title=f"caches: {_figures(caches / 1e9)} GB")
+    canvas.box(split, 150, max(1.0, caches / most * WIDE), 30, "orange", title=f"caches: {in_gb(caches)}")
     edge = LEFT + memory_nbytes / most * WIDE
     canvas.line([(edge, 142), (edge, 188)], "vermillion", thick=4)
-    canvas.words(min(edge, LEFT + WIDE), 210, f"{_figures(memory_nbytes / 1e9)} GB", anchor="end")
+    canvas.words(min(edge, LEFT + WIDE), 210, in_gb(memory_nbytes), anchor="end")
     alt = (
-        f"Reading takes {_figures(found.reading_ms)} ms, arithmetic {_figures(found.computing_ms)} ms; "
-        f"{_figures(needed / 1e9)} GB of {_figures(memory_nbytes / 1e9)} GB are needed."
+        f"Reading takes {significant(found.reading_ms)} ms, arithmetic {significant(found.computing_ms)} ms; "
+        f"{in_gb(needed)} of {in_gb(memory_nbytes)} are needed."
     )
     colours = {"weights": "blue", "caches": "orange", "arithmetic": "green"}
     return Drawing(canvas.svg(), alt, "Limits only: no time of launches or of activations", legend=key(colours))
@@ -92,7 +91,3 @@ def limits(found: Capacity, memory_nbytes: float) -> Drawing:
 def _rounded_up(value: float) -> float:
     power = 10.0 ** math.floor(math.log10(value))
     return next(part * power for part in (1, 2, 5, 10) if part * power >= value)
-
-
-def _figures(value: float) -> str:
-    return f"{float(f'{value:.3g}'):,g}"

@@ -36,6 +36,15 @@ def test_the_smallest_unit_of_a_table_is_the_last():
     assert units.in_gb(35_600_000) == "0.0356 GB"
 
 
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0, "0"), (0.035_64, "0.0356"), (99.96, "100"), (332.4, "332"), (1008.7, "1,010"), (-18_520.0, "-18,500")],
+)
+def test_a_large_number_has_commas_and_no_power_of_ten(value, text):
+    assert units.significant(value) == text
+    assert units.significant(370.2, 2) == "370"
+
+
 def test_a_time_has_its_quartiles():
     row = {"median_us": 1234.56, "low_us": 12.34, "high_us": 20_000.04}
     assert units.microseconds(row) == "1,235 (12.3 to 20,000)"

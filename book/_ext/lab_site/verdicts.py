@@ -78,7 +78,7 @@ def counted(others: dict[str, dict], here: dict[str, str]) -> str:
     date = max(kept["provenance"]["date"] for kept in others.values())
     return (
         f"The same cells, run on a CPU with other releases (last on {date}): {'; '.join(sentences)}. Where a verdict "
-        "rests on a recording from a GPU, its cell reads the same recording again: that is no test of the other release."
+        "rests on a recording from a GPU, its cell reads the same recording again: that is no test of the other one."
     )
 
 
