@@ -5,7 +5,7 @@ from typing import Any
 
 from ..page.figures import PALETTE, Figure, Series, lines
 from ..page.tables import Cell, Table
-from ..page.units import DECIMAL, number, unit_of, with_unit, without_namespace
+from ..page.units import DECIMAL, number, signed, unit_of, with_unit, without_namespace
 from .cost import Cost
 from .plan import BudgetPlan, Decision
 
@@ -36,7 +36,7 @@ def costs(costs: Iterable[Cost], caption: str = "", timed: bool = True) -> Table
 
 def _share(value: float, of: float) -> str:
     percent = round(100 * (value / of - 1))
-    return "as before" if percent == 0 else f"{percent:+d} %"
+    return "as before" if percent == 0 else f"{signed(percent, 'd')} %"
 
 
 def predictions(costs: Iterable[Cost], caption: str = "") -> Table:
@@ -56,7 +56,7 @@ def curves(costs: Iterable[Cost], caption: str = "", provenance: object | None =
     unit, size = unit_of(max(each.peak_nbytes for each in budgeted), _UNITS)
     at = [each.strategy.budget for each in budgeted]
     series = [
-        Series(name, at, [getattr(each, name_of) / size for each in budgeted])
+        Series(name, at, [round(getattr(each, name_of) / size, 4) for each in budgeted])
         for name, name_of in (("peak", "peak_nbytes"), ("held", "held_nbytes"), ("saved, predicted", "saved_nbytes"))
     ]
     lowest = min(budgeted, key=lambda each: each.peak_nbytes)

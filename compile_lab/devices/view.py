@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ..page.tables import Cell, Table
-from .steps import StepRun
+from .steps import StepRun, slowest
 
 
 def order_table(several: Mapping[str, Sequence[Sequence[str]]], caption: str = "") -> Table:
@@ -26,12 +26,12 @@ def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "", folded: s
     """
     rows: list[tuple[Cell, ...]] = []
     for name, ranks in several.items():
-        slowest = max(ranks, key=lambda run: run.step_ms)
-        spread = f"{slowest.low_ms:.1f} to {slowest.high_ms:.1f}"
+        run = slowest(ranks)
+        spread = f"{run.low_ms:.1f} to {run.high_ms:.1f}"
         sent = [run.overlap for run in ranks if run.overlap.intervals]
         exposed = " / ".join(f"{each.exposed_ms:.1f}" for each in sent) or None
         hidden = " / ".join(f"{100 * each.fraction:.0f} %" for each in sent) or None
         count = len(sent[0].intervals) if sent else 0
-        rows.append((name, count, f"{slowest.step_ms:.1f}", spread, exposed, hidden))
+        rows.append((name, count, f"{run.step_ms:.1f}", spread, exposed, hidden))
     columns = ["", "collectives", "step, ms", "half of the steps", "exposed, ms, by rank", "hidden, by rank"]
     return Table(columns, rows, caption, align="lrrrrr", folded=folded)

@@ -119,7 +119,7 @@ def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Fig
         longer = [max(pair) for pair in zip(series[1].values, kernels, strict=True)]
         series += [Series("its kernels alone", at, kernels), Series("model: the longer of these two", at, longer)]
     name = _PASSES.get(rows[0]["pass"], rows[0]["pass"])
-    first, last = (f"{series[0].values[end]:.3g} ms at batch {at[end]}" for end in (0, -1))
+    first, last = (f"{series[0].values[end]:.3g} ms at batch {at[end]:,}" for end in (0, -1))
     return lines(
         series,
         x_title="batch, sequences",
@@ -145,15 +145,15 @@ def model_error(rows: Iterable[dict[str, Any]]) -> str:
     if not errors:
         return ""
     return (
-        f"Half of the times below it misses by less than {median(errors):.1%}, and none by more than {max(errors):.0%}."
+        f"It misses half of the times below by less than {median(errors):.1%}, and none by more than {max(errors):.0%}."
     )
 
 
 def issuing(rows: Iterable[dict[str, Any]]) -> str:
     """In words: between which times Python issues the same calls at these batches."""
-    times = _ms([row["issue"]["median_us"] for row in rows])
+    times = [row["issue"]["median_us"] for row in rows]
     return (
-        f"Python needs from {min(times):.3g} to {max(times):.3g} ms to issue a call at these batches: the operators "
+        f"Python needs {min(times):,.0f} to {max(times):,.0f} µs to issue a call at these batches: the operators "
         "are the same, so the difference is the host's."
     )
 

@@ -181,7 +181,7 @@ def panel(case: Mapping[str, Any], copy_gb_per_s: float, provenance: object) -> 
     said = (
         f"{name_of(case)}. The forward's product runs at {number(round(rate, 1))} TFLOP/s; a copy at "
         f"{number(copy_gb_per_s)} GB/s, at which the backward's three large tensors take "
-        f"{number(round(floor_us(case, copy_gb_per_s), 1))} µs. {provenance}."
+        f"{number(round(floor_us(case, copy_gb_per_s), 1))} µs ({provenance})."
     )
     return [
         said,

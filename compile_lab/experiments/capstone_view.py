@@ -11,7 +11,7 @@ from ..page.canvas import WIDTH, Canvas, key, round_ticks
 from ..page.dotplot import dots
 from ..page.figures import Drawing, Figure, Series, lines
 from ..page.tables import Table
-from ..page.units import with_quartiles, with_unit
+from ..page.units import signed, with_quartiles, with_unit
 from .capstone_limits import DATA_SHEET, joules, limits, rate, tokens, utilisation
 
 Result = Mapping[str, Any]
@@ -213,9 +213,9 @@ def predictions(result: Result, saved_ms: Mapping[str, float]) -> Table:
     rows = [
         (
             name,
-            f"{0.0 - saved:+.1f}",
-            f"{busy[name] - busy[before[name]]:+.1f}",
-            f"{climbed[name]['median_ms'] - climbed[before[name]]['median_ms']:+.1f}",
+            signed(0.0 - saved),
+            signed(busy[name] - busy[before[name]]),
+            signed(climbed[name]["median_ms"] - climbed[before[name]]["median_ms"]),
             told_apart(climbed[name], climbed[before[name]]),
         )
         for name, saved in saved_ms.items()
@@ -255,7 +255,7 @@ def curves(result: Result, judge: str, provenance: object | None = None) -> Figu
         for name, seeds in by_name.items()
         for seed, losses in enumerate(seeds)
     ]
-    said = "; ".join(f"{one.name}: {one.values[-1]:+.3f} at the end" for one in drawn)
+    said = "; ".join(f"{one.name}: {signed(one.values[-1], '.3f')} at the end" for one in drawn)
     return lines(
         drawn,
         x_title="step",

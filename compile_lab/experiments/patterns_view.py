@@ -8,7 +8,7 @@ from typing import Any
 from ..page.canvas import Canvas, key
 from ..page.figures import Drawing, Figure, Series, lines
 from ..page.tables import Table
-from ..page.units import BINARY, with_unit
+from ..page.units import BINARY, signed, with_unit
 from ..simulator.recommendation import Network
 from .collectives import KINDS
 
@@ -27,11 +27,11 @@ def rates(rows: Sequence[Row], assumed: Network, provenance: object) -> Figure:
     each = [Series(kind.replace("_", "-"), at, [by[kind, size]["bus_gb_s"] for size in sizes]) for kind in KINDS]
     straight = [assumed.inside_bytes_per_s / 1e9] * len(at)
     errors = late(rows, assumed, 2**26)
-    worst = ", ".join(f"{kind.replace('_', '-')} {error:+.0%}" for kind, error in errors.items())
+    worst = ", ".join(f"{kind.replace('_', '-')} {signed(error, '.0%')}" for kind, error in errors.items())
     smallest = [by[kind, sizes[0]]["median_us"] for kind in KINDS]
     figure = lines(
         [*each, Series("assumed", at, straight)],
-        x_title="size of a message, MB",
+        x_title="size of a message",
         y_title="GB/s a rank sends",
         alt=f"Each kind of collective reaches the assumed {straight[0]:g} GB/s only with messages of tens of MB; the "
         f"smallest, of {with_unit(sizes[0], BINARY)}, takes {min(smallest):.0f} to {max(smallest):.0f} µs.",
@@ -44,6 +44,7 @@ def rates(rows: Sequence[Row], assumed: Network, provenance: object) -> Figure:
     listed = [[with_unit(size, BINARY), *(f"{by[kind, size]['bus_gb_s']:.3g}" for kind in KINDS)] for size in sizes]
     heads = ["GB/s a rank sends", *(kind.replace("_", "-") for kind in KINDS)]
     figure.plot.update_layout(height=290)
+    figure.plot.update_xaxes(tickvals=at[::3], ticktext=[with_unit(size, BINARY) for size in sizes[::3]])
     return replace(figure, table=Table(heads, listed, align="l" + "r" * len(KINDS)))
 
 
@@ -110,7 +111,7 @@ def orders(by_case: Mapping[str, Sequence[Row]], taken_from: Collection[str]) ->
         pairs = pairs_in_order(rows)
         wrong = "; ".join(f"{quick} is quicker than {slow}" for (quick, slow), right in pairs.items() if not right)
         errors = [step_error(row) for row in rows if row["ranks"] > 1]
-        spread = f"{min(errors):+.0%} to {max(errors):+.0%}"
+        spread = f"{signed(min(errors), '.0%')} to {signed(max(errors), '.0%')}"
         listed.append((name, name not in taken_from, f"{sum(pairs.values())} of {len(pairs)}", wrong or "none", spread))
     columns = ["case", "nothing taken from it", "pairs in order", "the plan misses that", "error"]
     return Table(columns, listed, align="lllll", folded="Case by case: pairs in order, and the plan's errors")
@@ -128,7 +129,7 @@ def steps(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
         expected, issued = (f"{row[name] / 1e3:.3g}" for name in ("planned_us", "issued_us"))
         quartiles = " to ".join(f"{row[name] / 1e3:.3g}" for name in ("low_us", "high_us"))
         listed.append(
-            [pattern(row), expected, f"{row['median_us'] / 1e3:.3g}", quartiles, f"{step_error(row):+.0%}", issued]
+            [pattern(row), expected, f"{row['median_us'] / 1e3:.3g}", quartiles, signed(step_error(row), ".0%"), issued]
         )
     table = Table(["step, ms", "planned", "measured", "quartiles", "error", "issued"], listed, align="lrrrrr")
     bars = [(row["planned_us"] / 1e3, row["median_us"] / 1e3, row) for row in rows]
@@ -148,7 +149,7 @@ def peaks(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
     listed, bars = [], []
     for row in rows:
         sizes = row["planned_nbytes"], row["turn_nbytes"], max(row["peak_nbytes"])
-        listed.append([pattern(row), *(f"{nbytes / 1e9:.3g}" for nbytes in sizes), f"{memory_error(row):+.1%}"])
+        listed.append([pattern(row), *(f"{nbytes / 1e9:.3g}" for nbytes in sizes), signed(memory_error(row), ".1%")])
         bars.append((row["turn_nbytes"] / 1e9, max(row["peak_nbytes"]) / 1e9, row))
     table = Table(["peak, GB", "sum", "at the turn", "measured", "error"], listed, align="lrrrr")
     said = "; ".join(f"{line[0]} {line[1]} in all, {line[2]} at the turn, {line[3]} measured" for line in listed)

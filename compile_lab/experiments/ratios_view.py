@@ -25,17 +25,21 @@ def outside_ratio(case: Case) -> float:
 def whole(cases: Iterable[Case], provenance: object) -> Drawing:
     """One square a case: how many times faster the compiled backward is, from start to end."""
     cases = list(cases)
-    return _drawn(cases, {"whole": lambda case: speedup(case, "backward")}, times(cases, "backward", provenance))
+    return _drawn(
+        cases, {"whole": lambda case: speedup(case, "backward")}, times(cases, "backward", provenance), provenance
+    )
 
 
 def whole_and_outside(cases: Iterable[Case], copy_gb_per_s: float, provenance: object) -> Drawing:
     """The same, and beside it the GPU's time outside the matrix products, which is all that fusing can change."""
     cases = list(cases)
     parts = {"whole": lambda case: speedup(case, "backward"), "outside": outside_ratio}
-    return _drawn(cases, parts, outside(cases, copy_gb_per_s, provenance))
+    return _drawn(cases, parts, outside(cases, copy_gb_per_s, provenance), provenance)
 
 
-def _drawn(cases: list[Case], parts: Mapping[str, Callable[[Case], float]], table: Table) -> Drawing:
+def _drawn(
+    cases: list[Case], parts: Mapping[str, Callable[[Case], float]], table: Table, provenance: object
+) -> Drawing:
     canvas, bottom = Canvas(), 8 + ROW * len(cases)
     for tick in TICKS:
         canvas.line([(_at(tick), 0), (_at(tick), bottom)], "grey", thick=3 if tick == 1 else 1, dashed=tick != 1)
@@ -56,7 +60,7 @@ def _drawn(cases: list[Case], parts: Mapping[str, Callable[[Case], float]], tabl
     return Drawing(
         canvas.svg(),
         f"Eager's time over compiled code's, backward. {'; '.join(said)}.",
-        f"Eager's time over compiled code's: left of the line at 1× compiling lost · {table.caption}",
+        f"Eager's time over compiled code's: left of the line at 1× compiling lost · {provenance}",
         table=table,
         legend=key(names),
     )

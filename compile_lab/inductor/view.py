@@ -201,7 +201,8 @@ def shortened(name: str) -> str:
 
 
 def _points(space: tuple[int | str, ...]) -> str:
-    return str(space[0]) if space else ""
+    first = space[0] if space else ""
+    return number(first) if isinstance(first, int) else first
 
 
 _TRAFFIC_KINDS = {"matmul": "matrix products", "aten": "torch's own kernels", "generated": "generated kernels"}

@@ -37,6 +37,12 @@ def significant(value: float, figures: int = 3) -> str:
     return f"{value:,.0f}" if abs(value) >= 10 ** (figures - 1) else f"{value:.{figures}g}"
 
 
+def signed(value: float, form: str = ".1f") -> str:
+    """A difference with its sign, a minus and not a hyphen; nothing before a zero: ``−0.9``, ``+12%``, ``0.0``."""
+    text = format(value, f"+{form}")
+    return text.replace("-", "−") if any(digit in "123456789" for digit in text) else text[1:]
+
+
 def unit_of(nbytes: float, units: Mapping[str, float] = DECIMAL) -> tuple[str, float]:
     """The largest unit of which this is one or more, else the smallest, and its size in bytes: ("MB", 1e6)."""
     return next(((unit, size) for unit, size in units.items() if nbytes >= size), [*units.items()][-1])

@@ -188,7 +188,7 @@ class Quantisation:
     zeros: float
 
     def __str__(self) -> str:
-        return f"{self.error:.1e}, {100 * self.zeros:.1f} % to 0"
+        return f"{100 * self.error:.2g} %; {100 * self.zeros:.1f} % to 0"
 
 
 @door

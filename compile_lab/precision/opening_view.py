@@ -75,7 +75,7 @@ def floors(trace: TypedTrace, caption: str = "", provenance: object = None) -> D
         f"In the whole step's backward: {', '.join(f'{count} casts of a {what}' for what, count in back.items())}."
     )
     rows = [
-        (column.name.replace("\n", " "), ", ".join(column.op.inputs), ", ".join(column.op.outputs), column.op.nbytes,
+        (column.name.replace("-\n", ""), ", ".join(column.op.inputs), ", ".join(column.op.outputs), column.op.nbytes,
          len(column.activations), len(column.parameters))
         for column in columns
     ]  # fmt: skip

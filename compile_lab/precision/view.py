@@ -139,7 +139,7 @@ def rate_table(rows: Iterable[Row], n: int, provenance: object) -> Table:
     table = [
         (
             name,
-            f"{row['tflop_per_s']:.0f} ({_rate(row, n, 'high_us'):.0f} to {_rate(row, n, 'low_us'):.0f})",
+            f"{row['tflop_per_s']:,.0f} ({_rate(row, n, 'high_us'):,.0f} to {_rate(row, n, 'low_us'):,.0f})",
             *(_ratio(row, mine.get(other)) for other in ("fp32", "tf32")),
             f"{row['error']:.1e}",
         )

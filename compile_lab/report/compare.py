@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ..page.units import with_unit
+from ..page.units import signed, with_unit
 from .cards import SAID, SEVERITIES, CardTable, CardText, ModelReport, ReportCard
 from .given import UnusableModel
 
@@ -94,4 +94,4 @@ def _said(value: int, unit: str) -> str:
 
 
 def _change(before: int, now: int) -> str:
-    return f"{now / before - 1:+.1%}" if before else "new"
+    return signed(now / before - 1, ".1%") if before else "new"

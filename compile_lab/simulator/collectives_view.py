@@ -68,7 +68,7 @@ def ring_all_reduce(ranks: int = 4) -> Drawing:
         f"round the ring, until each rank has one chunk with all {ranks} addends. In {ranks - 1} of an all-gather the "
         "whole chunks travel round. A rank sends one chunk in each step, to the next rank.",
         f"In each step each rank sends one chunk to the rank below (the last to the first): {2 * (ranks - 1)} chunks "
-        f"of a {ranks}th each, 2 · {ranks - 1}/{ranks} of the tensor. The number: how many ranks' values are added up.",
+        f"of 1/{ranks} each, 2 · {ranks - 1}/{ranks} of the tensor. The number: how many ranks' values are added up.",
         legend=key(
             {
                 "just come, a partial sum": "orange",

@@ -135,9 +135,10 @@ def buckets(bucket: float, wire: float, devices: int, backward: float, latency: 
     steps = {cap: _ddp_step(cap, wire, devices, backward, latency) for cap in caps}
     best = min(CAPS_MB, key=lambda cap: steps[cap].span_ms)
     found, name = steps[bucket], f"{best:g} MB" if best < CAPS_MB[-1] else "one bucket"
+    count = len(found.intervals)
     said = (
         f"A step takes **{found.span_ms:.1f} ms**, of which {found.exposed_ms:.1f} ms are exposed: "
-        f"{100 * found.fraction:.0f} % of the communication is hidden, in {len(found.intervals)} collectives. "
+        f"{100 * found.fraction:.0f} % of the communication is hidden, in {count} collective{'s' * (count != 1)}. "
         f"The best of 1, 25 and 100 MB and one bucket for this wire: {name}, {steps[best].span_ms:.1f} ms."
     )
     shown = {f"{bucket:g} MB": found} | ({"one bucket": steps[CAPS_MB[-1]]} if bucket < CAPS_MB[-1] else {})

@@ -116,11 +116,11 @@ def _said(found: Fit, chip: str, chosen: bool) -> str:
     verdict = "It fits" if found.fits else "It does not fit"
     return (
         f"**{verdict}: {with_unit(found.plan.total_nbytes)} a device, of the {found.chip.memory_gb:g} GB of the card "
-        f"({chip}).** {parameter_count(found.plan.shape) / 1e9:.3g} billion parameters, {found.plan.pattern}"
+        f"({chip}).** {_count(parameter_count(found.plan.shape))} parameters, {found.plan.pattern}"
         f"{f' ({mesh})' if mesh else ''}{how if chosen else ''}. A step of "
         f"{found.plan.batch * found.plan.length:,} tokens would take **{seconds(found.step_s)}**: "
-        f"MFU **{found.mfu:.0%}**, **{_tokens(found.tokens_per_s)} tokens a second**, "
-        f"{_tokens(found.tokens_per_s / found.plan.devices)} on each device."
+        f"MFU **{found.mfu:.0%}**, **{_count(found.tokens_per_s)} tokens a second**, "
+        f"{_count(found.tokens_per_s / found.plan.devices)} on each device."
     )
 
 
@@ -129,7 +129,9 @@ def seconds(value: float) -> str:
     return f"{significant(value)} s" if value >= 1 else f"{significant(1e3 * value)} ms"
 
 
-def _tokens(value: float) -> str:
+def _count(value: float) -> str:
+    if value >= 999.5e6:
+        return f"{value / 1e9:.3g} billion"
     return f"{value / 1e6:.3g} million" if value >= 999_500 else significant(value)
 
 

@@ -185,7 +185,7 @@ def ranking(recommendation: Recommendation) -> list[str | Table]:
 
 
 def _short(why: str) -> str:
-    return why.removeprefix("does not divide: ").partition(": tensor")[0].partition(": each")[0].partition(",")[0]
+    return why.removeprefix("does not divide: ").partition(": tensor")[0].partition(": each")[0].partition(", ")[0]
 
 
 def rates_that_it_takes(plans: Mapping[str, Plan], network: Network) -> Drawing:

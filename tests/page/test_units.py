@@ -45,6 +45,20 @@ def test_a_large_number_has_commas_and_no_power_of_ten(value, text):
     assert units.significant(370.2, 2) == "370"
 
 
+@pytest.mark.parametrize(
+    ("value", "form", "text"),
+    [
+        (-0.94, ".1f", "−0.9"),
+        (0.123, ".0%", "+12%"),
+        (-0.04, ".1f", "0.0"),
+        (0.0, ".1%", "0.0%"),
+        (-1e-7, ".5f", "0.00000"),
+    ],
+)
+def test_a_difference_has_a_sign_and_zero_has_none(value, form, text):
+    assert units.signed(value, form) == text
+
+
 def test_a_time_has_its_quartiles():
     row = {"median_us": 1234.56, "low_us": 12.34, "high_us": 20_000.04}
     assert units.microseconds(row) == "1,235 (12.3 to 20,000)"
