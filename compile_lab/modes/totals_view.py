@@ -22,7 +22,7 @@ DECADES = {1: "10", 2: "100", 3: "1,000", 4: "10⁴", 5: "10⁵", 6: "10⁶", 7:
 TIMES = {0.1: "0.1×", 0.2: "0.2×", 0.5: "0.5×", 1: "1×", 2: "2×", 5: "5×", 10: "10×"}
 SECONDS = {1e-2: "10 ms", 1: "1 s", 60: "1 min", 3600: "1 h", 86_400: "1 day", 864_000: "10 days"}
 SCALES = {"compared with eager": TIMES, "in seconds": SECONDS}
-SIZE = 18
+SIZE, POINTS = 18, 24
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class Field:
     def line(self, comparison: Comparison, mode: str, start: str) -> list[tuple[float, float]]:
         """A mode's line, from where it comes into the field."""
         points = []
-        for step in range(61):
-            calls = CALLS[0] * (CALLS[1] / CALLS[0]) ** (step / 60)
+        for step in range(POINTS + 1):
+            calls = CALLS[0] * (CALLS[1] / CALLS[0]) ** (step / POINTS)
             value = self.value(comparison, mode, calls, start)
             if min(self.scale) <= value <= max(self.scale):
                 points.append((self.across(calls), self.down(value)))

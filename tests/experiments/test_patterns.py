@@ -104,7 +104,7 @@ def test_measured_patterns_come_in_the_measured_order():
 def test_tables_set_the_plan_beside_the_measurement():
     (alone,) = pattern_cost.planned([row()], Network(host=None))
     shown = view.steps([alone], "x", "recorded")
-    assert list(shown.table.rows[0]) == ["one device", "1", "1", "0.9 to 1.2", "+0%", "0.95"]
+    assert list(shown.table.rows[0]) == ["one device", "1", "1", "0.9 to 1.2", "0%", "0.95"]
     axis = 1000 - 170 - 12  # of 1.5 ms
     assert f"M{170 + 0.9 / 1.5 * axis:.4g} 34L{170 + 1.2 / 1.5 * axis:.4g} 34" in shown.svg, "quartiles to scale"
     assert f"M{170 + 0.95 / 1.5 * axis:.4g} 4L" in shown.svg and "1 planned, 1 measured" in shown.alt

@@ -32,7 +32,7 @@ def test_nobody_alone_makes_a_ring():
 
 def test_the_ring_is_drawn_step_by_step():
     drawn = ring_all_reduce(4)
-    assert drawn.svg.count("<rect") == 7 * 4 * 4 and "6 chunks of a 4th" in drawn.caption
+    assert drawn.svg.count("<rect") == 7 * 4 * 4 and "6 chunks of 1/4" in drawn.caption
     numbers = [int(n) for n in re.findall(r">(\d)</text>", drawn.svg)]
     assert numbers[:16] == [1] * 16 and numbers[-16:] == [4] * 16
 

@@ -128,7 +128,7 @@ def test_the_gradients_are_those_of_gpt2_in_the_order_of_its_backward():
     said, figure = explored_view.buckets(**WIRE | {"bucket": 1000})
     table = dict(zip(figure.table.columns, figure.table.rows[0], strict=True))
     assert table["collectives"] == 1 and table["MB"] == pytest.approx(sum(sizes) / 1e6, rel=1e-3)
-    assert "in 1 collectives" in said
+    assert "in 1 collective." in said
     many = explored_view.buckets(**WIRE | {"bucket": 1e-6})[1]
     assert dict(zip(many.table.columns, many.table.rows[0], strict=True))["collectives"] == len(sizes)
 
