@@ -18,6 +18,7 @@ from torch import Tensor
 
 from ..doors import check_whole, door
 from ..measure.judge import relative_error
+from ..page.units import significant
 from .casts import dtypes, short
 
 
@@ -188,7 +189,7 @@ class Quantisation:
     zeros: float
 
     def __str__(self) -> str:
-        return f"{100 * self.error:.2g} %; {100 * self.zeros:.1f} % to 0"
+        return f"{significant(100 * self.error, 2)} %; {100 * self.zeros:.1f} % to 0"
 
 
 @door
