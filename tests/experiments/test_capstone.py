@@ -102,7 +102,7 @@ def test_two_seeds_are_needed_to_say_how_far_losses_lie_apart():
     with pytest.raises(ValueError, match="no two seeds"):
         capstone_view.curves(one, "fused")
     two = {"curves": [*one["curves"], {"name": "fused", "seed": 1, "losses": [3.2] * 30}]}
-    assert "-0.100 at the end" in capstone_view.curves(two, "fused").alt
+    assert "−0.100 at the end" in capstone_view.curves(two, "fused").alt
 
 
 def test_zipfs_tokens_are_those_of_the_small_vocabulary():
@@ -145,5 +145,5 @@ def test_a_prediction_stands_beside_what_kernels_and_steps_changed():
     rungs = capstone_view.rungs(result)
     change = rungs["stream"]["median_ms"] - rungs["flat"]["median_ms"]
     ((name, predicted, _, step, apart),) = capstone_view.predictions(result, {"stream": 1.5}).rows
-    assert (name, predicted, step) == ("stream", "-1.5", f"{change:+.1f}")
+    assert (name, predicted, step) == ("stream", "−1.5", f"{change:+.1f}".replace("-", "−"))
     assert apart == capstone_view.told_apart(rungs["stream"], rungs["flat"])

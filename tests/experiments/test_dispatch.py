@@ -50,7 +50,7 @@ def test_the_models_error_and_the_hosts_spread_are_said_in_words():
     said = dispatch_view.model_error(rows)
     assert "less than 10.0%" in said and "more than 20%" in said
     assert dispatch_view.overtakes(rows) == 2 and dispatch_view.overtakes(rows[:1]) is None
-    assert "from 0.4 to 2.4 ms" in dispatch_view.issuing(rows)
+    assert "400 to 2,400 µs" in dispatch_view.issuing(rows)
 
 
 def test_a_call_that_sleeps_takes_that_long():

@@ -39,7 +39,7 @@ def test_numbers_verdicts_and_findings_that_moved_are_told(before):
     card = moved(before, now)
     assert card.verdict == "3 of 3 numbers moved since the earlier report; 0 troubles came and 1 went."
     assert card.severity == "look"
-    assert ("memory", "peak", "2 MB", "1.5 MB", "-25.0%") in card.parts[0].rows
+    assert ("memory", "peak", "2 MB", "1.5 MB", "−25.0%") in card.parts[0].rows
     assert ("breaks", "graph breaks", "0", "2", "new") in card.parts[0].rows
     assert card.parts[1].rows == (("Breaks", "nothing to do", "costs you something"),)
     said = " ".join(part.text for part in card.parts[2:])
