@@ -4,8 +4,6 @@ On a CPU, gloo's threads share the cores with the computation: a step can hide i
 *throttled* wire takes bytes over bandwidth for each collective and uses no CPU meanwhile, as a network card would.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -39,10 +37,6 @@ class StepRun:
     overlap: Overlap = field(repr=False)
     host_ms: float | None = None
     """The median of the time after which the host had issued the step. On a CPU that is the step."""
-
-    def apart(self, other: StepRun) -> bool:
-        """Whether the two can be told apart: their quartiles do not overlap."""
-        return self.high_ms < other.low_ms or other.high_ms < self.low_ms
 
 
 def slowest(ranks: Sequence[StepRun]) -> StepRun:

@@ -213,7 +213,7 @@ def predictions(result: Result, saved_ms: Mapping[str, float]) -> Table:
     rows = [
         (
             name,
-            signed(0.0 - saved),
+            signed(-saved),
             signed(busy[name] - busy[before[name]]),
             signed(climbed[name]["median_ms"] - climbed[before[name]]["median_ms"]),
             told_apart(climbed[name], climbed[before[name]]),

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .. import recordings
+from ..measure.timing import told_apart
 from ..modes.cost import ModeCost, compared
 
 OTHER_HOST = "another-host"
@@ -37,7 +38,7 @@ class Pair:
     def ratio(self) -> float | None:
         """How many times as long a call takes beside the other host; None where the quartiles overlap."""
         first, other = self.first.call, self.other.call
-        return other.median_ms / first.median_ms if first.apart(other) else None
+        return other.median_ms / first.median_ms if told_apart(first, other) else None
 
 
 def pairs() -> list[Pair]:

@@ -7,7 +7,7 @@ import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 
@@ -15,6 +15,20 @@ SAMPLES = 25
 SAMPLE_S = 0.01
 MOST_REPEATS = 2000
 WARM_UP_CALLS = 3
+
+
+class Timed(Protocol):
+    """What was timed in samples: the quartiles of its milliseconds."""
+
+    @property
+    def low_ms(self) -> float: ...
+    @property
+    def high_ms(self) -> float: ...
+
+
+def told_apart(one: Timed, other: Timed) -> bool:
+    """Whether two times can be told apart: their quartiles do not overlap."""
+    return one.high_ms < other.low_ms or other.high_ms < one.low_ms
 
 
 def wait(device: str) -> None:

@@ -42,10 +42,6 @@ class Spread:
     low_ms: float
     high_ms: float
 
-    def apart(self, other: "Spread") -> bool:
-        """Whether the two can be told apart: their quartiles do not overlap."""
-        return self.high_ms < other.low_ms or other.high_ms < self.low_ms
-
 
 @dataclass(frozen=True)
 class CompileTime:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from ..measure import timing
 from ..page.figures import Figure, Series, bars
 from ..page.tables import Cell, Code, Table
 from ..page.units import number, with_quartiles
@@ -28,7 +29,7 @@ def _row(comparison: Comparison, cost: ModeCost, start: str) -> list[Cell]:
 
 def told_apart(cost: ModeCost, eager: ModeCost) -> bool:
     """Whether the quartiles of their times per call do not overlap."""
-    return bool(cost.call and eager.call and cost.call.apart(eager.call))
+    return bool(cost.call and eager.call and timing.told_apart(cost.call, eager.call))
 
 
 def gain(cost: ModeCost, eager: ModeCost) -> str | None:

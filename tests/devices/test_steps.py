@@ -115,3 +115,9 @@ def test_a_throttled_group_computes_what_gloo_does_and_takes_bytes_over_bandwidt
 def test_a_wire_without_speed_is_refused():
     with pytest.raises(ValueError, match="bytes_per_s=0: a wire carries more"):
         throttle.throttled(0)
+
+
+def test_the_slowest_rank_stands_for_its_step():
+    sent = overlap_of([Span(0, 2)], [Transfer("all_reduce", 1, 3, 1, 0.0)])
+    several = [overlap_runs.StepRun(step, step - 1, step + 1, sent) for step in (3.0, 5.0, 4.0)]
+    assert overlap_runs.slowest(several) is several[1]

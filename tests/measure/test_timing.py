@@ -1,10 +1,11 @@
 """Times of a call: what a sample is, and what is told of many."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 
-from compile_lab.measure.timing import WARM_UP_CALLS, samples_us, spread_us
+from compile_lab.measure.timing import WARM_UP_CALLS, samples_us, spread_us, told_apart
 
 
 def test_a_sleep_is_measured_sample_by_sample():
@@ -29,3 +30,9 @@ def test_an_error_of_the_call_is_the_callers():
 
 def test_the_spread_is_median_and_quartiles():
     assert spread_us([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median_us": 3.0, "low_us": 1.5, "high_us": 4.5}
+
+
+def test_times_whose_quartiles_touch_are_not_told_apart():
+    one, near, far = (SimpleNamespace(low_ms=low, high_ms=low + 1) for low in (1.0, 2.0, 2.1))
+    assert not told_apart(one, near) and not told_apart(near, one)
+    assert told_apart(one, far) and told_apart(far, one)
