@@ -2,7 +2,9 @@
 
 import re
 import signal
+import subprocess
 import sys
+import time
 from importlib import metadata
 
 import pytest
@@ -48,3 +50,23 @@ def alarm():
     yield signal.alarm
     signal.alarm(0)
     signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def alive():
+    """``alive(pids, wait=30)``: those that still run when none is left, or after so many seconds.
+
+    A process closes its files before it is gone, so who reads its output to the end may still find it.
+    """
+
+    def running(pid):
+        state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
+        return state.strip() and "Z" not in state
+
+    def left(pids, wait=30):
+        ends = time.monotonic() + wait
+        while (found := [*filter(running, pids)]) and time.monotonic() < ends:
+            time.sleep(0.1)
+        return found
+
+    return left

@@ -173,14 +173,9 @@ def ranks_of(run: subprocess.Popen) -> list[int]:
     return pids
 
 
-def is_alive(pid: int) -> bool:
-    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
-    return bool(listed.strip()) and "Z" not in listed
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tmp_path):
+def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tmp_path, alive):
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
     print(f"KILLS_SEED={seed}")
     chance, program, killed, whole = random.Random(seed), tmp_path / "run.py", tmp_path / "killed", tmp_path / "whole"
@@ -203,7 +198,7 @@ def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tm
         else:
             os.kill(run.pid if victim == "torchrun" else chance.choice(pids), signal.SIGKILL)
         _, err = run.communicate(timeout=100)  # to the end of the last process that can write
-        assert run.returncode != 0 and not any(map(is_alive, pids))
+        assert run.returncode != 0 and not alive(pids)
         at, done = kept(asked), last(asked.log)
         if victim == "Control-C":
             assert at == done and f"stopped after step {at} of 200; the same command continues from" in err

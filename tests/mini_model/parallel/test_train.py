@@ -234,11 +234,6 @@ def torchrun(*arguments: str) -> subprocess.Popen:
     )
 
 
-def is_alive(pid: int) -> bool:
-    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
-    return bool(listed.strip()) and "Z" not in listed
-
-
 def test_torchrun_trains_and_reports_like_one_process(monkeypatch):
     options = ["--parallel", "fsdp", "--steps", "10", "--batch", "8", "--device", "cpu"]
     run = torchrun("--standalone", "-m", "mini_model.train", *options)
@@ -256,7 +251,7 @@ def test_torchrun_trains_and_reports_like_one_process(monkeypatch):
 
 
 @pytest.mark.slow
-def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path):
+def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path, alive):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -273,11 +268,11 @@ def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path):
         assert killed.poll() is None, killed.stderr.read()
         time.sleep(0.1)
     pids = ranks_of(killed)
-    assert all(map(is_alive, pids))
+    assert alive(pids, wait=0) == pids
     os.kill(pids[-1], signal.SIGKILL)
     _, err = killed.communicate(timeout=100)
     assert killed.returncode != 0 and "SIGKILL" in err
-    assert not any(map(is_alive, pids))
+    assert not alive(pids)
 
     left = torchrun("--standalone", "-m", "mini_model.train", "--device", "cpu", *endless)
     pids = ranks_of(left)
@@ -286,10 +281,7 @@ def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path):
     left.send_signal(signal.SIGKILL)
     _, err = left.communicate(timeout=100)  # which waits for the ranks, whose stderr it is
     assert "torchrun is gone, so rank" in err
-    ends = time.monotonic() + 30  # a process closes its files before it is gone
-    while any(map(is_alive, pids)):
-        assert time.monotonic() < ends, "torchrun is gone, and its ranks are not"
-        time.sleep(0.1)
+    assert not alive(pids), "torchrun is gone, and its ranks are not"
 
 
 def ranks_of(run: subprocess.Popen) -> list[int]:
@@ -330,7 +322,7 @@ def weights_of(folders: list[Path]) -> list[dict[str, torch.Tensor]]:
 
 
 @pytest.mark.slow
-def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_path):
+def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_path, alive):
     """With the fifteen of one process, in test_train.py, twenty. torchrun is killed, or one of its ranks."""
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
     print(f"KILLS_SEED={seed}")
@@ -349,7 +341,7 @@ def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_
         time.sleep(chance.uniform(0, 0.6 if kill % 2 else 0.1))
         os.kill(victim := chance.choice([run.pid, *pids]), signal.SIGKILL)
         out, err = run.communicate(timeout=100)  # to the end of the last process that can write
-        assert run.returncode != 0 and not any(map(is_alive, pids)), f"kill {kill} of {victim}: {err}"
+        assert run.returncode != 0 and not alive(pids), f"kill {kill} of {victim}: {err}"
         started = max([started, *map(int, out.split())])
         at = json.loads((folder / "latest.json").read_text())["step"] if (folder / "latest.json").exists() else 0
         # `started` steps were complete when step number `started` began.
