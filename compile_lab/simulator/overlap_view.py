@@ -20,10 +20,8 @@ LANES = {
     "waiting for another rank (dashed)": "orange",
 }
 _LEFT, _RIGHT, _LANE, _APART = 110, 985, 34, 6
-_THINNEST, _TELLING = (
-    3,
-    12,
-)  # of a bar, in units of the drawing: none is too short to be seen; from the second on, it tells its bytes
+_THINNEST, _TELLING = 3, 12
+"""Widths of a bar, in units of the drawing: none is too short to be seen; from the second on it tells its bytes."""
 
 
 def timeline(
@@ -176,8 +174,9 @@ def _lanes_of(canvas: Canvas, name: str, overlap: Overlap, zero: float, end: flo
         for span in marked:
             left, width = place(span)
             canvas.line([(left, top), (left, top + 8), (left + width, top + 8), (left + width, top)], "vermillion")
-        left, width = place(max(marked, key=lambda span: span.time_ms))
-        words = f"{max(span.time_ms for span in marked):.2g} ms"
+        longest = max(marked, key=lambda span: span.time_ms)
+        left, width = place(longest)
+        words = f"{total_ms(intersection(overlap.exposed, [longest])):.2g} ms"
         canvas.words(min(left + width, _RIGHT), top + 27, words, anchor="end", colour="vermillion", bold=True)
         top += 30
     return top + 14

@@ -91,6 +91,12 @@ def test_lanes_of_a_backward_leave_the_forward_out_and_mark_waiting(found):
         overlap_view.timeline(replace(found, phases={}), backward=True)
 
 
+def test_a_mark_across_short_computation_names_what_is_exposed_in_it():
+    computed = [Span(0, 50), *(Span(50.5 + at, 50.7 + at) for at in range(50))]
+    svg = overlap_view.timeline(overlap_of(computed, [Transfer("all_reduce", 40, 100, MB, 0.0)])).svg
+    assert ">40 ms<" in svg and "exposed 40 of 60 ms" in svg
+
+
 def test_a_short_collective_is_wide_enough_to_be_seen():
     short = overlap_of([Span(0, 1000)], [Transfer("all_reduce", 500, 500.01, 10, 0.0)])
     assert plain(overlap_view.timeline(short).svg, "blue") == [(547.5, 2)]
