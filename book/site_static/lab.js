@@ -43,6 +43,7 @@
       "hoverlabel.bordercolor": value("line"),
       "hoverlabel.font.color": value("ink"),
       "legend.bgcolor": "rgba(0,0,0,0)",
+      "template.layout.shapedefaults.line.color": value("ink"),
     };
     const axes = Object.keys(layout).filter((key) => /^[xy]axis\d*$/.test(key));
     for (const axis of axes) {

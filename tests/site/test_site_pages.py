@@ -59,6 +59,8 @@ def test_a_page_is_accessible(visit, path, theme):
     page = visit(path, color_scheme=theme, bypass_csp=True).page  # axe is a script that is put into the page
     assert page.evaluate("document.documentElement.dataset.theme") == theme
     draw_all(page)
+    drawn = page.evaluate("[...document.querySelectorAll('.shapelayer path')].map(line => line.style.stroke)")
+    assert theme == "light" or "rgb(0, 0, 0)" not in drawn, "a plot's line is black on black"
     page.add_script_tag(path=AXE)
     found = page.evaluate("async () => (await axe.run({ resultTypes: ['violations'] })).violations")
     serious = [
