@@ -53,6 +53,19 @@ def alarm():
 
 
 @pytest.fixture
+def ranks_of():
+    """``ranks_of(run)``: the process numbers of what a ``torchrun`` on two ranks has started, once there are two."""
+
+    def started(run):
+        while len(pids := subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True).stdout.split()) < 2:
+            assert run.poll() is None
+            time.sleep(0.1)
+        return [*map(int, pids)]
+
+    return started
+
+
+@pytest.fixture
 def alive():
     """``alive(pids, wait=30)``: those that still run when none is left, or after so many seconds.
 

@@ -28,7 +28,7 @@ def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "", folded: s
     for name, ranks in several.items():
         run = slowest(ranks)
         spread = f"{run.low_ms:.1f} to {run.high_ms:.1f}"
-        sent = [run.overlap for run in ranks if run.overlap.intervals]
+        sent = [each.overlap for each in ranks if each.overlap.intervals]
         exposed = " / ".join(f"{each.exposed_ms:.1f}" for each in sent) or None
         hidden = " / ".join(f"{100 * each.fraction:.0f} %" for each in sent) or None
         count = len(sent[0].intervals) if sent else 0

@@ -163,19 +163,9 @@ def torchrun(program: Path, asked: TrainingOptions) -> subprocess.Popen:
     )
 
 
-def ranks_of(run: subprocess.Popen) -> list[int]:
-    """The processes that torchrun has started, once there are two."""
-    while (
-        len(pids := [*map(int, subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True).stdout.split())]) < 2
-    ):
-        assert run.poll() is None
-        time.sleep(0.1)
-    return pids
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tmp_path, alive):
+def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tmp_path, ranks_of, alive):
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
     print(f"KILLS_SEED={seed}")
     chance, program, killed, whole = random.Random(seed), tmp_path / "run.py", tmp_path / "killed", tmp_path / "whole"

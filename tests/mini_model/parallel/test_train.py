@@ -251,7 +251,7 @@ def test_torchrun_trains_and_reports_like_one_process(monkeypatch):
 
 
 @pytest.mark.slow
-def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path, alive):
+def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path, ranks_of, alive):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -284,16 +284,6 @@ def test_hello_and_a_killed_rank_and_a_taken_port_all_come_to_an_end(tmp_path, a
     assert not alive(pids), "torchrun is gone, and its ranks are not"
 
 
-def ranks_of(run: subprocess.Popen) -> list[int]:
-    """The processes that torchrun has started, once there are two."""
-    while (
-        len(pids := [*map(int, subprocess.run(["pgrep", "-P", str(run.pid)], capture_output=True).stdout.split())]) < 2
-    ):
-        assert run.poll() is None
-        time.sleep(0.1)
-    return pids
-
-
 TORCHRUNNABLE = """
 import os, sys
 from mini_model import loop, train
@@ -322,7 +312,7 @@ def weights_of(folders: list[Path]) -> list[dict[str, torch.Tensor]]:
 
 
 @pytest.mark.slow
-def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_path, alive):
+def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_path, ranks_of, alive):
     """With the fifteen of one process, in test_train.py, twenty. torchrun is killed, or one of its ranks."""
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
     print(f"KILLS_SEED={seed}")
