@@ -4,6 +4,7 @@ Asked of the code that Inductor writes: after its passes have joined collectives
 pretended, the code also runs; for GPUs that are not here it is written alone.
 """
 
+import functools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -25,15 +26,22 @@ from .collectives import pretended
 from .compiled_collectives import BUCKETED, REORDERED, order
 
 _A = "aten_distributed_optimizations."
-SCHEDULED = {f"{_A}enable_overlap_scheduling": True, f"{_A}compute_estimator": "analytical"}
-"""Inductor's options: order the whole graph by what products and collectives are estimated to take. For GPUs alone."""
+SCHEDULED_BY_TIMES = {f"{_A}enable_overlap_scheduling": True}
+"""Inductor's option: order the whole graph by what products, run once, and collectives are estimated to take. For GPUs
+alone."""
+
+SCHEDULED = SCHEDULED_BY_TIMES | {f"{_A}compute_estimator": "analytical"}
+"""The same where no GPU is there to run a product."""
+
+BUCKETS_THAT_STAY_HIDDEN = {f"{_A}collective_bucketing": True}
+"""Inductor's option beside these: join the collectives that stay hidden."""
 
 WAYS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "reordered": REORDERED,
     "bucketed": BUCKETED,
     "scheduled": SCHEDULED,
-    "scheduled in buckets": SCHEDULED | {f"{_A}collective_bucketing": True},
+    "scheduled in buckets": SCHEDULED | BUCKETS_THAT_STAY_HIDDEN,
 }
 """Inductor's options, by what they do to the collectives of a graph."""
 
@@ -46,8 +54,13 @@ def in_buckets(megabytes: float) -> dict[str, Any]:
     """
     if not megabytes > 0:
         raise ValueError(f"megabytes={megabytes}: a bucket holds more than 0 bytes")
-    sizes = dict.fromkeys((f"{option}_bucket_size_determinator" for option in BUCKETED), lambda bucket: megabytes)
+    every_bucket = functools.partial(_size_of, megabytes)  # no lambda: the options are part of Inductor's cache key
+    sizes = dict.fromkeys((f"{option}_bucket_size_determinator" for option in BUCKETED), every_bucket)
     return BUCKETED | sizes | REORDERED
+
+
+def _size_of(megabytes: float, bucket: int) -> float:
+    return megabytes
 
 
 SCATTERED_ONCE = {"dedup_reduce_scatters": True}

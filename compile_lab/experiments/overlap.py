@@ -67,7 +67,7 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     runs = []
     for n, batch in progress([(n, batch) for n in RANKS if n <= most for batch in BATCHES[device]]):
         found = ranks.run(_on_rank, n, device, batch, timeout=300, backend=backend)
-        runs += [{"ranks": n, "batch": batch} | _told(case, [each[case] for each in found]) for case in found[0]]
+        runs += [{"ranks": n, "batch": batch} | told(case, [each[case] for each in found]) for case in found[0]]
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
     return {"model": MODEL[device], "precision": precision, "runs": runs}
 
@@ -82,7 +82,7 @@ def _on_rank(device: str, batch: int) -> dict[str, overlap_runs.StepRun]:
 def _ddp_step(device: str, batch: int, bucket_mb: float | None, send: bool = True) -> Callable[[], None]:
     model = subjects.minigpt(MODEL[device], device)
     ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
-    step = _step(ddp, device, subjects.tokens(model, batch))
+    step = step_of(ddp, device, subjects.tokens(model, batch))
 
     def quiet() -> None:
         with ddp.no_sync():
@@ -97,10 +97,10 @@ def _fsdp_step(device: str, batch: int, reshard: bool, told: Callable[[list[Any]
     blocks = [fully_shard(block, reshard_after_forward=reshard) for block in model.blocks]
     fully_shard(model, reshard_after_forward=reshard)
     told(blocks)
-    return _step(model, device, inputs)
+    return step_of(model, device, inputs)
 
 
-def _step(run: nn.Module, device: str, inputs: tuple[torch.Tensor, torch.Tensor]) -> Callable[[], None]:
+def step_of(run: nn.Module, device: str, inputs: tuple[torch.Tensor, torch.Tensor]) -> Callable[[], None]:
     optimizer = torch.optim.AdamW(run.parameters(), fused=True)
 
     def forward(*given: torch.Tensor) -> torch.Tensor:
@@ -110,7 +110,7 @@ def _step(run: nn.Module, device: str, inputs: tuple[torch.Tensor, torch.Tensor]
     return overlap_runs.training_step(forward, optimizer, *inputs)
 
 
-def _told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
+def told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
     rows = [_rounded(run, ("step_ms", "low_ms", "high_ms", "host_ms")) for run in by_rank]
     seen = [run.overlap for run in by_rank]
     for row, found in zip(rows, seen, strict=True):

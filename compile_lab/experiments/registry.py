@@ -63,6 +63,7 @@ EXPERIMENTS: dict[str, Experiment] = {
     "hangs": Experiment("programs whose ranks part ways: what torch says, what is named, and cures", 240, on_cpu=True),
     "inference": Experiment("a service that generates: prefill, decode, first requests, by mode; its roofline", 280),
     "integer_powers": Experiment("integer powers with a symbolic exponent, as compiled", 15),
+    "kept_results": Experiment("a CUDA graph's result, kept while the graph is replayed", 30),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
     "memory_fits": Experiment(
         "a batch that runs out of memory: which ways of training fit it, and what they cost", 160
@@ -72,6 +73,10 @@ EXPERIMENTS: dict[str, Experiment] = {
     "numerics_cpu": Experiment("the same operators and chains in C++ on a CPU", 120, on_cpu=True),
     "overhead": Experiment("what a call costs the host: guards, wrappers, CUDA graphs, packages", 90),
     "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
+    "overlap_compiled": Experiment(
+        "compiled DDP, cut at its buckets and whole; SimpleFSDP in each order of its collectives", 600
+    ),
+    "overlap_scheduled": Experiment("SimpleFSDP ordered by Inductor's own estimates, with buckets and without", 200),
     "patterns": Experiment("step time and peak memory of each sharding pattern on 2 to 8 GPUs", 150),
     "patterns_compiled": Experiment("the same for 1.3 B with compiled blocks, on few sequences", 180),
     "payback": Experiment("break-even predicted from two short runs, and the real crossing of two long ones", 75),
