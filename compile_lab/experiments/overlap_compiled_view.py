@@ -1,6 +1,7 @@
 """What the recordings ``overlap_compiled`` and ``overlap_scheduled`` show: a compiled step's time, and what it waits
 for."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +17,7 @@ from ..recordings import Recording
 
 @dataclass(frozen=True)
 class RankStep:
-    """A step of the rank that took longest; what it exposes on the wire and sends is a profiled step's, 0 of nothing."""
+    """A step of the rank that took longest; what it exposes on the wire and sends is a profiled step's."""
 
     step_ms: float
     low_ms: float
@@ -69,6 +70,7 @@ def picture(found: Mapping[str, RankStep], caption: str, provenance: object | No
         list(found),
         series,
         unit="ms",
+        until=10 * math.ceil(max(one.step_ms for one in found.values()) / 10),
         alt=f"Milliseconds of a step and of its host. {said}.",
         caption=caption,
         provenance=provenance,
