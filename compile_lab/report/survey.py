@@ -80,7 +80,7 @@ def _peaks(subject: GivenModel) -> Row:
             compiled = torch.compile(loss)
             measured = measure_step(lambda: compiled(*subject.args, **subject.kwargs), subject.model.zero_grad)
             measured.require_compiled()
-        code = GeneratedCode(tuple(graphs), None, here("compile_lab.report.survey"))
+        code = GeneratedCode(tuple(graphs), None, here("compile_lab.report.survey", "cpu"))
         predicted = compiled_lifetimes(code)
     except Exception as error:
         said = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"

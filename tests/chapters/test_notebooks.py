@@ -1,5 +1,6 @@
 """What every chapter keeps to: small and clean outputs, short cells, parts in their order, and outputs compared."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -61,6 +62,14 @@ def test_outputs_are_small_and_clean(path):
             assert not (found := MACHINE.search(text)), f"{place}: a path of some machine, {text[found.start() :][:60]}"
             assert "application/vnd.jupyter.widget-view+json" not in output.get("data", {}), f"{place}: a widget"
             assert "Plotly.newPlot" not in text and "Warning" not in text, f"{place}: plotly.js or a warning inside"
+
+
+def test_what_is_measured_live_names_its_device(path):
+    """On a machine with a GPU, `here` without a device is the GPU, also of what ran on the CPU."""
+    asked = [node for cell in code(path) if "here(" in cell.source for node in ast.walk(ast.parse(cell.source))]
+    calls = [node for node in asked if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "here"]
+    without = [ast.unparse(call) for call in calls if len(call.args) + len(call.keywords) < 2]
+    assert not without, f"{without}: give the device as well"
 
 
 def test_cells_are_short(path):
