@@ -70,13 +70,6 @@ def spread(
     return functools.partial(made.step, average=False), made.parameter_groups()
 
 
-def sliced(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
-    """The model under mini_model's SimpleFSDP: each parameter in slices over the mesh, gathered where it is read."""
-    from mini_model.simple_fsdp import simple_fsdp
-
-    return simple_fsdp(model, mesh)
-
-
 def headwise(model: MiniGPT) -> MiniGPT:
     """The same model with the rows of q, k and v in the order of the heads, so that a slice of them is whole heads."""
     from mini_model.parallel.parts import HeadwiseAttention
@@ -271,3 +264,10 @@ def capstone_text(files: Sequence[Any], length: int) -> Any:
     from capstone.data import text
 
     return text(files, length)
+
+
+def sliced(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
+    """The model under mini_model's SimpleFSDP: each parameter in slices over the mesh, gathered where it is read."""
+    from mini_model.simple_fsdp import simple_fsdp
+
+    return simple_fsdp(model, mesh)

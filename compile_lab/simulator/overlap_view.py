@@ -20,6 +20,7 @@ LANES = {
     "waiting for another rank (dashed)": "orange",
 }
 _LEFT, _RIGHT, _LANE, _APART = 110, 985, 34, 6
+_LETTER = 16  # as wide as one is on a phone
 _THINNEST, _TELLING = 3, 12
 """Widths of a bar, in units of the drawing: none is too short to be seen; from the second on it tells its bytes."""
 
@@ -177,7 +178,8 @@ def _lanes_of(canvas: Canvas, name: str, overlap: Overlap, zero: float, end: flo
         longest = max(marked, key=lambda span: span.time_ms)
         left, width = place(longest)
         words = f"{total_ms(intersection(overlap.exposed, [longest])):.2g} ms"
-        canvas.words(min(left + width, _RIGHT), top + 27, words, anchor="end", colour="vermillion", bold=True)
+        right = min(max(left + width, _LEFT + _LETTER * len(words)), _RIGHT)  # not over the row's name
+        canvas.words(right, top + 27, words, anchor="end", colour="vermillion", bold=True)
         top += 30
     return top + 14
 

@@ -100,3 +100,10 @@ def test_a_mark_across_short_computation_names_what_is_exposed_in_it():
 def test_a_short_collective_is_wide_enough_to_be_seen():
     short = overlap_of([Span(0, 1000)], [Transfer("all_reduce", 500, 500.01, 10, 0.0)])
     assert plain(overlap_view.timeline(short).svg, "blue") == [(547.5, 2)]
+
+
+def test_what_is_exposed_at_the_start_is_not_told_over_the_rows_name():
+    early = overlap_of([Span(1, 100)], [Transfer("all_gather", 0, 1, 1000, 0.0)])
+    drawn = overlap_view.timeline(early).svg
+    (at,) = re.findall(r"<text x='([\d.]+)'[^>]*>1 ms<", drawn)
+    assert float(at) >= overlap_view._LEFT + overlap_view._LETTER * len("1 ms")
