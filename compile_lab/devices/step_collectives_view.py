@@ -81,7 +81,7 @@ def _counted(graph: GraphOrder) -> str:
 def _said(name: str, found: StepCollectives) -> str:
     covered = found.covered_nbytes / found.nbytes if found.nbytes else 0.0
     counts = "; ".join(_counted(graph) for graph in found.graphs)
-    return f"{name}: {counts}; {covered:.0%} of the bytes have a product between start and wait."
+    return f"{name}: {counts}; {100 * covered:.0f} % of the bytes have a product between start and wait."
 
 
 @door
@@ -93,7 +93,7 @@ def table(several: Mapping[str, StepCollectives], caption: str = "", folded: str
             found.count("all_gather"),
             found.count("reduce_scatter"),
             with_unit(found.nbytes),
-            f"{found.covered_nbytes / found.nbytes:.0%}" if found.nbytes else None,
+            f"{100 * found.covered_nbytes / found.nbytes:.0f} %" if found.nbytes else None,
             with_unit(max(graph.in_flight_nbytes for graph in found.graphs)),
             with_unit(found.graphs[0].returned_nbytes),
         )

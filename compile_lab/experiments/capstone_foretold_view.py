@@ -26,7 +26,7 @@ def picture(result: Mapping[str, Any], provenance: object | None = None) -> Draw
             f"{row['ms']:.1f}",
             f"{row['device_ms']:.1f}",
             f"{row['issued_ms']:.1f}",
-            f"{row['kept']:.0%}",
+            f"{100 * row['kept']:.0f} %",
         )
         for row in rows
     ]

@@ -68,7 +68,7 @@ class BlockVisits:
 
     def __str__(self) -> str:
         return (
-            f"{self.length:,} tokens: {self.visited:,} of {self.blocks:,} blocks visited ({self.share:.1%}), "
+            f"{self.length:,} tokens: {self.visited:,} of {self.blocks:,} blocks visited ({100 * self.share:.1f} %), "
             f"{self.full:,} of them without asking the mask"
         )
 

@@ -60,7 +60,15 @@ def _grid(canvas: Canvas, x: float, y: float, side: float, found: BlockVisits) -
 def counts(several: Mapping[str, BlockVisits]) -> Table:
     """One row a mask: blocks visited, those without asking the mask, and the pairs that are computed for nothing."""
     rows = [
-        (name, each.length, each.visited, each.blocks, each.full, f"{each.share:.1%}", f"{each.wasted:.1%}")
+        (
+            name,
+            each.length,
+            each.visited,
+            each.blocks,
+            each.full,
+            f"{100 * each.share:.1f} %",
+            f"{100 * each.wasted:.1f} %",
+        )
         for name, each in several.items()
     ]
     columns = ["mask", "tokens", "blocks visited", "of", "mask not asked", "visited", "pairs for nothing"]

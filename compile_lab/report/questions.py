@@ -225,7 +225,7 @@ def logits_at_the_peak(found: Captured) -> NamedFinding | None:
         return None
     return NamedFinding(
         "logits_at_the_peak",
-        f"The logits are {share:.0%} of the peak.",
+        f"The logits are {100 * share:.0f} % of the peak.",
         f"{len(logits)} buffers {widest:,} wide, {with_unit(sum(each.nbytes for each in logits))}, are alive at it.",
         "Compute the loss in chunks of the batch, so that not all logits are there at once.",
     )

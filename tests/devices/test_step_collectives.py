@@ -248,7 +248,7 @@ def drawn():
 
 def test_a_line_from_start_to_wait_red_where_nothing_can_hide_it():
     picture = orders({"one way": drawn()}, "caption")
-    assert "1 all-gather; 1 reduce-scatter; 50% of the bytes" in picture.alt and "caption" in picture._repr_html_()
+    assert "1 all-gather; 1 reduce-scatter; 50 % of the bytes" in picture.alt and "caption" in picture._repr_html_()
     assert picture.svg.count("before its wait") == 2 and "all-gather, 4 kB, float32, 1 products" in picture.svg
     blue, red = (picture.svg.split("<rect")[at].split("fill='")[1][:7] for at in (1, 2))
     assert blue != red
@@ -256,4 +256,4 @@ def test_a_line_from_start_to_wait_red_where_nothing_can_hide_it():
         orders({"one way": drawn()}, graphs=(2,))
     with pytest.raises(ValueError, match="no way is given"):
         orders({})
-    assert "50%" in repr(table({"one way": drawn()}))
+    assert "50 %" in repr(table({"one way": drawn()}))

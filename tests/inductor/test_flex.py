@@ -48,7 +48,7 @@ def test_causal_visits_half_and_a_window_a_band():
     assert windows == [15, 31, 63]  # doubles with the length, where causal goes up fourfold
     found = causals[0]
     assert found.wasted == pytest.approx(1 - found.pairs / (36 * 128**2)) and found.pairs == 1024 * 1025 // 2
-    assert str(found) == "1,024 tokens: 36 of 64 blocks visited (56.2%), 28 of them without asking the mask"
+    assert str(found) == "1,024 tokens: 36 of 64 blocks visited (56.2 %), 28 of them without asking the mask"
     assert visits(nothing, 128).share == visits(nothing, 128).wasted == 0
 
 
