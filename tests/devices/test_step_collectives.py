@@ -2,6 +2,7 @@
 
 import functools
 import math
+import pickle
 import types
 
 import pytest
@@ -233,6 +234,12 @@ def test_a_bucket_holds_something(wrong):
 def test_the_options_are_inductors():
     known = set(torch._inductor.list_options())
     assert all(set(options) <= known for options in (*WAYS.values(), in_buckets(1), SCATTERED_ONCE))
+
+
+def test_inductor_can_make_a_cache_key_of_the_buckets_options():
+    options = pickle.loads(pickle.dumps(in_buckets(25)))
+    sizes = {name: size(3) for name, size in options.items() if callable(size)}
+    assert sizes and set(sizes.values()) == {25}
 
 
 def drawn():
