@@ -33,7 +33,7 @@ execute: $(READY)                   ## run notebooks, store their outputs, mark 
 	$(BIN)/python book/tools/execute.py $(ONLY) && $(BIN)/python book/tools/folds.py
 
 record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
-	$(BIN)/python -m compile_lab.record $(NAMES)
+	$(BIN)/python -m chapters.record $(NAMES)
 
 lint: $(READY)                      ## ruff, notebooks included; who may import whom
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .

@@ -31,7 +31,13 @@ class TextError(ValueError):
 
 @dataclass(frozen=True)
 class GrammarCorpus:
-    """Sentences of `mini_model.grammar`: a fresh stream of words for each window."""
+    """Sentences of `mini_model.grammar`: a fresh stream of words for each window.
+
+    >>> from capstone.data import GrammarCorpus
+    >>> tokens, targets = GrammarCorpus().training(n=4, length=16, seed=0, step=0)
+    >>> tokens.shape, GrammarCorpus().ids, round(GrammarCorpus().floor(64), 3)
+    (torch.Size([4, 16]), 600, 3.546)
+    """
 
     name: str = "grammar"
     unit: str = "word"
@@ -56,6 +62,12 @@ class ByteCorpus:
 
     content: uint8 [bytes], in memory or mapped from the disk. name: its size and checksum, by which a checkpoint knows
     it again, wherever it lies.
+
+    >>> import numpy as np
+    >>> from capstone.data import ByteCorpus
+    >>> text = ByteCorpus(np.frombuffer(b"to compile or not to compile " * 10, np.uint8), "a saying")
+    >>> bytes(text.validation(length=12, seed=0)[0][0].tolist())
+    b'to compile o'
     """
 
     content: np.ndarray = field(repr=False, compare=False)
@@ -94,6 +106,15 @@ def corpus(paths: Sequence[Path], vocabulary: int, length: int) -> Corpus:
     out. A single file is mapped from the disk, several are read into memory with a line's end between two of them.
     vocabulary: ids that the model knows. length: tokens a window. TextError if a path is missing or cannot be read, or
     if there is too little text for windows of that length; ValueError if the model has fewer ids than the corpus.
+
+    >>> from capstone.data import corpus
+    >>> corpus([], vocabulary=600, length=64)
+    GrammarCorpus(name='grammar', unit='word', ids=600)
+    >>> corpus([], vocabulary=256, length=64)
+    Traceback (most recent call last):
+        ...
+    ValueError: grammar: its tokens have 600 ids, and the model knows 256; take a model whose vocabulary is
+    600 or more
     """
     found = text(paths, inputs.whole("length", length)) if paths else GrammarCorpus()
     if found.ids > inputs.whole("vocabulary", vocabulary):
@@ -127,10 +148,10 @@ def text(paths: Sequence[Path], length: int) -> ByteCorpus:
 
 def _files(path: Path) -> list[Path]:
     """The file itself, or a folder's."""
+    if not inputs.is_there(path):
+        raise TextError(f"text {path}: there is no such file or folder. Give one that is there, or leave it out")
     if path.is_file():
         return [path]
-    if not path.exists():
-        raise TextError(f"text {path}: there is no such file or folder. Give one that is there, or leave it out")
     if not path.is_dir():
         raise TextError(f"text {path}: neither a file nor a folder. Give a file of text, or a folder of such files")
 

@@ -9,18 +9,20 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import torch
 from torch import Tensor
 
-from mini_model import inputs
+from mini_model import inputs, lock
 from mini_model.checkpoint import WAY_OUT, CheckpointError, same_run
 from mini_model.loop import READ_EVERY, finite
+
+LONGEST_LINE = 1_000_000  # bytes, of a header with many names of files; a longer one is no log's
 
 
 class LogError(CheckpointError):
@@ -45,24 +47,33 @@ class TrainingLog:
     """The file, open for a run that goes on after `done` steps; what stands in it of later steps is cut off.
 
     run: what two parts of one run share, as in `TrainingOptions.run`. where: what may differ between them, such as
-    torch's version. LogError if the file is of another run, or cannot be written.
+    torch's version. LogError if the file is of another run, no regular file, or cannot be written; CheckpointError, as
+    in `mini_model.lock`, while another run writes it.
     """
 
     def __init__(self, path: Path, run: Mapping[str, Any], done: int, where: Mapping[str, Any]) -> None:
         self.path = inputs.path("log", path)
-        try:
-            self.file = self.path.open("a+b")
-            kept = _kept(self.path, self.file.seek(0) or self.file.read(), dict(run), done)
-            self.file.truncate(kept)
-            self._write({"run": dict(run), "from": done, **where})
-            self.sync()
-        except OSError as error:
-            raise self._unwritten(error) from error
+        _regular(self.path, WAY_OUT)
+        with ExitStack() as stack:
+            stack.enter_context(lock.held(lock.beside(self.path), checkpoint=self.path))
+            try:
+                self.file = self.path.open("a+b")
+                stack.callback(self._close)
+                self.file.seek(0)
+                self.file.truncate(_kept(self.path, self.file, dict(run), done))
+                self._write({"run": dict(run), "from": done, **where})
+                self.sync()
+            except OSError as error:
+                raise self._unwritten(error) from error
+            self._open = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def _close(self) -> None:
         with suppress(OSError):  # what could not be written was told when it was
             self.file.close()
 
@@ -93,10 +104,21 @@ class TrainingLog:
         )
 
 
-def _kept(path: Path, content: bytes, run: dict[str, Any], done: int) -> int:
+def _regular(path: Path, way_out: str) -> None:
+    """LogError for a pipe, a device or a folder: one would be read for ever, another would swallow the log."""
+    if inputs.is_there(path) and not path.is_file():
+        raise LogError(f"{path}: not a regular file, so not a log. {way_out}")
+
+
+def _lines(file: IO[bytes]) -> Iterator[bytes]:
+    """A log's lines, one after the other: however long a file is, and whatever is in it, little of it is in memory."""
+    return iter(lambda: file.readline(LONGEST_LINE), b"")
+
+
+def _kept(path: Path, file: IO[bytes], run: dict[str, Any], done: int) -> int:
     """How many bytes of a log stay when its run goes on after `done` steps. LogError if it is of another run."""
     at = 0
-    for number, line in enumerate(content.splitlines(keepends=True)):
+    for number, line in enumerate(_lines(file)):
         found = _read(line)
         if number == 0:
             if not line.endswith(b"\n") and (not line or b'{"run": '.startswith(line[:8])):
@@ -126,15 +148,18 @@ def _read(line: bytes) -> dict[str, Any]:
 def read_log(path: Path) -> tuple[dict[str, Any], tuple[LoggedStep, ...]]:
     """The first header of a log and its steps, in order. LogError if that is no log; a torn last line is left out."""
     path = inputs.path("path", path)
+    way_out = "Name the --log file of a run"
+    _regular(path, way_out)
     try:
-        header, *lines = [_read(line) for line in path.read_bytes().splitlines(keepends=True)] or [{}]
+        with path.open("rb") as file:
+            header, steps = _read(file.readline(LONGEST_LINE)), ()
+            if "run" in header:
+                steps = tuple(LoggedStep(**found) for found in map(_read, _lines(file)) if "step" in found)
     except OSError as error:
-        raise LogError(f"{path}: cannot be read ({error.strerror}). Name the --log file of a run") from error
+        raise LogError(f"{path}: cannot be read ({error.strerror}). {way_out}") from error
     if "run" not in header:
-        raise LogError(
-            f"{path}: not a log of capstone.train, whose first line is a header. Name the --log file of a run"
-        )
-    return header, tuple(LoggedStep(**line) for line in lines if "step" in line)
+        raise LogError(f"{path}: not a log of capstone.train, whose first line is a header. {way_out}")
+    return header, steps
 
 
 class Journal:
@@ -155,10 +180,13 @@ class Journal:
         """The clock of tokens per second starts anew."""
         self._since = time.perf_counter()
 
-    def seen(self, done: int, loss: Tensor, lr: float, norm: Tensor) -> bool:
-        """Takes in a step; True if all losses so far were read. FloatingPointError if one is no number any more."""
+    def seen(self, done: int, loss: Tensor, lr: float, norm: Tensor, now: bool = False) -> bool:
+        """Takes in a step; True if all losses so far were read, as they are `now` if not due by themselves.
+
+        FloatingPointError if one is no number any more.
+        """
         self._unread.append((done, loss, lr, norm))
-        reads = done in (self.first + 1, self.last) or done % self.every == 0 or done % self.reads == 0
+        reads = now or done in (self.first + 1, self.last) or done % self.every == 0 or done % self.reads == 0
         if reads:
             self._read()
         return reads

@@ -28,6 +28,15 @@ class TrainingOptions:
     """A training run: what decides its result, how it is computed, and what it leaves behind.
 
     ValueError, or TypeError, for what does not go, or not together.
+
+    >>> from capstone.options import TrainingOptions
+    >>> TrainingOptions(steps=500).settings
+    Settings(config='mini', steps=500, batch=32, lr=0.008, seed=0)
+    >>> TrainingOptions(budget=0.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: budget 0.5 is what the compiler may keep, and nothing is compiled: add a mode of compile
+    (--compile default), or take checkpointing instead
     """
 
     config: str = "mini"
@@ -121,7 +130,13 @@ class TrainingOptions:
 
 
 def parsed(words: list[str] | None = None) -> TrainingOptions:
-    """The options of a command line. Ends the program, with the reason, for what does not go, or not together."""
+    """The options of a command line. Ends the program, with the reason, for what does not go, or not together.
+
+    >>> from capstone.options import parsed
+    >>> options = parsed("--device cpu --config gpt2-124m --length 256 --steps 50".split())
+    >>> options.window, options.settings.lr
+    (256, 0.0006)
+    """
     parser = _parser()
     found = vars(parser.parse_args(words))
     try:

@@ -20,8 +20,8 @@ from mini_model.parallel.apply import make_mesh, parallelize
 from .data import Corpus, corpus
 from .log import Journal, TrainingLog
 from .options import COMMAND, DTYPES, TrainingOptions
+from .run import go_on, initial, peak_bytes, report_on, way_on, where
 from .steps import adamw
-from .train import go_on, initial, peak_bytes, report_on, way_on, where
 
 
 def main(options: TrainingOptions) -> int:
@@ -78,8 +78,8 @@ def _train(
         if folder:
             sharded_checkpoint.save(folder, run, done, rank.state_of(spread, optimizer))
 
-    def agreed(mine: bool) -> bool:
-        return bool(_largest(int(mine), device))
+    def agreed(mine: int) -> int:
+        return _largest(mine, device)
 
     if options.log:
         sharded_checkpoint.on_first_rank(open_log)

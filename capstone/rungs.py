@@ -23,12 +23,18 @@ class Rung:
     """One change: what it does, who does it, and to which vocabulary.
 
     by: "eager", torch as it comes; "compiler"; or "hand", what no compiler here writes.
+
+    >>> from capstone.rungs import RUNGS
+    >>> RUNGS["stream"].does, RUNGS["stream"].by
+    ('the residual stream in bf16', 'compiler')
+    >>> RUNGS["first"].vocabulary, RUNGS["stream"].vocabulary
+    (50257, 50304)
     """
 
     does: str
     by: str
-    made: Callable[[MiniGPT, int, int], TrainingStep]
-    """Of the model, the batch and the length."""
+    made: Callable[..., TrainingStep]
+    """Of the model, the batch and the length; by hand also of ``memory``, which captured steps share."""
     vocabulary: int = PADDED
 
 
@@ -40,9 +46,9 @@ def _function(**options: object) -> Callable[[MiniGPT, int, int], TrainingStep]:
     return lambda model, batch, length: FunctionStep(model, **options)
 
 
-def _fp8(**options: object) -> Callable[[MiniGPT, int, int], TrainingStep]:
+def _fp8(**options: object) -> Callable[..., TrainingStep]:
     options |= {"gradients_in": torch.float8_e4m3fn, "headroom": 2.0}
-    return lambda model, batch, length: Fp8Step(model, batch, length, **options)
+    return lambda model, batch, length, **more: Fp8Step(model, batch, length, **options, **more)
 
 
 BF16 = torch.bfloat16
@@ -81,7 +87,7 @@ RUNGS: dict[str, Rung] = {
     "hand": Rung(
         "the order of kernels decided by hand, and what lies between products written in Triton",
         "hand",
-        lambda model, batch, length: HandStep(model, batch, length),
+        lambda model, batch, length, **more: HandStep(model, batch, length, **more),
     ),
     "fp8": Rung(
         "the blocks' products in fp8, but for attention's on the way forward",

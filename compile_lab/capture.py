@@ -123,6 +123,13 @@ def compilation(*, use_caches: bool = False) -> Iterator[Log]:
 
     Inductor's caches are off unless ``use_caches``: a warm cache leaves out several records. The listener is taken
     away again however the block ends.
+
+    >>> import torch
+    >>> from compile_lab.capture import GraphMade, compilation
+    >>> with compilation() as log:
+    ...     y = torch.compile(lambda x: x + 1, backend="eager")(torch.ones(4))
+    >>> [event.stage for event in log.of(GraphMade)], log.graph_calls
+    (['dynamo'], 1)
     """
     log = Log()
     handler = _Listener(log)

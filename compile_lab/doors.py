@@ -4,16 +4,21 @@ What a type cannot say a function checks itself: a size with ``check_whole``, a 
 """
 
 import functools
+import importlib
 import inspect
 import re
 import reprlib
 import sys
 import typing
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 T = TypeVar("T", bound=Callable[..., Any])
 LARGEST = 2**63 - 1  # of the numbers that torch counts with
+LARGEST_SOURCE = 10_000_000  # bytes
+FIRST_LINES = 12  # of a result at a cell's end
+LONGEST_S = 1e9  # that locks and sockets can wait
 _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 80
 
@@ -32,6 +37,27 @@ def door(public: T) -> T:
     return _checked(public, public.__name__)
 
 
+class Told:
+    """A result that is shown at a cell's end in the words of ``print``, the first lines of them."""
+
+    def __repr__(self) -> str:
+        first, more = (lines := str(self).splitlines())[:FIRST_LINES], len(lines) - FIRST_LINES
+        return "\n".join([*first, *([f"… {more} more lines, which print() shows"] if more > 0 else [])])
+
+
+def on_demand(face: str, **where: str) -> Callable[[str], Any]:
+    """The ``__getattr__`` of a face whose modules are slow to import: each name is taken from the module that ``where``
+    says when somebody asks for it. A name of no module is an AttributeError.
+    """
+
+    def found(name: str) -> Any:
+        if name not in where:
+            raise AttributeError(f"module {face!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(f"{face}.{where[name]}"), name)
+
+    return found
+
+
 def check_whole(name: str, value: int, least: int = 1, most: int = LARGEST) -> None:
     """Raise ValueError, naming the input, unless it is a whole number from ``least`` to ``most``."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
@@ -44,6 +70,22 @@ def check_amount(name: str, *values: float) -> None:
     for value in values:
         if not 0 <= value <= sys.float_info.max:
             raise ValueError(f"{name} is {shown(value)}; it must be a finite number from 0")
+
+
+def check_seconds(name: str, value: float) -> None:
+    """Raise ValueError, naming the input, unless something can be waited for as long as that."""
+    if not 0 < value <= LONGEST_S:
+        raise ValueError(
+            f"{name} is {shown(value)}; it must be a number of seconds above 0, and at most {LONGEST_S:.0e}"
+        )
+
+
+def is_source(path: Path) -> bool:
+    """Whether a file is there to be read whole: no folder, no pipe or device without an end, nothing too large."""
+    try:
+        return path.is_file() and path.stat().st_size <= LARGEST_SOURCE
+    except OSError:  # a name too long, a folder that may not be entered
+        return False
 
 
 def shown(value: object) -> str:

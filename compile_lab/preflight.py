@@ -75,6 +75,11 @@ def preflight() -> Machine:
     """What this machine can run.
 
     Raises ModuleNotFoundError without torch, RuntimeError for a torch that is too old, each with the way out.
+
+    >>> from compile_lab.preflight import preflight
+    >>> machine = preflight()
+    >>> machine.kind in ("cpu", "cuda"), machine.cores > 0
+    (True, True)
     """
     torch = _torch_module()
     compiler = _compiler()

@@ -7,6 +7,7 @@ A file is checked whenever it is read: a result is shown with where it comes fro
 
 import datetime
 import json
+import math
 import os
 import platform
 import re
@@ -21,6 +22,7 @@ from .doors import door
 
 # The devices that the book's text speaks of, a GPU and a CPU; another one is shown when it is asked for.
 REFERENCES = ("nvidia-h200", "cpu-2-cores")
+LARGEST_FILE = 16_000_000  # bytes
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _NAME_RULE = "a letter, then letters, digits and underscores, all lower-case"
 
@@ -35,8 +37,16 @@ class Provenance:
     """Where a result comes from. Prints as the line that stands under a figure.
 
     `kind`: "live" was measured in this run, "recorded" was measured on real hardware earlier, "virtual" was computed
-    for hardware that is not here. `date` is a day, as 2026-11-21. `triton` and `cuda` are None where there is none.
+    for hardware that is not here, and prints no day and no build of torch: the same release computes the same on any.
+    `date` is a day, as 2026-11-21. `triton` and `cuda` are None where there is none.
     `cpu` names the processor, which issues a GPU's work, and its cores; recordings before 2026-11-24 do not say.
+
+    >>> from compile_lab.recordings import Provenance
+    >>> made = {"device": "NVIDIA H200", "torch": "2.13.0+cu130", "triton": "3.7.1", "cuda": "13.0"}
+    >>> print(Provenance(**made, date="2026-11-21", command="python bench.py", kind="recorded"))
+    recorded on NVIDIA H200 · torch 2.13.0+cu130 · triton 3.7.1 · CUDA 13.0 · 2026-11-21
+    >>> print(Provenance(**made, date="2026-11-21", command="python bench.py", kind="virtual"))
+    computed, not measured, for NVIDIA H200 · torch 2.13.0 · triton 3.7.1 · CUDA 13.0
     """
 
     device: str
@@ -50,15 +60,17 @@ class Provenance:
 
     def __str__(self) -> str:
         begin = {"live": "measured live on", "recorded": "recorded on", "virtual": "computed, not measured, for"}
-        on_cpu = self.cpu and not self.cuda and self.kind != "virtual"
-        parts = [f"{begin[self.kind]} {self.cpu if on_cpu else self.device}", f"torch {self.torch}"]
+        measured = self.kind != "virtual"
+        on_cpu = self.cpu and not self.cuda and measured
+        release = self.torch if measured else self.torch.partition("+")[0]
+        parts = [f"{begin[self.kind]} {self.cpu if on_cpu else self.device}", f"torch {release}"]
         if self.triton:
             parts.append(f"triton {self.triton}")
         if self.cuda:
             parts.append(f"CUDA {self.cuda}")
         if self.cuda and self.cpu:
             parts.append(f"beside {self.cpu}")
-        return " · ".join([*parts, self.date])
+        return " · ".join([*parts, self.date] if measured else parts)
 
 
 @dataclass(frozen=True)
@@ -75,7 +87,13 @@ class Recording:
 
 @door
 def here(command: str, device: Literal["cuda", "cpu"] | None = None) -> Provenance:
-    """The provenance of what this process measures now: on its GPU if there is one, unless `device` is "cpu"."""
+    """The provenance of what this process measures now: on its GPU if there is one, unless `device` is "cpu".
+
+    >>> from compile_lab.recordings import here
+    >>> found = here("python bench.py", device="cpu")
+    >>> found.kind, found.command, found.cuda
+    ('live', 'python bench.py', None)
+    """
     import torch
 
     if device != "cpu" and torch.cuda.is_available():
@@ -112,13 +130,23 @@ def triton_version() -> str | None:
 
 @door
 def device_folder(device: str) -> str:
-    """The folder of a device: "NVIDIA H200" is kept in "nvidia-h200"."""
+    """The folder of a device: "NVIDIA H200" is kept in "nvidia-h200".
+
+    >>> from compile_lab.recordings import device_folder
+    >>> device_folder("NVIDIA H100 80GB HBM3")
+    'nvidia-h100-80gb-hbm3'
+    """
     return re.sub(r"[^a-z0-9]+", "-", device.lower()).strip("-")
 
 
 @door
 def folder() -> Path:
-    """Where the recordings are: `book/recordings` in a checkout, `compile_lab/recorded` in an installed copy."""
+    """Where the recordings are: `book/recordings` in a checkout, `compile_lab/recorded` in an installed copy.
+
+    >>> from compile_lab.recordings import folder
+    >>> (folder() / "nvidia-h200" / "modes.json").is_file()
+    True
+    """
     package = Path(__file__).resolve().parent
     checkout = package.parent / "book" / "recordings"
     return checkout if (package.parent / "pyproject.toml").is_file() else package / "recorded"
@@ -126,7 +154,12 @@ def folder() -> Path:
 
 @door
 def names(root: Path | None = None) -> dict[str, list[str]]:
-    """What exists: the device folders, and the names recorded in each."""
+    """What exists: the device folders, and the names recorded in each.
+
+    >>> from compile_lab.recordings import names
+    >>> "modes" in names()["nvidia-h200"]
+    True
+    """
     found: dict[str, list[str]] = {}
     for path in sorted((root or folder()).glob("*/*.json")):
         found.setdefault(path.parent.name, []).append(path.stem)
@@ -139,6 +172,11 @@ def load(name: str, device: str | None = None, root: Path | None = None) -> Reco
 
     Without a device: from the book's reference devices, or from the only one that has it.
     Raises RecordingError for a recording that is not there, or not as it must be.
+
+    >>> from compile_lab.recordings import load
+    >>> recording = load("modes", "NVIDIA H200")
+    >>> recording.provenance.kind, recording.provenance.device
+    ('recorded', 'NVIDIA H200')
     """
     root = root or folder()
     if not _NAME.fullmatch(name):
@@ -157,7 +195,7 @@ def load(name: str, device: str | None = None, root: Path | None = None) -> Reco
     if place not in having:
         raise RecordingError(
             f"{shown} does not exist. {_there(root)} "
-            f"On a machine with a GPU, python -m compile_lab.record {name} makes one."
+            f"On a machine with a GPU, python -m chapters.record {name} makes one."
         )
     return _read(path, shown)
 
@@ -167,6 +205,14 @@ def save(name: str, provenance: Provenance, result: Mapping[str, Any], root: Pat
     """Write a recording, whole or not at all, and return its path.
 
     Raises RecordingError for what `load` would refuse, and OSError where it cannot be written.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> from compile_lab.recordings import here, load, save
+    >>> with TemporaryDirectory() as root:
+    ...     path = save("speed", here("python bench.py", device="cpu"), {"ms": 1.5}, Path(root))
+    ...     print(path.name, load("speed", root=Path(root)).result)
+    speed.json {'ms': 1.5}
     """
     if not _NAME.fullmatch(name):
         raise RecordingError(f"{name!r} cannot name a recording: {_NAME_RULE}")
@@ -195,6 +241,10 @@ def save(name: str, provenance: Provenance, result: Mapping[str, Any], root: Pat
 
 def _read(path: Path, shown: str) -> Recording:
     try:
+        if not path.is_file():
+            raise _refusal(path, shown, "not a regular file")
+        if (size := path.stat().st_size) > LARGEST_FILE:
+            raise _refusal(path, shown, f"{size / 1e6:,.0f} MB, and a recording has at most {LARGEST_FILE / 1e6:.0f}")
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
@@ -204,14 +254,28 @@ def _read(path: Path, shown: str) -> Recording:
 
 def _parsed(text: str, path: Path, shown: str) -> Recording:
     def refuse(rule: str) -> RecordingError:
-        remedy = f"restore the file, or record it again: python -m compile_lab.record {path.stem}"
-        return RecordingError(f"{shown}: {rule}; {remedy}")
+        return _refusal(path, shown, rule)
 
     def no_constant(word: str) -> None:
         raise refuse(f"{word} is not a number that JSON knows")
 
+    def number(digits: str) -> int | float:
+        value = float(digits)
+        if not math.isfinite(value):
+            raise refuse(f"{digits[:20]}{'…' * (len(digits) > 20)} is larger than any number that was measured")
+        return value if "." in digits or "e" in digits.lower() else int(digits)
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            twice = next(key for at, (key, _) in enumerate(pairs) if key in dict(pairs[:at]))
+            raise refuse(f"{twice!r} stands twice in one object")
+        return found
+
     try:
-        content = json.loads(text, parse_constant=no_constant)
+        content = json.loads(
+            text, parse_constant=no_constant, parse_int=number, parse_float=number, object_pairs_hook=once
+        )
     except json.JSONDecodeError as error:
         raise refuse(f"not JSON (line {error.lineno}, column {error.colno}: {error.msg})") from None
     except RecursionError:
@@ -223,6 +287,11 @@ def _parsed(text: str, path: Path, shown: str) -> Recording:
     if place != path.parent.name:
         raise refuse(f"recorded on {provenance.device}, whose folder is {place}, not {path.parent.name}")
     return Recording(path.stem, provenance, content["result"])
+
+
+def _refusal(path: Path, shown: str, rule: str) -> RecordingError:
+    remedy = f"restore the file, or record it again: python -m chapters.record {path.stem}"
+    return RecordingError(f"{shown}: {rule}; {remedy}")
 
 
 def _broken_rule(content: Any) -> str | None:

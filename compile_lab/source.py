@@ -5,6 +5,7 @@ import linecache
 import re
 import sys
 import sysconfig
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -48,6 +49,8 @@ class Line:
         library = any(part in ("site-packages", "dist-packages") for part in path.parts)
         if library:
             return not _inside_torch(path)
+        if any(part.startswith("torchinductor_") for part in path.parts):  # what Inductor wrote, in its cache
+            return False
         return not (self.file.startswith("<frozen") or any(map(path.is_relative_to, _STDLIB)))
 
 
@@ -67,8 +70,9 @@ def place(file: str, line: int) -> str:
 
 
 def stack(traceback: str) -> tuple[Line, ...]:
-    """The lines of a traceback as Python prints it, outermost first. One whose file could not be read has no text."""
-    found = re.finditer(r'^  File "([^"]+)", line (\d+)(?:, in (.+))?(?:\n {3,}(.*))?', traceback, re.MULTILINE)
+    """The lines of a traceback as Python prints it, and Dynamo after it ("from user code"), outermost first. One whose
+    file could not be read has no text."""
+    found = re.finditer(r'^ {2,3}File "([^"]+)", line (\d+)(?:, in (.+))?(?:\n {3,}(.*))?', traceback, re.MULTILINE)
     return tuple(Line(m[1], int(m[2]), m[3] or "", (m[4] or "").strip()) for m in found)
 
 
@@ -81,6 +85,11 @@ def users_line(frame: FrameType | None, *own: str) -> Line | None:
             return Line(file, frame.f_lineno, frame.f_code.co_qualname, text)
         frame = frame.f_back
     return None
+
+
+def readers_line(lines: Iterable[Line]) -> Line | None:
+    """The first of these lines that is neither Python's, torch's nor the lab's own: what a reader can change."""
+    return next((line for line in lines if line.is_users and not Path(line.file).is_relative_to(PACKAGE)), None)
 
 
 @functools.cache

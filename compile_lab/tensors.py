@@ -1,8 +1,10 @@
 """The tensors in a value, the memory behind each, and its bytes."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
@@ -12,9 +14,32 @@ def tensors(value: Any) -> list[Tensor]:
     return [leaf for leaf in tree_leaves(value) if isinstance(leaf, Tensor)]
 
 
+def memories(value: Any) -> list[Tensor]:
+    """The tensors in a value as those that have memory: a sparse one as its indices and its values."""
+    return [part for each in tensors(value) for part in _parts(each)]
+
+
+def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
+    match tensor.layout:
+        case torch.sparse_coo:
+            return tensor._indices(), tensor._values()
+        case torch.sparse_csr | torch.sparse_bsr:
+            return tensor.crow_indices(), tensor.col_indices(), tensor.values()
+        case torch.sparse_csc | torch.sparse_bsc:
+            return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
+        case _:
+            return (tensor,)
+
+
 def nbytes(value: Any) -> int:
     """Bytes of the elements of all tensors in a value, whether or not they share memory; 0 where there are none."""
     return sum(number(tensor.numel()) * tensor.element_size() for tensor in tensors(value))
+
+
+def known_nbytes(tensor: Tensor) -> int:
+    """Bytes of a tensor's elements; 0 where its size hangs on values, which fake tensors have none of."""
+    sizes = [size if isinstance(size, int) else size.node.hint for size in tensor.shape]
+    return 0 if None in sizes else math.prod(sizes) * tensor.element_size()
 
 
 def storage_of(tensor: Tensor) -> int:

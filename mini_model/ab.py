@@ -1,10 +1,11 @@
 """Has compiling paid, in this job? ``check(eager_step, compiled_step, steps)`` times both in turn and says so.
 
-It needs nothing but Python and what it is given: copy it into a job of your own. A step must do what a step of the job
-does and wait for the device at its end, and must leave the weights as they were.
+It needs nothing but Python and what it is given: copy this file into a job of your own. A step must do what a step of
+the job does, and must leave the weights as they were. The clock waits for a GPU before and after each step.
 """
 
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class ABCheck:
         return low, high
 
     def __str__(self) -> str:
-        cost = f"compiling took {self.compile_s:.1f} s; a step of {self.eager_ms:.3g} ms eager"
+        cost = f"compiling took {self.compile_s:.1f} s this time; a step of {self.eager_ms:.3g} ms eager"
         spread = f"{abs(self.saved_ms):.2g} ms, 95 %: {self.low_ms:.2g} to {self.high_ms:.2g} saved"
         if self.low_ms <= 0 <= self.high_ms:
             return f"{cost} could not be told from a compiled one ({spread}): nothing shows that it ever pays"
@@ -39,7 +40,7 @@ class ABCheck:
         low, high = self.net_s
         after = f"it paid: {low:.1f} to {high:.1f} s gained in" if low > 0 else "it may have paid in"
         after = f"it has not paid: {-high:.1f} to {-low:.1f} s lost in" if high < 0 else after
-        return f"{cost} saves {spread}: it pays after {first:,} to {last:,} steps, and {after} {self.steps:,}"
+        return f"{cost} saves {spread}: such a start pays after {first:,} to {last:,} steps, and {after} {self.steps:,}"
 
 
 def check(
@@ -73,6 +74,14 @@ def check(
 
 
 def _seconds(step: Callable[[], object]) -> float:
+    _wait()  # for what was launched before
     begin = time.perf_counter()
     step()
+    _wait()  # or only launches would be timed
     return time.perf_counter() - begin
+
+
+def _wait() -> None:
+    torch = sys.modules.get("torch")
+    if torch and torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -11,7 +11,12 @@ from .parallel.patterns import PATTERNS
 
 
 def sizes(text: str) -> dict[str, int]:
-    """Sizes of a mesh's axes, such as shard=2,tp=4."""
+    """Sizes of a mesh's axes, such as shard=2,tp=4.
+
+    >>> from mini_model.arguments import sizes
+    >>> sizes("shard=2,tp=4")
+    {'shard': 2, 'tp': 4}
+    """
     pairs = [pair.partition("=") for pair in text.split(",")]
     axes = sorted({axis for pattern in PATTERNS.values() for axis in pattern.axes})
     if not all(name in axes and size.isdecimal() and int(size) for name, _, size in pairs):

@@ -28,7 +28,7 @@ def save(path: Path, settings: dict[str, Any], step: int, model: dict, optimizer
 
     CheckpointError when it cannot be written (disk full, no such folder, no permission); the old one then stays.
     """
-    path = inputs.path("path", path).resolve()
+    path = inputs.path("path", path)
     inputs.whole("step", step, 0)
     for name, value in {"settings": settings, "model": model, "optimizer": optimizer}.items():
         inputs.instance(name, value, dict)
@@ -40,9 +40,10 @@ def save(path: Path, settings: dict[str, Any], step: int, model: dict, optimizer
     # Into memory first: a disk that fills up while torch writes its archive ends in an error about archives.
     buffer = io.BytesIO()
     torch.save(content | {"threads": torch.get_num_threads()}, buffer)
-    # Always the same name, so that what a killed run leaves behind is overwritten by the next save.
-    partial = path.with_name(f".{path.name}.partial")
     try:
+        path = path.resolve()
+        # Always the same name, so that what a killed run leaves behind is overwritten by the next save.
+        partial = path.with_name(f".{path.name}.partial")
         try:
             with partial.open("wb") as file:
                 file.write(buffer.getbuffer())
@@ -51,10 +52,11 @@ def save(path: Path, settings: dict[str, Any], step: int, model: dict, optimizer
             partial.replace(path)
         finally:
             partial.unlink(missing_ok=True)
-    except OSError as error:
+    except (OSError, RuntimeError) as error:  # before Python 3.13, a link that leads back to itself is the latter
+        reason = getattr(error, "strerror", None) or str(error).partition(" from ")[0]
         raise CheckpointError(
-            f"{path}: the checkpoint of step {step} could not be written ({error.strerror}); "
-            f"{'the previous checkpoint is intact' if _is_there(path) else 'no checkpoint was there before'}. "
+            f"{path}: the checkpoint of step {step} could not be written ({reason}); "
+            f"{'the previous checkpoint is intact' if inputs.is_there(path) else 'no checkpoint was there before'}. "
             "Make room or name a folder that exists and can be written to"
         ) from error
 
@@ -66,7 +68,7 @@ def load(path: Path, settings: dict[str, Any], device: str = "cpu") -> dict[str,
     """
     path, device = inputs.path("path", path), inputs.device(device)
     inputs.instance("settings", settings, dict)
-    if not _is_there(path):
+    if not inputs.is_there(path):
         return None
     if not path.is_file():
         raise CheckpointError(f"{path}: not a regular file, so not a checkpoint. {WAY_OUT}")
@@ -91,13 +93,6 @@ def load(path: Path, settings: dict[str, Any], device: str = "cpu") -> dict[str,
     same_run(path, content["settings"], settings)
     check_step(path, content["step"], settings)
     return content
-
-
-def _is_there(path: Path) -> bool:
-    try:
-        return path.exists()
-    except OSError:  # a name too long, a folder that may not be entered: saving says so
-        return False
 
 
 def same_run(path: Path, found: Any, settings: dict[str, Any]) -> None:
@@ -169,6 +164,8 @@ def fill(path: Path, found: dict[str, Any], model: nn.Module, optimizer: torch.o
                 f"{wrong[0]!r} is {kinds.get(wrong[0], 'missing')}, and must be {expected.get(wrong[0], 'left out')}. "
                 f"{WAY_OUT}"
             )
+        if broken := [name for name, tensor in there.items() if not torch.isfinite(tensor).all()]:
+            raise CheckpointError(f"{path}: its {what} are not all finite: {broken[0]!r} holds NaN or inf. {WAY_OUT}")
     if any(held[number, "step"] != found["step"] for number, name in held if name == "step"):
         raise CheckpointError(f"{path}: its moments are of another step than its weights. {WAY_OUT}")
     model.load_state_dict(weights)

@@ -33,7 +33,18 @@ def causal(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
 
 
 def sliding_window(width: int) -> Mask:
-    """A token looks at itself and the `width` - 1 tokens before it (Child et al. 2019; Beltagy et al. 2020)."""
+    """A token looks at itself and the `width` - 1 tokens before it (Child et al. 2019; Beltagy et al. 2020).
+
+    >>> import torch
+    >>> from mini_model.flex import sliding_window
+    >>> place = torch.arange(5)
+    >>> sliding_window(2)(0, 0, place[:, None], place).int()
+    tensor([[1, 0, 0, 0, 0],
+            [1, 1, 0, 0, 0],
+            [0, 1, 1, 0, 0],
+            [0, 0, 1, 1, 0],
+            [0, 0, 0, 1, 1]], dtype=torch.int32)
+    """
     whole("width", width)
 
     def window(batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
@@ -46,6 +57,15 @@ def same_document(documents: Tensor) -> Mask:
     """A token looks at itself and at what came before in its own document.
 
     documents: int [batch, length], the number of the document that each token is of.
+
+    >>> import torch
+    >>> from mini_model.flex import same_document
+    >>> place = torch.arange(4)
+    >>> same_document(torch.tensor([[0, 0, 1, 1]]))(0, 0, place[:, None], place).int()
+    tensor([[1, 0, 0, 0],
+            [1, 1, 0, 0],
+            [0, 0, 1, 0],
+            [0, 0, 1, 1]], dtype=torch.int32)
     """
     if not isinstance(documents, Tensor) or documents.ndim != 2 or documents.is_floating_point():
         raise ValueError(
@@ -59,13 +79,25 @@ def same_document(documents: Tensor) -> Mask:
 
 
 def documents_of(tokens: Tensor, end: int) -> Tensor:
-    """The number of each token's document, int64 [batch, length], where `end` is the last token of a document."""
+    """The number of each token's document, int64 [batch, length], where `end` is the last token of a document.
+
+    >>> import torch
+    >>> from mini_model.flex import documents_of
+    >>> documents_of(torch.tensor([[7, 8, 0, 9, 0, 5]]), end=0)
+    tensor([[0, 0, 0, 1, 1, 2]])
+    """
     ends = (instance("tokens", tokens, Tensor) == end).long()
     return ends.cumsum(1) - ends  # a document's end is still its own
 
 
 def soft_cap(limit: float) -> Score:
-    """Scores bent so that they stay between -limit and limit: limit · tanh(score / limit) (Gemma 2)."""
+    """Scores bent so that they stay between -limit and limit: limit · tanh(score / limit) (Gemma 2).
+
+    >>> import torch
+    >>> from mini_model.flex import soft_cap
+    >>> soft_cap(30.0)(torch.tensor([1.0, 30.0, 300.0]), 0, 0, 0, 0).round().tolist()
+    [1.0, 23.0, 30.0]
+    """
     positive("limit", limit)
 
     def capped(score: Tensor, batch: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:

@@ -47,6 +47,12 @@ class CachedGPT(nn.Module):
     `slots` is the model's context unless given. Both methods return logits [batch, vocabulary] of the token after each
     sequence, and raise ValueError for a batch over `rows` or a length over `slots`. Values (ids, lengths, positions)
     are not checked inside, where reading them would stop the graph: `padded` and `continued` do, at the door.
+
+    >>> from mini_model.generation import CachedGPT
+    >>> from mini_model.model import MiniGPT
+    >>> cached = CachedGPT(MiniGPT(), rows=2, slots=32)
+    >>> len(cached.caches), cached.caches[0].keys.shape
+    (4, torch.Size([2, 32, 4, 16]))
     """
 
     def __init__(self, model: MiniGPT, rows: int, slots: int | None = None) -> None:
@@ -127,6 +133,12 @@ def padded(
     The length is the longest prompt's, rounded up to a multiple of `bucket` as far as the cache has slots: compiled for
     a few lengths, prefill serves all. ValueError for no prompts, an empty one, one that leaves no room for `new_tokens`
     more, more than the cache has rows, or ids out of range; TypeError for ids that are no ints.
+
+    >>> from mini_model.generation import CachedGPT, padded
+    >>> from mini_model.model import MiniGPT
+    >>> padded([[5, 6, 7], [8]], CachedGPT(MiniGPT(), rows=2), bucket=4)
+    (tensor([[5, 6, 7, 0],
+            [8, 0, 0, 0]]), tensor([3, 1]))
     """
     instance("cached", cached, CachedGPT), instance("prompts", prompts, list, tuple)
     whole("new_tokens", new_tokens), whole("bucket", bucket)
@@ -165,6 +177,11 @@ def pick(logits: Tensor, generator: torch.Generator | None = None, temperature: 
     """The next tokens, int64 [batch], from logits [batch, vocabulary]: the likeliest, or drawn if there is a generator.
 
     The generator is of the CPU, so that a seed draws the same on every device with the same logits.
+
+    >>> import torch
+    >>> from mini_model.generation import pick
+    >>> pick(torch.tensor([[0.1, 2.0, 0.3], [4.0, 0.0, 1.0]]))
+    tensor([1, 0])
     """
     if generator is None:
         return logits.argmax(-1)
@@ -187,6 +204,12 @@ def continued(
 
     `prefill` and `decode` take the place of the cache's own methods: `torch.compile(cached.decode)`, for example.
     Errors as in `padded`; ValueError for a seed below 0 or a temperature that is not positive.
+
+    >>> from mini_model.generation import CachedGPT, continued
+    >>> from mini_model.model import MiniGPT
+    >>> cached = CachedGPT(MiniGPT(), rows=2)
+    >>> [len(written) for written in continued(cached, [[5, 6, 7], [8]], new_tokens=4)]
+    [4, 4]
     """
     if seed is not None:
         whole("seed", seed, 0)

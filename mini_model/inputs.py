@@ -19,7 +19,16 @@ _repr.maxstring = _repr.maxother = 80
 
 
 def whole(name: str, value: Any, least: int = 1, most: int = LARGEST) -> int:
-    """The same value, if it is an int from `least` to `most`; else ValueError."""
+    """The same value, if it is an int from `least` to `most`; else ValueError.
+
+    >>> from mini_model.inputs import whole
+    >>> whole("layers", 4)
+    4
+    >>> whole("layers", 0)
+    Traceback (most recent call last):
+        ...
+    ValueError: layers is 0; it must be a whole number from 1
+    """
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         upwards = "" if most == LARGEST else f" to {most}"
         raise ValueError(f"{name} is {shown(value)}; it must be a whole number from {least}{upwards}")
@@ -34,7 +43,16 @@ def positive(name: str, value: Any) -> float:
 
 
 def one_of(name: str, value: Any, names: Iterable[str]) -> str:
-    """The same value, if it is one of the names; else ValueError, which lists them."""
+    """The same value, if it is one of the names; else ValueError, which lists them.
+
+    >>> from mini_model.inputs import one_of
+    >>> one_of("mode", "eager", ("eager", "default"))
+    'eager'
+    >>> one_of("mode", "fast", ("eager", "default"))
+    Traceback (most recent call last):
+        ...
+    ValueError: unknown mode 'fast'; the modes are eager, default
+    """
     if not isinstance(value, str) or value not in names:
         raise ValueError(f"unknown {name} {shown(value)}; the {name}s are {', '.join(names)}")
     return value
@@ -54,6 +72,14 @@ def path(name: str, value: Any) -> Path:
     if "\0" in os.fspath(value):
         raise ValueError(f"{name} is {shown(value)}; no file's name has a zero character in it")
     return Path(value)
+
+
+def is_there(path: Path) -> bool:
+    """Whether anything is at that path. A name too long, or a folder that may not be entered: nothing is."""
+    try:
+        return path.exists()
+    except OSError:
+        return False
 
 
 def device(value: Any) -> str:

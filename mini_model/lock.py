@@ -1,4 +1,4 @@
-"""One run at a time on one checkpoint: a lock that ends with its process, however that ends."""
+"""One run at a time on one checkpoint or log: a lock that ends with its process, however that ends."""
 
 from __future__ import annotations
 
@@ -15,9 +15,14 @@ from typing import IO
 from .checkpoint import CheckpointError
 
 
+def beside(file: Path) -> Path:
+    """The lock file of a file: hidden, in the same folder."""
+    return file.parent / f".{file.name}.lock"
+
+
 @contextmanager
 def held(file: Path, checkpoint: Path) -> Iterator[None]:
-    """While this is open, no other run, here or on a node that shares the folder, has a checkpoint's lock file.
+    """While this is open, no other run, here or on a node that shares the folder, has that lock file of a checkpoint.
 
     The system lets go of it when the process ends, even by SIGKILL; what is then left of the file is taken over by the
     next run. CheckpointError, naming the process, if another run holds it. Where a file system knows no locks, a note
@@ -48,7 +53,7 @@ def _taken(file: Path, checkpoint: Path) -> IO[bytes] | None:
             if error.errno in (errno.EAGAIN, errno.EACCES):
                 raise CheckpointError(
                     f"{checkpoint}: another run is at work on it ({holder or 'it has just begun'}), and each would "
-                    "overwrite what the other saves. Wait for its end, end it, or name another checkpoint"
+                    "overwrite what the other saves. Wait for its end, end it, or name another file"
                 ) from None
             print(
                 f"note: no lock on {checkpoint} ({error.strerror}), so a second run on it would go unnoticed",

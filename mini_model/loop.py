@@ -25,6 +25,14 @@ class Settings:
     """What decides a run's result, and what a run must share with a checkpoint to continue it.
 
     ValueError, or TypeError, for what no run can have. That the config is there is checked where it is used.
+
+    >>> from mini_model.loop import Settings
+    >>> Settings(steps=300)
+    Settings(config='mini', steps=300, batch=32, lr=0.008, seed=0)
+    >>> Settings(batch=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: Settings.batch is 0; it must be a whole number from 1
     """
 
     config: str = "mini"
@@ -61,7 +69,13 @@ class Report:
 
 
 def windows(settings: Settings, n: int, stream: int, step: int = 0) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, int64 [n, context] each; stream 0 is for training, 1 for validation."""
+    """Inputs and targets, int64 [n, context] each; stream 0 is for training, 1 for validation.
+
+    >>> from mini_model.loop import Settings, windows
+    >>> inputs, targets = windows(Settings(), n=2, stream=0)
+    >>> inputs.shape, bool((inputs[:, 1:] == targets[:, :-1]).all())
+    (torch.Size([2, 64]), True)
+    """
     shape = config(settings.config)
     drawn = torch.from_numpy(GRAMMAR.windows(n, shape.context, seed=[settings.seed, stream, step]))
     check_tokens(drawn, shape)
@@ -72,6 +86,10 @@ def learning_rate(settings: Settings, step: int) -> float:
     """Warm-up over a tenth of the steps (100 at most), then constant, then linear to zero over the last 40 %.
 
     ValueError for a step that is none of theirs.
+
+    >>> from mini_model.loop import Settings, learning_rate
+    >>> [round(learning_rate(Settings(steps=2400), step), 5) for step in (0, 99, 1000, 1920, 2399)]
+    [8e-05, 0.008, 0.008, 0.004, 1e-05]
     """
     whole("step", step, 0, instance("settings", settings, Settings).steps - 1)
     warmup = min(100, max(1, settings.steps // 10))

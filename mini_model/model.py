@@ -147,6 +147,15 @@ def check_tokens(tokens: Tensor, config: GPTConfig) -> Tensor:
     """The same tokens, if they are int64 [batch, length] with ids below config.vocabulary; else an error.
 
     Reads values, and so waits for the device: call it on data as it comes in, not inside a compiled function.
+
+    >>> import torch
+    >>> from mini_model.model import MINI, check_tokens
+    >>> check_tokens(torch.tensor([[5, 599]]), MINI)
+    tensor([[  5, 599]])
+    >>> check_tokens(torch.tensor([[5, 600]]), MINI)
+    Traceback (most recent call last):
+        ...
+    ValueError: token id 600 in row 0, position 1 is out of range: this model's ids are 0 to 599
     """
     instance("tokens", tokens, Tensor), instance("config", config, GPTConfig)
     if tokens.dtype != torch.int64 or tokens.ndim != 2:
@@ -167,6 +176,13 @@ def generate(model: MiniGPT, n: int, end: int, seed: int = 0, limit: int | None 
 
     A sentence longer than `limit` tokens (the model's context, unless given) is cut there and has no end token.
     ValueError if `end` is no id of the model or `limit` is over the context.
+
+    An untrained model draws nearly any word; what it draws is cut at the limit:
+
+    >>> from mini_model.model import MiniGPT, generate
+    >>> sentences = generate(MiniGPT(), n=3, end=0, limit=5)
+    >>> len(sentences), all(len(tokens) <= 5 for tokens in sentences)
+    (3, True)
     """
     shape = instance("model.config", getattr(model, "config", None), GPTConfig)
     whole("n", n, least=0), whole("end", end, 0, shape.vocabulary - 1), whole("seed", seed, 0)

@@ -40,6 +40,14 @@ class Grammar:
 
     ValueError says what is wrong when a symbol is undefined, probabilities do not sum to 1, a word has two
     categories, a sentence can end without ".", or the grammar is not LL(1) or not bounded in depth.
+
+    A laugh of one word or more, where after each word a coin says whether another follows:
+
+    >>> from mini_model.pcfg import Grammar
+    >>> rules = {"Laugh": [(1, "ha More")], "More": [(0.5, "ha More"), (0.5, ".")]}
+    >>> laugh = Grammar(rules, {"ha": {"ha": 1}, ".": {".": 1}})
+    >>> laugh.parses(laugh.encode("ha ha .")), laugh.mean_length, round(laugh.sentence_entropy, 4)
+    (True, 3.0, 1.3863)
     """
 
     rules: Mapping[str, Sequence[Production]]

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from . import ab, arguments, checkpoint, inputs, lock
+from . import ab, arguments, checkpoint, inputs, lock, stops
 from .checkpoint import CheckpointError
 from .loop import Settings, judge, run_steps, windows
 from .model import CONFIGS, MiniGPT, config
@@ -54,7 +54,7 @@ def train(
     if file is None:
         return _train(settings, mode, device, None, every, tell)
     file = inputs.path("file", file)
-    with lock.held(file.parent / f".{file.name}.lock", checkpoint=file):
+    with lock.held(lock.beside(file), checkpoint=file):
         return _train(settings, mode, device, file, every, tell)
 
 
@@ -136,16 +136,18 @@ def main(words: Sequence[str] | None = None) -> int:
     try:
         found: list[ab.ABCheck] = []
         tell = found.append if options.ab else None
-        model = train(settings, options.mode, options.device, options.checkpoint, options.every, tell)
-        seconds = time.perf_counter() - start
-        print(judge(model, settings))
+        with stops.raised():
+            model = train(settings, options.mode, options.device, options.checkpoint, options.every, tell)
+            seconds = time.perf_counter() - start
+            print(judge(model, settings))
     except (CheckpointError, FloatingPointError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
+        stops.ends_at_once()
         kept = f"the same command continues from {options.checkpoint}" if options.checkpoint else "nothing was saved"
         print(f"\nstopped; {kept}", file=sys.stderr)
-        return 130
+        return stops.code(stopped)
     device = torch.cuda.get_device_name(options.device) if "cuda" in options.device else "cpu"
     threads = f", {torch.get_num_threads()} threads" if device == "cpu" else ""
     print(f"training time     {seconds:.0f} s on {device}{threads}, mode {options.mode}, torch {torch.__version__}")

@@ -1,8 +1,9 @@
-"""How `pytest --nbval` runs a chapter: compared with its page, then once more.
+"""How `pytest --nbval` runs a chapter: compared with its page, again if it is new.
 
 nbval runs the cells in one kernel and compares what each of them shows with what is
 stored. Then they run again in that kernel, as when a reader goes back up, and live:
-there only an error counts.
+there only an error counts. `make execute` does so before it stores a notebook: one
+whose code is as it was then runs once here. `--weekly` runs each again.
 """
 
 import itertools
@@ -11,23 +12,33 @@ from collections import defaultdict
 
 import nbformat
 from nbval.plugin import IPyNbCell
+from sources import LIVE, PUBLISH, sources
 
-PUBLISH = "COMPILE_LAB_PUBLISH"
 os.environ[PUBLISH] = "1"  # a kernel shows the face of an output that a page stores
-LIVE = nbformat.v4.new_code_cell(f"import os; del os.environ['{PUBLISH}']")
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(items, config):
     """Put a chapter's cells a second time behind its last one."""
     ordered = []
     for file, group in itertools.groupby(items, key=lambda item: item.parent):
         ordered += (once := list(group))
-        if isinstance(once[0], IPyNbCell):
-            ordered.append(_again(file, "Live", -1, LIVE))
+        if isinstance(once[0], IPyNbCell) and (
+            config.getoption("--weekly") or is_new(file)
+        ):
+            live = nbformat.v4.new_code_cell(LIVE)
+            ordered.append(_again(file, "Live", -1, live))
             for each in once:
                 again = each.name, each.cell_num, each.cell, each.options
                 ordered.append(_again(file, *again))
     items[:] = ordered
+
+
+def is_new(file):
+    """Whether its code is not what ran twice when its outputs were stored."""
+    notebook = nbformat.read(file.path, as_version=4)
+    return notebook.metadata.get("compile_lab", {}).get("sources") != sources(
+        notebook
+    )
 
 
 def _again(file, name, number, cell, options=()):

@@ -6,12 +6,15 @@ import math
 import os
 import pkgutil
 import random
+import subprocess
 from collections import Counter
 
 import pytest
 import torch
 
 import compile_lab
+from chapters.exercises import check
+from chapters.record import result
 from compile_lab import doors, recordings
 from compile_lab.aot.training import as_graphs, training_graphs
 from compile_lab.capture import NotCompiledError
@@ -26,7 +29,6 @@ from compile_lab.dynamo.tracing import trace
 from compile_lab.eager.dispatch import log
 from compile_lab.eager.flops import work_of
 from compile_lab.eager.saved import eager_saved
-from compile_lab.exercises import check
 from compile_lab.inductor.generated import generated_code
 from compile_lab.inductor.reuse import buffer_reuse
 from compile_lab.inductor.traffic import generated_traffic
@@ -36,14 +38,14 @@ from compile_lab.memory.eager import eager_lifetimes
 from compile_lab.memory.measured import measure_peak, measure_step
 from compile_lab.memory.predict import lifetimes
 from compile_lab.modes.cost import break_even_calls, measure, mode_options
-from compile_lab.page.claims import Verdict, judged
+from compile_lab.page.claims import Part, Split, Verdict
 from compile_lab.page.figures import Series, bars, lines
 from compile_lab.page.tables import Code, Table
 from compile_lab.precision.casts import dtypes
 from compile_lab.precision.formats import op_errors, quantisation, quantised, stochastically_rounded
-from compile_lab.record import result
 from compile_lab.report.line import follow
 from compile_lab.simulator.fit import fit
+from compile_lab.simulator.links import Links
 from compile_lab.simulator.overlap import difference
 from compile_lab.simulator.patterns import plan
 from compile_lab.simulator.pipeline import closed_form, simulate, table, timeline_of
@@ -56,6 +58,8 @@ from compile_lab.virtual_gpu.client import interpret
 from compile_lab.virtual_gpu.client import run as run_on_virtual
 from compile_lab.virtual_gpu.warps import occupancy
 from mini_model.model import MINI
+
+SECONDS = (0, -1, 0.0, math.nan, math.inf, 1e12)
 
 
 class Odd:
@@ -85,8 +89,9 @@ def doors_of_the_lab(folder):
     rates = [{"kind": "all_reduce", "nbytes": nbytes, "median_us": 5.0} for nbytes in (10, 99)]
     times = {"forward": 1.0, "input_grad": 1.0, "weight_grad": 1.0, "transfer": 0.0}
     gradient = {"gradients": [Gradient(1.0, 10)], "backward_ms": 5.0, "cap_nbytes": 1.0, "bytes_per_ms": 1.0}
-    here = recordings.here("python -m compile_lab.record", device="cpu")
+    here = recordings.here("python -m chapters.record", device="cpu")
     series = Series("a", [1.0], [2.0])
+    part = Part("it is fast", True, "here", "it ran")
     model = torch.nn.Module()
     model.blocks = torch.nn.ModuleList([torch.nn.Linear(2, 2)])
     return [
@@ -109,7 +114,8 @@ def doors_of_the_lab(folder):
             | {"optimizer": "AdamW", "network": Network()},
             (),
         ),
-        (Network, {"inside_bytes_per_s": 1e9, "across_bytes_per_s": 1e9, "flop_per_s": 1e12}, ()),
+        (Network, {"links": Links(), "flop_per_s": 1e12}, ()),
+        (Links, {"nvlink_bytes_per_s": 1e9, "card_bytes_per_s": 1e9, "cards": 4}, ()),
         (simulate, {"schedule": "GPipe", "stages": 2, "microbatches": 2, **times, "between": 0.0, "single": {}}, ()),
         (table, {"schedule": "1F1B", "stages": 2, "microbatches": 2}, ()),
         (timeline_of, {"orders": table("1F1B", 2, 2), **times, "name": "mine"}, ()),
@@ -142,8 +148,9 @@ def doors_of_the_lab(folder):
         (Series, {"name": "a", "at": [1.0], "values": [2.0]}, ()),
         (bars, {"series": series, "value_title": "ms", "alt": "a bar"}, ()),
         (lines, {"series": series, "x_title": "n", "y_title": "ms", "alt": "a line"}, ()),
-        (Verdict, {"claim_id": "C01", "claim": "it is fast", "verdict": "confirmed", "evidence": "it ran"}, ()),
-        (judged, {"parts": [True]}, ()),
+        (Part, {"claim": "it is fast", "holds": True, "condition": "here", "evidence": "it ran"}, ()),
+        (Split, {"claim_id": "C01", "claim": "it is fast"}, (part, part)),
+        (Verdict, {"claim_id": "C01", "claim": "it is fast", "holds": True, "condition": "here", "evidence": "it"}, ()),
         (recordings.load, {"name": "machine", "device": "nvidia-h200", "root": folder}, ()),
         (recordings.here, {"command": "x", "device": "cpu"}, ()),
         (recordings.save, {"name": "t", "provenance": here, "result": {"a": 1}}, (folder,)),
@@ -204,7 +211,7 @@ def called(door, given, rest):
 TOLD = (ValueError, TypeError, KeyError, OSError, recordings.RecordingError, NotCompiledError)
 CALLED = {"orders": "micro-batch", "order": "collective", "collective_ms": "collective", "forward_ms": "collective"}
 CALLED |= {"bytes_per_ms": "communication", "backward_ms": "backward", "gradients": "gradient"}
-CALLED |= {"device": "machine", "parts": "part"}
+CALLED |= {"device": "machine", "parts": "part", "values": "budget"}
 """What a message calls an argument, where that is not its name."""
 
 
@@ -262,7 +269,7 @@ def test_every_function_at_a_face_is_a_door():
             r"calls\[1\] is a Tensor; each call is a tuple",
         ),
         (lambda: trace("total"), TypeError, r"trace: fn is 'total'; it must be of type Callable\[..., Any\]"),
-        (lambda: Network("fast"), TypeError, "Network: inside_bytes_per_s is 'fast'; it must be of type float"),
+        (lambda: Network(flop_per_s="fast"), TypeError, "Network: flop_per_s is 'fast'; it must be of type float"),
     ],
 )
 def test_the_message_is_the_rule(call, error, said):
@@ -280,3 +287,31 @@ def test_a_door_checks_what_follows_the_named_arguments():
         joined("a", "b", 3)
     with pytest.raises(TypeError, match=r"joined: marks is \{'c': 'd'\}"):
         joined("a", c="d")
+
+
+@pytest.mark.parametrize(
+    "call, named",
+    [
+        *((lambda s=s: run_on_virtual("H200", total, torch.ones(2), timeout_s=s), "timeout_s") for s in SECONDS),
+        *((lambda s=s: interpret(total, torch.ones(2), chip="H200", timeout_s=s), "timeout_s") for s in SECONDS),
+    ],
+)
+def test_a_time_that_a_child_would_stumble_over_is_told_before_it_starts(call, named, monkeypatch):
+    for way in ("Popen", "run"):
+        monkeypatch.setattr(subprocess, way, lambda *_, **__: pytest.fail("a child was started"))
+    with pytest.raises(ValueError, match=f"^{named} is "):
+        call()
+
+
+@pytest.mark.slow
+def test_what_a_cell_shows_at_its_end_is_short():
+    """Of a step of 24 layers too: a result holds its graphs, and does not print them."""
+    torch.manual_seed(0)
+    layers = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU()) for _ in range(24)))
+    x = torch.ones(4, 8)
+    watched = watch(layers)
+    watched(x)
+    traced, graphs, code = trace(layers, x), training_graphs(layers, x), generated_code(layers, x)
+    assert all(len(repr(each)) < 1500 for each in (traced, watched.calls[0], graphs, code))
+    assert all(len(repr(each)) < 300 for each in (traced.graphs[0], graphs.joint, graphs.forward))
+    assert repr(code).endswith("more lines, which print() shows")

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from compile_lab import record, recordings
-from compile_lab.experiments.registry import EXPERIMENTS, Experiment
+from chapters import record
+from chapters.record import main, result
+from chapters.registry import EXPERIMENTS, Experiment
+from compile_lab import recordings
 from compile_lab.page.explore import PUBLISH
-from compile_lab.record import main, result
 from compile_lab.recordings import RecordingError
 
 
@@ -34,8 +35,8 @@ def toy(monkeypatch):
 
 
 def add(monkeypatch, name, run, on_cpu=False):
-    monkeypatch.setitem(EXPERIMENTS, name, Experiment(f"the {name} thing", 3, on_cpu))
-    monkeypatch.setitem(sys.modules, f"compile_lab.experiments.{name}", SimpleNamespace(record=run))
+    monkeypatch.setitem(EXPERIMENTS, name, Experiment(f"the {name} thing", 3, on_cpu, f"tests.{name}"))
+    monkeypatch.setitem(sys.modules, f"tests.{name}", SimpleNamespace(record=run))
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_what_it_writes_can_be_loaded(toy, no_gpu, tmp_path, monkeypatch, capsys
     assert toy == [("first", "cpu"), ("second", "cpu")]
     loaded = recordings.load("second", root=tmp_path)
     assert loaded.result == {"steps": [1, 2]}
-    assert loaded.provenance.command == "python -m compile_lab.record second"
+    assert loaded.provenance.command == "python -m chapters.record second"
     streams = capsys.readouterr()
     assert "second.json: recorded on " in streams.out
     assert "second: " in streams.err and "| 0/2 [" in streams.err, "progress goes to stderr"
@@ -140,7 +141,7 @@ def test_without_a_gpu_the_recording_is_shown_and_says_so(no_gpu):
 
 
 def test_with_neither_gpu_nor_recording_the_error_says_how_to_make_one(toy, no_gpu):
-    with pytest.raises(RecordingError, match=r"python -m compile_lab\.record first makes one"):
+    with pytest.raises(RecordingError, match=r"python -m chapters\.record first makes one"):
         result("first")
 
 
@@ -151,18 +152,18 @@ def test_a_result_that_nothing_measures(no_gpu):
 
 @pytest.mark.slow
 def test_the_command_runs_as_it_is_written_in_the_readme(tmp_path):
-    command = [sys.executable, "-m", "compile_lab.record", "machine", "--allow-cpu", "--out", str(tmp_path)]
+    command = [sys.executable, "-m", "chapters.record", "machine", "--allow-cpu", "--out", str(tmp_path)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     (path,) = tmp_path.rglob("*.json")
     content = json.loads(path.read_text())
     assert {"copy", "matmul"} <= set(content["result"])
-    assert content["provenance"]["command"] == "python -m compile_lab.record machine"
+    assert content["provenance"]["command"] == "python -m chapters.record machine"
 
 
 def test_a_reader_that_stops_reading_ends_nothing():
     run = subprocess.Popen(
-        [sys.executable, "-m", "compile_lab.record"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "chapters.record"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     run.stdout.close()
     assert (run.stderr.read(), run.wait(timeout=300)) == ("", 0)

@@ -1,6 +1,7 @@
 """Recordings: what is written can be read, what is broken is refused by name, and an installed copy has them."""
 
 import json
+import os
 import subprocess
 import sys
 import zipfile
@@ -18,7 +19,7 @@ H200 = Provenance(
     triton="3.6.0",
     cuda="13.0",
     date="2026-11-21",
-    command="python -m compile_lab.record machine",
+    command="python -m chapters.record machine",
 )
 CHECKOUT = Path(__file__).parent.parent
 
@@ -53,7 +54,8 @@ def test_provenance_prints_as_a_caption_for_each_kind():
     rest = "NVIDIA H200 · torch 2.11.0+cu130 · triton 3.6.0 · CUDA 13.0 · 2026-11-21"
     assert str(replace(H200, kind="recorded")) == f"recorded on {rest}"
     assert str(replace(H200, kind="live")) == f"measured live on {rest}"
-    assert str(replace(H200, kind="virtual")) == f"computed, not measured, for {rest}"
+    computed = "computed, not measured, for NVIDIA H200 · torch 2.11.0 · triton 3.6.0 · CUDA 13.0"
+    assert str(replace(H200, kind="virtual")) == computed, "the same on any day, by any build"
     assert "CUDA" not in str(replace(H200, cuda=None)) and "triton" not in str(replace(H200, triton=None))
 
 
@@ -89,6 +91,9 @@ def test_the_folder_of_a_device(device, place):
         (lambda content: "[" * 100_000, "its lists and objects are nested too deeply to be read"),
         (lambda content: "[]", "the whole must be an object, and is a list"),
         (lambda content: '{"provenance": {}, "result": {"a": NaN}}', "NaN is not a number that JSON knows"),
+        (lambda content: '{"result": {"a": 1e999}}', "1e999 is larger than any number that was measured"),
+        (lambda content: f'{{"result": {{"a": {"9" * 10_000}}}}}', f"{'9' * 20}… is larger than any number"),
+        (lambda content: '{"result": {"a": 1, "b": 2, "a": 3}}', "'a' stands twice in one object"),
         (lambda content: {"result": content["result"]}, "the file lacks provenance"),
         (lambda content: {**content, "notes": ""}, "the file has 'notes', which no recording has"),
         (lambda content: {**content, "result": [1]}, "result must be an object, and is a list"),
@@ -109,7 +114,7 @@ def test_a_broken_file_is_refused_with_its_name_the_rule_and_the_way_out(tmp_pat
         load("machine", root=root)
     message = str(refused.value)
     assert message.startswith("book/recordings/nvidia-h200/machine.json: " + told)
-    assert message.endswith("python -m compile_lab.record machine")
+    assert message.endswith("python -m chapters.record machine")
     assert str(tmp_path) not in message
 
 
@@ -118,6 +123,18 @@ def test_a_file_that_is_not_text_is_refused(tmp_path):
     (root / "nvidia-h200" / "machine.json").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(RecordingError, match="cannot be read: it is not UTF-8 text"):
         load("machine", root=root)
+
+
+def test_what_is_no_regular_file_or_too_large_is_refused_without_reading_it(tmp_path):
+    path = written(tmp_path) / "nvidia-h200" / "machine.json"
+    with path.open("wb") as file:
+        file.truncate(10**10)  # zeros that take no room on the disk
+    with pytest.raises(RecordingError, match=r"machine\.json: 10,000 MB, and a recording has at most 16; restore"):
+        load("machine", root=path.parents[1])
+    path.unlink()
+    os.mkfifo(path)  # which would be waited for
+    with pytest.raises(RecordingError, match=r"machine\.json: not a regular file; restore"):
+        load("machine", root=path.parents[1])
 
 
 def test_a_result_that_is_nested_too_deeply_is_not_written(tmp_path):
@@ -203,7 +220,7 @@ def test_the_h200s_rates_are_what_the_book_says():
     assert 600 < bf16["sustained_tflop_per_s"]["median"] < bf16["burst_tflop_per_s"]["median"] < 989
 
 
-def test_a_wheel_carries_the_recordings_and_reads_them_from_where_it_put_them(tmp_path):
+def test_a_wheel_carries_recordings_and_rooms_and_reads_them_from_where_it_put_them(tmp_path):
     build = [
         "-m",
         "pip",
@@ -226,3 +243,6 @@ def test_a_wheel_carries_the_recordings_and_reads_them_from_where_it_put_them(tm
     command = [sys.executable, "-c", code]
     run = subprocess.run(command, cwd=installed, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "recorded NVIDIA H200"
+    answered = "from chapters.exercises import check; print(check('08.3', 3), check('14.2', None))"
+    run = subprocess.run([sys.executable, "-c", answered], cwd=installed, capture_output=True, text=True, check=True)
+    assert run.stdout.startswith("✓ 08.3: right. ○ 14.2: no answer yet")

@@ -29,7 +29,8 @@
   field.type = "search";
   field.placeholder = place.dataset.like;
   labelled(place.dataset.ask, field);
-  const count = (kind) => cards.filter((card) => card.dataset.kind === kind).length;
+  const is = (card, kind) => card.dataset.kind.split(" ").includes(kind); // a claim in parts can be of both kinds
+  const count = (kind) => cards.filter((card) => is(card, kind)).length;
   const kind = kinds.length && choice("Show", [["", "all"], ...kinds.map((each) => [each, `${each} (${count(each)})`])]);
   const order = kinds.length && choice("Order", [["", "by chapter"], ["number", "by number"], ["kind", "refuted first"]]);
   const told = document.createElement("span");
@@ -39,7 +40,7 @@
   place.after(flat);
 
   function sorted() {
-    const by = { number: (card) => card.dataset.number, kind: (card) => `${kinds.length - kinds.indexOf(card.dataset.kind)}` };
+    const by = { number: (card) => card.dataset.number, kind: (card) => `${Number(!is(card, "refuted"))}` };
     const key = (card) => by[order.value](card) + card.dataset.number;
     return [...cards].sort((one, other) => (key(one) < key(other) ? -1 : 1));
   }
@@ -48,7 +49,7 @@
     const words = field.value.toLowerCase().split(/\s+/).filter(Boolean);
     let found = 0;
     cards.forEach((card, at) => {
-      card.hidden = !words.every((word) => texts[at].includes(word)) || (kind && kind.value && card.dataset.kind !== kind.value);
+      card.hidden = !words.every((word) => texts[at].includes(word)) || (kind && kind.value && !is(card, kind.value));
       found += !card.hidden;
     });
     if (order && order.value) flat.append(...sorted());

@@ -160,21 +160,22 @@
 
   let groups = 0;
 
-  function radios(axis, choose) {
+  function radios(axis, choose, chosen) {
     const group = `lab-axis-${(groups += 1)}`;
     const box = element("fieldset", { class: "lab-axis" }, element("legend", {}, axis.name));
     axis.options.forEach((option, index) => {
       const input = element("input", { type: "radio", name: group, value: index, autocomplete: "off" });
-      input.checked = index === 0;
+      input.checked = index === chosen;
       input.addEventListener("change", () => choose(index));
       box.append(element("label", {}, input, element("span", {}, option)));
     });
     return box;
   }
 
-  function dropdown(axis, choose) {
+  function dropdown(axis, choose, chosen) {
     const select = element("select", { autocomplete: "off" });
     axis.options.forEach((option, index) => select.append(element("option", { value: index }, option)));
+    select.value = chosen;
     select.addEventListener("change", () => choose(Number(select.value)));
     return element("label", { class: "lab-axis" }, element("span", { class: "lab-axis-name" }, axis.name), select);
   }
@@ -186,22 +187,20 @@
     reachable();
   }
 
-  /* Controls for the choices whose panels are stored, with the first one chosen. */
-  function offerStored(explorer, { axes, panels }) {
-    const controls = explorer.querySelector(".lab-controls");
+  /* Controls for the choices whose panels are stored, with these chosen (or the first one). */
+  function offerStored(explorer, { axes, panels }, controls = explorer.querySelector(".lab-controls"), chosen = axes.map(() => 0)) {
     controls.replaceChildren(); // the note for readers without scripts
-    const chosen = axes.map(() => 0);
     axes.forEach((axis, position) => {
       if (axis.fixed) return; // blocks that only Python can judge
       const choose = (index) => {
         chosen[position] = index;
         show(explorer.querySelector(".lab-panel"), panels[storedAt(axes, chosen)]);
       };
-      controls.append(control(axis, choose));
+      controls.append(control(axis, choose, chosen[position]));
     });
   }
 
-  const control = (axis, choose) => (axis.options.length > RADIOS_UP_TO ? dropdown : radios)(axis, choose);
+  const control = (axis, choose, chosen = 0) => (axis.options.length > RADIOS_UP_TO ? dropdown : radios)(axis, choose, chosen);
 
   /* Panels are stored in the order of their choices, the last axis quickest. */
   const storedAt = (axes, chosen) => axes.reduce((row, { options }, at) => row * options.length + chosen[at], 0);

@@ -14,20 +14,8 @@
   ].join();
   const NAMES = ["title", "aria-label", "data-bs-original-title", "placeholder"];
 
-  function remembered() {
-    try {
-      return localStorage.getItem(KEY);
-    } catch {
-      return null; // a browser that keeps nothing: each page begins in English
-    }
-  }
-
-  function remember(language) {
-    try {
-      localStorage.setItem(KEY, language);
-    } catch {}
-  }
-
+  const remembered = () => localStorage.getItem(KEY); // in a browser that keeps nothing each page begins in English
+  const remember = (language) => localStorage.setItem(KEY, language);
   const isSpanish = () => root.dataset.language === "es";
 
   if (remembered() === "es") root.dataset.language = "es";

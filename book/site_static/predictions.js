@@ -16,19 +16,19 @@
 
   /* ---- what was said ---------------------------------------------------------------------------------------------- */
 
+  const TEXTS = ["question", "text", "found", "page", "title"];
+  const isEntry = (each) => TEXTS.every((name) => typeof each?.[name] === "string") && typeof each.said === typeof each.measured;
+
+  /* By its key, each prediction that is whole; what is kept there may also be damaged, or not ours. */
   function known() {
     try {
-      return JSON.parse(localStorage.getItem(KEY)) ?? {};
+      return Object.fromEntries(Object.entries(JSON.parse(localStorage.getItem(KEY)) ?? {}).filter(([, each]) => isEntry(each)));
     } catch {
-      return {}; // a browser that keeps nothing, or something that is not ours
+      return {};
     }
   }
 
-  function keep(all) {
-    try {
-      localStorage.setItem(KEY, JSON.stringify(all));
-    } catch {}
-  }
+  const keep = (all) => localStorage.setItem(KEY, JSON.stringify(all));
 
   const page = location.pathname.split("/").pop();
   const keyOf = (asked) => `${page}#${asked.question}`;
@@ -67,17 +67,20 @@
     return Math.min(1, Math.max(0, share));
   }
 
-  /* Where both stand; the sentence above it says the same to who cannot see it. */
+  /* Where both stand, on the scale that was asked for, or as far beyond it as was said; the sentence above it says the
+     same to who cannot see it. */
   function drawn(asked, said) {
+    const all = [asked.low, asked.high, said ?? asked.low];
+    const scale = { ...asked, low: Math.min(...all), high: Math.max(...all) };
     const mark = (kind, value) => {
       const made = element("span", { class: `lab-mark lab-mark-${kind}` });
-      made.style.insetInlineStart = `${100 * shareOf(asked, value)}%`;
+      made.style.insetInlineStart = `${100 * shareOf(scale, value)}%`;
       return made;
     };
     const line = element("div", { class: "lab-scale-line" }, mark("measured", asked.measured));
     if (said !== undefined) line.append(mark("said", said));
     const ends = element("div", { class: "lab-scale-ends" });
-    ends.append(...[asked.low, asked.high].map((end) => element("span", {}, text(asked, end))));
+    ends.append(...[scale.low, scale.high].map((end) => element("span", {}, text(asked, end))));
     const legend = element("p", { class: "lab-scale-legend" }, said === undefined ? "◆ answer" : "○ you said · ◆ answer");
     return element("div", { class: "lab-scale", "aria-hidden": "true" }, line, ends, legend);
   }

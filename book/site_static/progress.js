@@ -7,19 +7,20 @@
   const READ = 0.95;
   const STARTED = 0.05;
 
+  /* Whatever is kept there: the shares by chapter and the last place, as far as it holds them. */
   function load() {
+    let kept;
     try {
-      return JSON.parse(localStorage.getItem(KEY)) ?? {};
+      kept = JSON.parse(localStorage.getItem(KEY));
     } catch {
-      return {}; // nothing is kept, or what was kept is damaged
+      // damaged
     }
+    const shares = Object.entries(kept?.chapters ?? {}).filter(([, share]) => share >= 0 && share <= 1);
+    const last = typeof kept?.last?.page === "string" ? { page: kept.last.page, section: `${kept.last.section ?? ""}` } : undefined;
+    return { chapters: Object.fromEntries(shares), last };
   }
 
-  function save(progress) {
-    try {
-      localStorage.setItem(KEY, JSON.stringify(progress));
-    } catch {}
-  }
+  const save = (progress) => localStorage.setItem(KEY, JSON.stringify(progress));
 
   const name = (address) => new URL(address, location.href).pathname.split("/").slice(-2).join("/").replace(".html", "");
   const here = name(location.href);
@@ -34,7 +35,7 @@
     const passed = [...document.querySelectorAll("article section[id]")].filter(
       (section) => section.getBoundingClientRect().top < innerHeight / 2,
     );
-    const best = Math.max(share, progress.chapters?.[here] ?? 0);
+    const best = Math.max(share, progress.chapters[here] ?? 0);
     const chapters = { ...progress.chapters, [here]: Number(best.toFixed(2)) };
     save({ chapters, last: { page: here, section: passed.at(-1)?.id ?? "" } });
   }
@@ -42,7 +43,7 @@
   /* ---- show it ---------------------------------------------------------------------------------------------------- */
 
   function marks() {
-    const { chapters = {} } = load();
+    const { chapters } = load();
     for (const link of links()) {
       const share = chapters[name(link.href)];
       if (!(share >= STARTED)) continue;
@@ -56,7 +57,7 @@
 
   function goOn() {
     const start = [...document.querySelectorAll("a.lab-start")].at(-1);
-    const { last, chapters = {} } = load();
+    const { last, chapters } = load();
     const at = links().findIndex(({ href }) => name(href) === last?.page);
     const isDone = at >= 0 && chapters[last.page] >= READ;
     const link = links()[isDone ? at + 1 : at];

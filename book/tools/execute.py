@@ -2,10 +2,12 @@
 
     python book/tools/execute.py [NAME …]        all notebooks, or those named (with or without .ipynb)
 
-A notebook is written only after its last cell has run: an error or an interrupt leaves the stored one as it was.
+A notebook is written only after its last cell has run, and all once more in the same kernel, as when a reader goes back
+up: an error or an interrupt leaves the stored one as it was.
 """
 
 import argparse
+import copy
 import importlib.metadata
 import os
 import platform
@@ -16,6 +18,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from sources import LIVE, sources
 from tqdm import tqdm
 
 from compile_lab.page.explore import PUBLISH
@@ -34,11 +37,13 @@ def chosen(names: list[str], folder: Path = NOTEBOOKS) -> list[Path]:
 
 
 def execute(path: Path) -> float:
-    """Run one notebook from top to bottom, store outputs and provenance, and return the seconds it took."""
+    """Run one notebook from top to bottom, store outputs and provenance, and return the seconds it took.
+
+    Then its cells run again, live, and only an error counts.
+    """
     notebook = nbformat.read(path, as_version=4)
     cells = sum(cell.cell_type == "code" for cell in notebook.cells)
-    start = time.perf_counter()
-    with tqdm(total=cells, desc=path.stem, unit="cell", leave=False) as bar:
+    with tqdm(total=2 * cells, desc=path.stem, unit="cell", leave=False) as bar:
         client = NotebookClient(
             notebook,
             timeout=600,
@@ -47,16 +52,27 @@ def execute(path: Path) -> float:
             resources={"metadata": {"path": str(path.parent)}},
             on_cell_executed=lambda **_: bar.update(),
         )
-        client.execute(env={**os.environ, PUBLISH: "1"})
-    seconds = time.perf_counter() - start
-    for cell in notebook.cells:
+        start = time.perf_counter()
+        with client.setup_kernel(env={**os.environ, PUBLISH: "1"}):
+            run(client)
+            seconds = time.perf_counter() - start
+            stored = copy.deepcopy(notebook)
+            notebook.cells.insert(0, nbformat.v4.new_code_cell(LIVE))
+            run(client)
+    for cell in stored.cells:
         cell.metadata.pop("execution", None)  # times of each cell: noise in every diff
-    notebook.metadata["language_info"] = {"name": "python"}
-    notebook.metadata["compile_lab"] = provenance(seconds)
+    stored.metadata["language_info"] = {"name": "python"}
+    stored.metadata["compile_lab"] = provenance(seconds) | {"sources": sources(stored)}
     half_written = path.with_suffix(".tmp")
-    nbformat.write(notebook, half_written)
+    nbformat.write(stored, half_written)
     half_written.replace(path)
     return seconds
+
+
+def run(client: NotebookClient) -> None:
+    """Run its cells in its kernel. Raises CellExecutionError, and RuntimeError if the kernel dies."""
+    for index, cell in enumerate(client.nb.cells):
+        client.execute_cell(cell, index)
 
 
 def provenance(seconds: float) -> dict[str, str | float]:

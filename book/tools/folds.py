@@ -22,7 +22,8 @@ TEXTS = {"Markdown", "Verdict", "Explorer", "Prediction", "Headline"}
 """A cell that ends in one of these makes a sentence, a verdict, an explorer, a prediction or a headline."""
 
 INSTRUMENT = re.compile(
-    r"compile_lab\.(?!page|preflight|record(?:ings)?\b|experiments|exercises|\w+\.view\b)(?!.*_view\b)\w+\.\w+"
+    r"(compile_lab\.(?!page|preflight|recordings\b|\w+\.view\b)"
+    r"|chapters\.(?!record\b|registry\b|shared|exercises|\w+\.(experiments|exercises|in_page|view)\b))(?!.*_view\b)\w+\.\w+"
 )
 ORDINARY = re.compile(
     r"torch\.(nn\b(?!\.functional\.)|distributed$|optim$|compiler$|utils$|cuda\b|testing|device$|__version__"

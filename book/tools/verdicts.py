@@ -19,7 +19,7 @@ from execute import chosen
 from nbclient import NotebookClient
 from tqdm import tqdm
 
-from compile_lab.page.claims import VERDICTS
+from compile_lab.page.claims import printed
 from compile_lab.recordings import here
 
 KEPT = Path(__file__).resolve().parents[1] / "verdicts.json"
@@ -27,34 +27,36 @@ COMMAND = "python book/tools/verdicts.py"
 
 
 def tried(path: Path) -> dict[str, dict[str, str]]:
-    """The claims of one notebook, run from top to bottom: ``verdict`` and ``evidence``, or what each ``stopped`` at."""
+    """The verdicts of one notebook, run from top to bottom: each ``verdict`` and why, or what it ``stopped`` at."""
     notebook = nbformat.read(path, as_version=4)
-    stored = {claim: told(cell) for claim, cell in claims(notebook)}
+    stored = {number: word for cell in claims(notebook) for number, (word, _) in told(cell).items()}
     folder = {"metadata": {"path": str(path.parent)}}
     client = NotebookClient(notebook, timeout=600, kernel_name="python3", allow_errors=True, resources=folder)
     client.execute()
     errors = [each for cell in notebook.cells for each in cell.get("outputs", []) if each.output_type == "error"]
+    said = {number: each for cell in claims(notebook) for number, each in told(cell).items()}
     found = {}
-    for claim, cell in claims(notebook):
-        word, evidence = told(cell)
-        if not word:
-            found[claim] = {"stopped": f"{errors[0].ename}: {short(errors[0].evalue)}"}
+    for number, own in stored.items():
+        if number not in said:
+            found[number] = {"stopped": f"{errors[0].ename}: {short(errors[0].evalue)}"}
         else:
-            found[claim] = {"verdict": word} | ({"evidence": evidence} if word != stored[claim][0] else {})
+            word, why = said[number]
+            found[number] = {"verdict": word} | ({"evidence": why} if word != own else {})
     return found
 
 
-def claims(notebook: nbformat.NotebookNode) -> list[tuple[str, nbformat.NotebookNode]]:
-    """Each claim's id and cell."""
-    tags = [(tag, cell) for cell in notebook.cells for tag in cell.metadata.get("tags", [])]
-    return [(tag.removeprefix("claim-"), cell) for tag, cell in tags if re.fullmatch(r"claim-C\d\d", tag)]
+def claims(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """The cells that put a claim to the test."""
+    return [
+        cell
+        for cell in notebook.cells
+        if any(re.fullmatch(r"claim-C\d\d", tag) for tag in cell.metadata.get("tags", []))
+    ]
 
 
-def told(cell: nbformat.NotebookNode) -> tuple[str | None, str]:
-    """The verdict and the evidence that a cell printed; None if it printed none."""
-    said = next((each.data["text/plain"] for each in cell.outputs if "data" in each), "")
-    word = re.match(rf"C\d\d ({'|'.join(VERDICTS)}): ", said)
-    return (word[1], said.partition("\n")[2]) if word else (None, "")
+def told(cell: nbformat.NotebookNode) -> dict[str, tuple[str, str]]:
+    """The verdicts that a cell printed, each with its evidence; none where it stopped."""
+    return printed("".join(each.data["text/plain"] for each in cell.outputs if "data" in each))
 
 
 def short(message: str) -> str:
@@ -70,8 +72,9 @@ def main() -> None:
     provenance = asdict(here(COMMAND, device="cpu"))
     every = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     version = provenance["torch"].partition("+")[0]  # whoever built it
-    this = every.get(version, {"claims": {}})
-    paths = chosen(parser.parse_args().names)
+    names = parser.parse_args().names
+    this = every.get(version, {"claims": {}}) if names else {"claims": {}}
+    paths = chosen(names)
     try:
         for path in tqdm(paths, unit="chapter"):
             this["claims"] |= tried(path)
@@ -79,9 +82,9 @@ def main() -> None:
             KEPT.write_text(json.dumps(every, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted: the chapters that had ended are kept")
-    for claim, found in sorted(this["claims"].items()):
+    for number, found in sorted(this["claims"].items()):
         if why := found.get("evidence") or found.get("stopped"):
-            print(f"{claim} {found.get('verdict', 'cannot be told')}: {why}")
+            print(f"{number} {found.get('verdict', 'cannot be told')}: {why}")
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 _LOG = "torch._functorch._aot_autograd.autograd_cache"
 
 
@@ -33,3 +35,16 @@ def key_parts_heard(parts: dict[str, str]) -> Iterator[None]:
         log.removeHandler(handler)
         log.setLevel(before)
         log.propagate = propagates
+
+
+def inputs_hash(device: str) -> str:
+    """What Inductor's cache makes of a graph's input that lies on this device, such as "cuda:1": its hash.
+
+    Nothing is there: the tensor is fake, so the device may be one that this machine does not have.
+    """
+    from torch._inductor.codecache import FxGraphCachePickler
+    from torch._subclasses import FakeTensorMode
+
+    graph = torch.fx.GraphModule({}, torch.fx.Graph())
+    with FakeTensorMode():
+        return FxGraphCachePickler(graph).get_hash([torch.empty(8, 8, device=device)])

@@ -46,6 +46,12 @@ def fake_tensors(allow_real: bool = False) -> AbstractContextManager[Any]:
     """While the block runs, new tensors have a shape, a dtype and a device, and no memory.
 
     With ``allow_real`` an operation may also read real tensors, of which it then takes the shape.
+
+    >>> import torch
+    >>> from compile_lab.memory import fake_tensors
+    >>> with fake_tensors():
+    ...     (torch.empty(10**6, 10**6) @ torch.empty(10**6, 4)).shape
+    torch.Size([1000000, 4])
     """
     from torch._subclasses.fake_tensor import FakeTensorMode
 

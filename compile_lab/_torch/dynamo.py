@@ -17,6 +17,7 @@ from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.convert_frame import register_bytecode_hook
 from torch._dynamo.exc import Unsupported as NotOneGraphError
 from torch._dynamo.guards import get_guard_fail_reason
+from torch._dynamo.variables import TensorVariable
 from torch._guards import CompileContext
 from torch._logging._internal import trace_log
 
@@ -86,6 +87,11 @@ def _profiler_told() -> Iterator[None]:
         profiler._is_profiler_enabled = runs
 
 
+def forget_warnings() -> None:
+    """Of `.item()` torch warns once in a process, whatever is reset: after this it warns again."""
+    TensorVariable._warn_capture_scalar_outputs.cache_clear()
+
+
 def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[None]:
     """While the block runs, a backward is captured as a whole, accumulation into ``.grad`` included, and handed to
     ``compiler``, which is what ``torch.compile()`` without a function gives. Imported on first use.
@@ -102,6 +108,7 @@ __all__ = [
     "cache_entries",
     "compiled_backward",
     "dynamo_config",
+    "forget_warnings",
     "get_guard_fail_reason",
     "graph_break",
     "graph_calls_counted",

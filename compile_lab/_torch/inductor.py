@@ -1,8 +1,10 @@
 """Private names of Inductor."""
 
+import contextlib
 import gc
+import os
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -60,6 +62,55 @@ def inductor_modes() -> types.SimpleNamespace:
         fresh_cache=utils.fresh_cache,
         cudagraphs_log=cudagraph_utils.cudagraphs_log,
     )
+
+
+def compile_workers_ready() -> None:
+    """Wait until the processes that compile kernels are up: until then Inductor builds kernels in this process.
+
+    They are started once a process, and torch lets them sleep when nothing has been compiled for a while.
+    """
+    from torch._inductor.async_compile import AsyncCompile, get_compile_threads
+
+    if get_compile_threads() > 1:
+        AsyncCompile.wait_pool_ready()
+        AsyncCompile.process_pool().submit(AsyncCompile._get_ready).result(120)  # one that sleeps is woken by a job
+
+
+@contextlib.contextmanager
+def cache_folder(folder: Path) -> Iterator[None]:
+    """Use this folder as Inductor's cache while the block runs, and nothing that is cached in memory before or after.
+
+    Unlike torch's own ``fresh_cache`` it stays, so that what was compiled into it can be found again.
+    """
+    from torch._inductor.utils import clear_caches
+
+    clear_caches()
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(folder), "TRITON_CACHE_DIR": str(folder / "triton")}
+    try:
+        with mock.patch.dict(os.environ, own):
+            yield
+    finally:
+        clear_caches()
+
+
+@contextlib.contextmanager
+def searches_heard() -> Iterator[list[tuple[str, dict[str, float]]]]:
+    """What max-autotune times while the block runs: for each search, its operator's name and milliseconds by kernel.
+
+    A search whose answer is found in the cache is not heard.
+    """
+    from torch._inductor import select_algorithm
+
+    heard: list[tuple[str, dict[str, float]]] = []
+
+    def hear(timings: dict[Any, float], name: str, *rest: Any) -> None:
+        heard.append((name, {choice.name: float(ms) for choice, ms in timings.items()}))
+
+    select_algorithm.add_feedback_saver(hear)
+    try:
+        yield heard
+    finally:
+        select_algorithm.clear_feedback_savers()
 
 
 def generated_sources(call: Callable[[], Any]) -> list[str]:

@@ -20,9 +20,8 @@ def packaged(exported: Any, file: Path, options: dict[str, Any] | None = None) -
     return aoti_compile_and_package(exported, package_path=str(file), inductor_configs=options)
 
 
-def unpacked(file: str | Path, num_runners: int = 1, *, tried: bool = torch.version.cuda is not None) -> Any:
-    """Such a package, loaded: a function, with ``load_constants`` and ``get_constant_fqns``. So many threads can be
-    inside it at once as there are runners.
+def unpacked(file: str | Path, *, tried: bool = torch.version.cuda is not None) -> Any:
+    """Such a package, loaded: a function, with ``load_constants`` and ``get_constant_fqns``.
 
     With ``tried`` another process loads a package first, once: there is a build of torch that a package of its own ends
     (2.11.0 for CUDA 13.0), and a notebook would end with it. RuntimeError if that happens.
@@ -34,7 +33,7 @@ def unpacked(file: str | Path, num_runners: int = 1, *, tried: bool = torch.vers
             f"a process that loaded {Path(file).name} was ended by {ended}: this build of torch, {torch.__version__}, "
             "cannot load packages into Python here; run it from C++, or use another build"
         )
-    return load_package(str(file), num_runners=num_runners)
+    return load_package(str(file))
 
 
 def _ended_by_loading(file: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch._dynamo.exc import BackendCompilerFailed
-from torch._guards import detect_fake_mode
+from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
 try:
@@ -34,11 +34,17 @@ class KeyedPass(CustomGraphPass):
 def compiled_graph(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor]) -> Callable[..., Any]:
     """Inductor's code for a graph of aten operations that may write into its inputs; takes them one by one.
 
-    No gradient is traced: call it, and what it returns, under ``torch.no_grad()``. Imported on first use.
+    No gradient is traced: call it, and what it returns, under ``torch.no_grad()``. Inductor's cache takes only what has
+    a shape environment, as a graph of Dynamo's has; here no size is a symbol. Imported on first use.
     """
     from torch._inductor.compile_fx import compile_fx
+    from torch._subclasses import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-    return compile_fx(module, list(inputs))
+    fakes = FakeTensorMode(shape_env=ShapeEnv(), allow_non_fake_inputs=True)
+    described = [fakes.from_tensor(each, static_shapes=True) for each in inputs]
+    with tracing(TracingContext(fakes)):
+        return compile_fx(module, described)
 
 
 __all__ = ["AskedOfInference", "BackendCompilerFailed", "KeyedPass", "compiled_graph", "detect_fake_mode"]

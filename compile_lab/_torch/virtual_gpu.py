@@ -1,6 +1,8 @@
 """Private names of torch and Triton that the virtual GPU stands in for."""
 
 import types
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 
@@ -48,6 +50,14 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
         tree_map_only=tree_map_only,
         triton_driver=driver,
     )
+
+
+def symbolically(expression: Any, known: Mapping[Any, int | torch.SymInt]) -> int | torch.SymInt:
+    """A size, computed with symbols that stand for values: what torch does with numbers, done with its SymInt."""
+    from torch.utils._sympy.interp import sympy_interp
+    from torch.utils._sympy.reference import PythonReferenceAnalysis
+
+    return sympy_interp(PythonReferenceAnalysis, known, expression)
 
 
 def triton_helpers() -> types.ModuleType:

@@ -63,8 +63,8 @@ class Graph:
     """One graph: its nodes in order, and the same as readable Python."""
 
     stage: str
-    nodes: tuple[Node, ...]
-    code: str
+    nodes: tuple[Node, ...] = field(repr=False)
+    code: str = field(repr=False)
     module: torch.fx.GraphModule = field(repr=False, compare=False)
 
     @property

@@ -42,6 +42,22 @@ CHEAPEST = "cheapest cut"
 
 
 @dataclass(frozen=True)
+class Pipe:
+    """A tensor in the partitioner's network: to save it costs ``capacity``, and the cheapest cut is what is saved."""
+
+    name: str
+    capacity: float
+    banned: str
+    """The rule by which it hangs on the source, as it must not be computed twice; empty if it may be."""
+    after: tuple[str, ...]
+    """The tensors that are computed from it."""
+    needed: tuple[str, ...]
+    """The operations of the backward that read it, each of which hangs on the sink."""
+    side: str
+    """``source``: computed by the forward alone; ``cut``: saved; ``sink``: computed in the backward."""
+
+
+@dataclass(frozen=True)
 class Cut:
     """What the min-cut partitioner decided on: ``banned`` gives, for the nodes that must not be computed twice, the
     rule that forbids it; ``prices`` the weighted bytes of saving a node. Both are empty for the default partitioner.
@@ -50,6 +66,8 @@ class Cut:
     partitioner: str
     banned: dict[str, str] = field(default_factory=dict)
     prices: dict[str, float] = field(default_factory=dict)
+    network: tuple[Pipe, ...] = ()
+    """What can be saved of all that the backward reads, or that it is computed from."""
 
     def needed_by(self, node: torch.fx.Node) -> tuple[torch.fx.Node, ...]:
         """What would have to be saved instead of ``node``: the nearest nodes before it that may not be recomputed."""
@@ -100,13 +118,14 @@ def partition(
 
     ``options`` are those that AOTAutograd hands to a partitioner. The joint graph is changed, as torch does.
     """
-    networks: list[Any] = []
+    networks: list[tuple[Any, Any]] = []
     module = aot_pieces().cut_module
     solve = module.minimum_cut
 
     def listened(network: Any, *args: Any, **kwargs: Any) -> Any:
-        networks.append(network)
-        return solve(network, *args, **kwargs)
+        solved = solve(network, *args, **kwargs)
+        networks.append((network, solved[1]))
+        return solved
 
     split: Callable[..., Any] = getattr(aot_pieces(), f"{partitioner}_partition")
     with mock.patch.object(module, "minimum_cut", listened), _bans() as bans:
@@ -114,10 +133,11 @@ def partition(
     if not networks:
         return forward, backward, Cut(partitioner if partitioner == "default" else "none")
     # A memory budget solves several networks; the last one is what counts.
-    return forward, backward, _read(networks[-1], bans, partitioner)
+    network, (before, _) = networks[-1]
+    return forward, backward, _read(network, before, bans, partitioner)
 
 
-def _read(network: Any, bans: dict[str, str], partitioner: str) -> Cut:
+def _read(network: Any, before: set[str], bans: dict[str, str], partitioner: str) -> Cut:
     banned = {
         node.removesuffix("_in"): edge.get("reason", "").removeprefix("cannot recompute").removeprefix(": ")
         for _, node, edge in network.out_edges("source", data=True)
@@ -127,7 +147,40 @@ def _read(network: Any, bans: dict[str, str], partitioner: str) -> Cut:
         for node, after, edge in network.edges(data=True)
         if after.endswith("_out") and after.removesuffix("_out") == node.removesuffix("_in")
     }
-    return Cut(partitioner, {node: rule or bans.get(node, "used far apart") for node, rule in banned.items()}, prices)
+    banned = {node: rule or bans.get(node, "used far apart") for node, rule in banned.items()}
+    return Cut(partitioner, banned, prices, _pipes(network, before, banned, prices))
+
+
+def _pipes(network: Any, before: set[str], banned: dict[str, str], prices: dict[str, float]) -> tuple[Pipe, ...]:
+    """The nodes through which anything flows from the source to the sink; ``before``: what lies before the cut."""
+    sunk = {each for each, end in network.edges() if end == "sink"}
+    after = {name: [each.removesuffix("_in") for each in network[f"{name}_out"] if each != "sink"] for name in prices}
+    needed = {name: tuple(each for each in following if f"{each}_in" in sunk) for name, following in after.items()}
+    above = {name: [each for each, following in after.items() if name in following] for name in prices}
+    fed = _reached([name for name in prices if name in banned], after)
+    drained = _reached([name for name in prices if needed[name] or f"{name}_out" in sunk], above)
+    between = [name for name in prices if name in fed & drained]
+    sides = {(True, True): "source", (True, False): "cut"}
+    return tuple(
+        Pipe(
+            name,
+            prices[name],
+            banned.get(name, ""),
+            tuple(each for each in after[name] if each in between),
+            needed[name],
+            sides.get((f"{name}_in" in before, f"{name}_out" in before), "sink"),
+        )
+        for name in between
+    )
+
+
+def _reached(starts: list[str], following: dict[str, list[str]]) -> set[str]:
+    found: set[str] = set()
+    while starts:
+        if (name := starts.pop()) not in found:
+            found.add(name)
+            starts += following.get(name, [])
+    return found
 
 
 @contextlib.contextmanager

@@ -100,6 +100,14 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Sequence[float] = (1.0
 
     The graphs are those that torch.compile partitions: Inductor's decompositions and its passes over the joint graph.
     Raises ValueError for a budget out of range, a model that breaks into several graphs, or one with nothing to train.
+
+    >>> import torch
+    >>> from compile_lab.checkpointing import plans
+    >>> layers = [torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1)]
+    >>> for plan in plans(torch.nn.Sequential(*layers), torch.ones(4), budgets=(1.0, 0.0)):
+    ...     print(plan.budget, plan.saved_nbytes, plan.recomputed.ops)
+    1.0 16 6
+    0.0 0 12
     """
     chosen = tuple(budgets)
     for budget in chosen:
@@ -124,7 +132,15 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Sequence[float] = (1.0
 
 @door
 def saved_blocks(plan: BudgetPlan, least_nbytes: int, blocks: str = "blocks") -> tuple[int, ...]:
-    """The indices of a model's blocks in which a tensor of at least so many bytes is made and saved."""
+    """The indices of a model's blocks in which a tensor of at least so many bytes is made and saved.
+
+    >>> import torch
+    >>> from compile_lab.checkpointing import plans, saved_blocks
+    >>> model = torch.nn.Sequential()
+    >>> model.blocks = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    >>> saved_blocks(plans(model, torch.ones(4), budgets=[1.0])[0], least_nbytes=16)
+    (1,)
+    """
     large = [each.name for each in plan.graphs.saved if each.extra_nbytes >= least_nbytes]
     modules = [plan.graphs.forward[name].module for name in large]
     return tuple(sorted({int(name.split(".")[1]) for name in modules if name.startswith(f"{blocks}.")}))
@@ -132,7 +148,12 @@ def saved_blocks(plan: BudgetPlan, least_nbytes: int, blocks: str = "blocks") ->
 
 @door
 def longest_gap(saved: Sequence[int], blocks: int) -> int:
-    """The most blocks in a row without a saved tensor: what the backward runs again at once."""
+    """The most blocks in a row without a saved tensor: what the backward runs again at once.
+
+    >>> from compile_lab.checkpointing import longest_gap
+    >>> longest_gap([1, 5], blocks=8)
+    3
+    """
     check_whole("blocks", blocks, 1)
     for block in saved:
         check_whole("a block of saved", block, 0, blocks - 1)

@@ -45,6 +45,14 @@ class Strategy:
     ``every``: blocks in a checkpointed segment, None for no checkpoint. ``keep``: operations of aten whose results a
     segment keeps all the same. ``compiled``: with torch.compile; then ``budget`` is its ``activation_memory_budget``.
     Raises ValueError for parts that do not go together.
+
+    >>> from compile_lab.checkpointing import Strategy
+    >>> Strategy("pairs", every=2)
+    Strategy(name='pairs', every=2, keep=(), compiled=False, budget=None)
+    >>> Strategy("half", budget=0.5)
+    Traceback (most recent call last):
+        ...
+    ValueError: strategy 'half': a budget is the compiler's: set compiled=True
     """
 
     name: str
@@ -78,7 +86,12 @@ MATMULS_KEPT = Strategy("keep products", every=1, keep=(*MATMULS, *ATTENTION))
 
 @door
 def segments_of(blocks: int) -> tuple[Strategy, ...]:
-    """Checkpointing in segments of each length that divides the number of blocks: ``segments of 4``."""
+    """Checkpointing in segments of each length that divides the number of blocks: ``segments of 4``.
+
+    >>> from compile_lab.checkpointing.strategies import segments_of
+    >>> [(strategy.name, strategy.every) for strategy in segments_of(6)]
+    [('every layer', 1), ('segments of 2', 2), ('segments of 3', 3), ('segments of 6', 6)]
+    """
     check_whole("blocks", blocks, 1, MOST_BLOCKS)
     lengths = [length for length in range(1, blocks + 1) if blocks % length == 0]
     return tuple(Strategy(f"segments of {n}" if n > 1 else EVERY_LAYER.name, every=n) for n in lengths)
@@ -86,7 +99,12 @@ def segments_of(blocks: int) -> tuple[Strategy, ...]:
 
 @door
 def budgets(values: Sequence[float]) -> tuple[Strategy, ...]:
-    """The compiler under each of several memory budgets; with 1 it does as it always does."""
+    """The compiler under each of several memory budgets; with 1 it does as it always does.
+
+    >>> from compile_lab.checkpointing.strategies import budgets
+    >>> [(strategy.name, strategy.compiled) for strategy in budgets([0.25, 1])]
+    [('budget 0.25', True), ('budget 1', True)]
+    """
     return tuple(Strategy(f"budget {value:g}", compiled=True, budget=value) for value in values)
 
 
@@ -140,6 +158,13 @@ def checkpointed(
 
     ``blocks`` names the ModuleList that the model's forward runs through. The model itself stays as it is.
     Raises ValueError if there is no such list, or ``every`` is no number of blocks.
+
+    >>> import torch
+    >>> from compile_lab.checkpointing import checkpointed
+    >>> model = torch.nn.Module()
+    >>> model.blocks = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(5))
+    >>> [len(segment.blocks) for segment in checkpointed(model, every=2).blocks]
+    [2, 2, 1]
     """
     _check_every(every)
     layers = getattr(model, blocks, None)

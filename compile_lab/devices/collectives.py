@@ -49,6 +49,13 @@ class Program:
     """A training step as one rank runs it: ``step()`` runs forward and backward on the sharded ``modules``.
 
     With the ``mesh``, collectives are told by its axes.
+
+    >>> import torch
+    >>> from compile_lab.devices import Program
+    >>> model = torch.nn.Linear(4, 4)
+    >>> Program(lambda: model(torch.ones(2, 4)).sum().backward(), [model]).step()
+    >>> model.bias.grad
+    tensor([2., 2., 2., 2.])
     """
 
     step: Callable[[], Any]
@@ -65,6 +72,15 @@ def count(build: Callable[[], Program], devices: int, *, rank: int = 0, warm_up:
     carry: count it on real ranks, with ``counted``.
 
     Raises ValueError for a rank that is not there, RuntimeError if a real process group is up in this process.
+
+    >>> import torch
+    >>> from torch.distributed.fsdp import fully_shard
+    >>> from compile_lab.devices import Program, count
+    >>> def build():
+    ...     model = fully_shard(torch.nn.Linear(8, 8), mesh=torch.distributed.init_device_mesh("cpu", (4,)))
+    ...     return Program(lambda: model(torch.ones(2, 8)).sum().backward(), [model])
+    >>> [str(each) for each in count(build, devices=4)]
+    ['1 × all_gather over world (4 ranks), 288 bytes', '1 × reduce_scatter over world (4 ranks), 288 bytes']
     """
     with pretended(devices, rank):
         return counted(build(), warm_up)
@@ -77,6 +93,13 @@ def counted(program: Program, warm_up: int = 0, smallest: int = 2) -> tuple[Coll
     ``warm_up`` steps go before the one that counts: DDP forms its buckets anew after the first, and a pipeline's stages
     agree on shapes in it. Collectives of fewer than ``smallest`` numbers are left out: by default those of a single
     number, a loss that is averaged to be shown.
+
+    >>> import torch
+    >>> from compile_lab.devices import Program, counted, pretended
+    >>> with pretended(devices=8):
+    ...     found = counted(Program(lambda: torch.distributed.all_reduce(torch.ones(4))))
+    >>> [(each.kind, each.payload_nbytes, each.sent_nbytes) for each in found]
+    [('all_reduce', 16, 28)]
     """
     for _ in range(warm_up):
         program.step()
@@ -90,6 +113,15 @@ def held(build: Callable[[], Program], devices: int, *, rank: int = 0) -> Held:
     """What ``rank`` of ``devices`` imaginary ones holds after a step of the real program and one of AdamW.
 
     Raises as ``count``.
+
+    >>> import torch
+    >>> from torch.distributed.fsdp import fully_shard
+    >>> from compile_lab.devices import Program, held
+    >>> def build():
+    ...     model = fully_shard(torch.nn.Linear(8, 8), mesh=torch.distributed.init_device_mesh("cpu", (4,)))
+    ...     return Program(lambda: model(torch.ones(2, 8)).sum().backward(), [model])
+    >>> held(build, devices=4)
+    Held(parameters=72, gradients=72, optimizer=144, activations=64)
     """
     with pretended(devices, rank):
         return held_here(build())
@@ -97,7 +129,14 @@ def held(build: Callable[[], Program], devices: int, *, rank: int = 0) -> Held:
 
 @door
 def held_here(program: Program) -> Held:
-    """What this rank of whatever process group is up holds after a step and one of AdamW."""
+    """What this rank of whatever process group is up holds after a step and one of AdamW.
+
+    >>> import torch
+    >>> from compile_lab.devices import Program, held_here
+    >>> model = torch.nn.Linear(4, 4)
+    >>> held_here(Program(lambda: model(torch.ones(2, 4)).sum().backward(), [model]))
+    Held(parameters=80, gradients=80, optimizer=160, activations=32)
+    """
     parameters = [each for module in program.modules for each in module.parameters()]
     with _Saved() as saved:
         program.step()
@@ -115,6 +154,12 @@ def pretended(devices: int, rank: int = 0) -> Iterator[None]:
 
     It computes on one thread, as a rank of ``ranks.run`` does: where other programs want the cores too, each of the
     many small operations would wait for its threads to get one.
+
+    >>> import torch.distributed as dist
+    >>> from compile_lab.devices import pretended
+    >>> with pretended(devices=1024, rank=3):
+    ...     print(dist.get_rank(), dist.get_world_size())
+    3 1024
     """
     check_whole("devices", devices, 1, MOST_DEVICES)
     if not 0 <= rank < devices:
@@ -184,7 +229,7 @@ class _CollectiveRecorder(TorchDispatchMode):
         if any(issubclass(each, DTensor) for each in types):
             return NotImplemented  # DTensor first, which becomes local operations and collectives
         result = func(*args, **(kwargs or {}))
-        if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and (kind := _kind(func)):
+        if func.namespace in ("c10d", "_c10d_functional", "_dtensor") and (kind := kind_of(func)):
             group = _group(args)
             payload = max(map(nbytes, (*args, result)))
             if _numbers((*args, result)) >= self._smallest:
@@ -243,7 +288,8 @@ def _is_large(value: Any) -> bool:
     return isinstance(value, Tensor) and value.ndim > 0
 
 
-def _kind(func: Any) -> str | None:
+def kind_of(func: Any) -> str | None:
+    """The lab's name for what an operator sends; None for one that sends nothing of its own."""
     name = func.name().partition("::")[2].lstrip("_")
     found = [kind for part, kind in _KINDS.items() if name.startswith(part)]
     return found[0] if found else None

@@ -84,6 +84,11 @@ def compiled(fn: Callable[..., Any], *args: Any) -> Compiled:
     """Does ``fn`` compile as a whole on this rank, to which nodes, and does Inductor's code compute what ``fn`` does?
 
     Every rank calls it, as it would ``fn``, with the same arguments but for their values. Values are compared exactly.
+
+    >>> import torch
+    >>> from compile_lab.devices import compiled
+    >>> compiled(lambda x: x @ x, torch.ones(4, 4))
+    Compiled(nodes=('matmul',), equal=True)
     """
     nodes: list[str] = []
 

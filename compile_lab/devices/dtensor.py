@@ -53,6 +53,10 @@ class Ruling:
     holds something of another shape than it holds. ``detail`` says how, or is the first line of the message; ``helps``
     says what that line names (``operator``, ``way out``). ``sent`` counts the collectives of rank 0, ``out`` are the
     results' placements. ``shards`` are ``even``, or ``uneven`` or ``empty`` in one input at least; ``rule`` excuses.
+
+    >>> from compile_lab.devices import Ruling
+    >>> print(Ruling("wrong", what="value", detail="off by 2", shards="uneven"))
+    wrong, on uneven shards (value: off by 2)
     """
 
     kind: str
@@ -111,6 +115,15 @@ def ask(
 
     Raises ValueError for a layout that does not fit. A call that hangs for ``limit_s`` seconds, or brings a rank down,
     is a ruling and no error.
+
+    What cannot go is refused before a rank is started:
+
+    >>> import torch
+    >>> from compile_lab.devices import ask
+    >>> ask(torch.add, (torch.ones(4), torch.ones(4)), ["S(0)"])
+    Traceback (most recent call last):
+        ...
+    ValueError: layout has 1 placements for 2 tensors among the arguments; give each its own, ...
     """
     call = PlacedCall(function, tuple(args), tuple(layout), dict(kwargs or {}), gradient, _name(function))
     check_whole("ranks", ranks, 2, 64)

@@ -85,6 +85,13 @@ def analyse(trace: Trace | str | Path | Mapping[str, Any] | profile, alone: bool
 
     Raises ValueError for what is no trace, holds several ranks or devices, no communication (`NoCommunication`), or no
     compute.
+
+    >>> from compile_lab.devices.overlap import analyse
+    >>> product = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": 3000}
+    >>> gather = {"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllGather", "ts": 2000, "dur": 4000}
+    >>> found = analyse({"traceEvents": [product, gather]})
+    >>> found.fraction, found.exposed
+    (0.25, (Span(start_ms=3.0, end_ms=6.0),))
     """
     trace = read(trace)
     communicating = [event for event in trace.kernels or trace.marks if _communicates(event)]

@@ -80,6 +80,14 @@ def measure(schedule: str, n: int, microbatches: int, work: StageWork | None = N
 
     ``work`` is what each stage does; by default it naps 20 ms for each third of its work. The ``options`` are those of
     ``measure_several``, and so is what it raises.
+
+    What cannot go is refused before a rank is started:
+
+    >>> from compile_lab.devices.pipeline import measure
+    >>> measure("1F1B", n=4, microbatches=2)
+    Traceback (most recent call last):
+        ...
+    ValueError: torch's 1F1B needs a micro-batch for each rank: 2 are too few for 4 ranks
     """
     return measure_several([(schedule, microbatches, work or Nap())], n, **options)[0].best
 
@@ -101,6 +109,14 @@ def measure_several(
     the ranks, as in ``ranks.run``.
 
     Raises ValueError for what a schedule or this torch cannot run, and RankFailed if a rank fails.
+
+    What cannot go is refused before a rank is started:
+
+    >>> from compile_lab.devices import Nap, measure_several
+    >>> measure_several([("1F1B", 2, Nap())], n=4)
+    Traceback (most recent call last):
+        ...
+    ValueError: torch's 1F1B needs a micro-batch for each rank: 2 are too few for 4 ranks
     """
     for schedule, microbatches, _ in cases:
         _check(schedule, n, microbatches, steps, backend)
@@ -140,6 +156,10 @@ def runs(schedule: str, backend: str = "gloo") -> bool:
 
     Not ZBVZeroBubble and DualPipeV over gloo on torch 2.11: a rank with two neighbouring stages sends to itself there.
     Raises ValueError for a schedule or a backend that is not known.
+
+    >>> from compile_lab.devices.pipeline import runs
+    >>> runs("1F1B"), runs("DualPipeV", backend="nccl")
+    (True, True)
     """
     for name, value, known in (("schedule", schedule, SCHEDULES), ("backend", backend, ("gloo", "nccl"))):
         if value not in known:
@@ -157,6 +177,14 @@ def resimulated(
 
     Or other ``times``, by kind and stage, and ``single`` ones as in ``simulate``. What differs is then due to what a
     simulation does not know: times that vary, and a program that delays.
+
+    >>> from compile_lab.devices import resimulated
+    >>> from compile_lab.simulator import simulate
+    >>> timeline = simulate("1F1B", 2, 4, forward=[1.0, 3.0])
+    >>> timeline.span, resimulated(timeline).span
+    (23.0, 23.0)
+    >>> resimulated(timeline, {(kind, stage): 1.0 for kind in "FB" for stage in range(2)}).span
+    10.0
     """
     taken = times or mean_times(measured)
 

@@ -35,6 +35,13 @@ def waiting(timeline: Timeline) -> list[Waiting]:
 
     One is posted when the action ends before it in torch's order. They are served in that order, so of several only
     the first is said to wait.
+
+    >>> from compile_lab.devices import waiting
+    >>> from compile_lab.simulator import simulate
+    >>> waiting(simulate("Interleaved1F1B", 4, 2))[:2]
+    [Waiting(rank=0, start=1.0, end=2.0), Waiting(rank=0, start=2.0, end=3.0)]
+    >>> waiting(simulate("GPipe", 4, 2))
+    []
     """
     if timeline.schedule in RECEIVES_LATE:
         return []
@@ -69,7 +76,14 @@ class Covered(NamedTuple):
 
 @door
 def covered(timeline: Timeline) -> list[Covered]:
-    """For each action, the share of its time in which a receive waits beside it."""
+    """For each action, the share of its time in which a receive waits beside it.
+
+    >>> from compile_lab.devices import covered
+    >>> from compile_lab.simulator import simulate
+    >>> shares = [share for _, share in covered(simulate("Interleaved1F1B", 4, 4))]
+    >>> len(shares), sum(share > 0 for share in shares)
+    (32, 13)
+    """
     waits: dict[int, list[Waiting]] = defaultdict(list)
     for each in waiting(timeline):
         waits[each.rank].append(each)
@@ -87,6 +101,12 @@ def share_lost(several: Iterable[Timeline]) -> float | None:
 
     The median over actions that have one beside them most of their time, each against the median of its kind without.
     None where there are no such actions.
+
+    >>> from compile_lab.devices import share_lost, slowed
+    >>> from compile_lab.simulator import simulate
+    >>> timeline = simulate("Interleaved1F1B", 4, 4)
+    >>> [round(share_lost([slowed(timeline, lost)]), 2) for lost in (0.0, 0.1)]
+    [0.0, 0.1]
     """
     lost = []
     for timeline in several:
@@ -114,6 +134,12 @@ def slowed(measured: Timeline, lost: float, *, beside: bool = True) -> Timeline:
     Which receive waits how long depends on the times, and these on the receives: it is simulated until they agree.
     Without ``beside`` no action is slowed: what the schedule would be if a waiting receive cost nothing. Transfers and
     gaps are those of ``resimulated``.
+
+    >>> from compile_lab.devices import slowed
+    >>> from compile_lab.simulator import simulate
+    >>> timeline = simulate("Interleaved1F1B", 4, 4)
+    >>> timeline.span, [round(slowed(timeline, lost).span, 2) for lost in (0.0, 0.1)]
+    (27.0, [27.0, 27.18])
     """
     corrected = simulated = resimulated(measured, alone := _alone(measured, lost))
     for _ in range(ROUNDS if beside else 0):

@@ -24,6 +24,10 @@ def placement(word: str) -> Placement:
     """The placement that torch prints as ``word``.
 
     Raises ValueError for another word than R, S(dimension), P(sum), P(avg), P(max), P(min).
+
+    >>> from compile_lab.devices.placements import placement
+    >>> placement("S(0)"), placement("P(sum)")
+    (Shard(dim=0), Partial(sum))
     """
     if word == "R":
         return Replicate()
@@ -46,6 +50,13 @@ def parts(x: Tensor, word: str, ranks: int) -> tuple[Tensor, ...]:
     of them; of a minimum, above.
 
     Raises ValueError for a dimension that ``x`` has not, for parts that ``x``'s type or values cannot have.
+
+    >>> import torch
+    >>> from compile_lab.devices.placements import parts
+    >>> parts(torch.arange(5), "S(0)", ranks=3)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> parts(torch.arange(5), "P(sum)", ranks=2)
+    (tensor([0, 2, 4, 6, 8]), tensor([ 0, -1, -2, -3, -4]))
     """
     check_whole("ranks", ranks, 1, MOST_RANKS)
     kind = placement(word)
@@ -63,6 +74,15 @@ def whole(held: Sequence[Tensor], word: str) -> Tensor:
     """The tensor that the ranks' parts stand for, in ``held``'s own type.
 
     Raises ValueError without a part, for a placement that is none, and where replicas differ.
+
+    >>> import torch
+    >>> from compile_lab.devices.placements import whole
+    >>> whole([torch.tensor([1, 2]), torch.tensor([10, 20])], "P(sum)")
+    tensor([11, 22])
+    >>> whole([torch.tensor([1, 2]), torch.tensor([10, 20])], "R")
+    Traceback (most recent call last):
+        ...
+    ValueError: the parts of a replicated tensor differ, and it stands for one value
     """
     kind = placement(word)
     if not held:

@@ -45,6 +45,8 @@ GRACE_S = 0.3
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited")
 """What a rank says whose partner is gone: not the cause, which then shows within `CAUSE_S`."""
 CAUSE_S = 5.0
+LOOK_S, UNSEEN_S = 0.01, 0.1
+"""Between two looks at gloo's threads, and where they cannot be looked at."""
 _COMPARE = "If the ranks may disagree about a collective, env={'TORCH_DISTRIBUTED_DEBUG': 'DETAIL'} compares each one"
 
 
@@ -83,6 +85,14 @@ def run(
     function that cannot be sent to another process, and for an ``env`` that is not text. Whatever happens, no process
     is left: not when the cell is interrupted, nor when the caller is killed. In a script, call it under
     ``if __name__ == "__main__":``.
+
+    What cannot go is refused before a rank is started:
+
+    >>> from compile_lab.devices.ranks import run
+    >>> run(print, 2, "hello", backend="mpi")
+    Traceback (most recent call last):
+        ...
+    ValueError: backend='mpi': it is 'gloo', for CPUs, or 'nccl', for GPUs
     """
     _check(n, timeout, backend)
     job = _packed(fn, args, kwargs)
@@ -131,6 +141,14 @@ def endings(
     ``patience`` is the group's own time-out, in seconds, by which a collective that waits raises. Ranks that still run
     ``after`` seconds after the first one failed, or when ``timeout`` is over, are ended. Raises as `run`, but no
     RankFailed; no process is left.
+
+    What cannot go is refused before a rank is started:
+
+    >>> from compile_lab.devices.ranks import endings
+    >>> endings(print, 2, "hello", timeout=0)
+    Traceback (most recent call last):
+        ...
+    ValueError: timeout=0: it is a number of seconds above 0
     """
     _check(n, timeout, "gloo")
     job = _packed(fn, args, {})
@@ -151,6 +169,32 @@ def endings(
             return [_ending(run, rank, process.exitcode) for rank, process in enumerate(processes)]
         finally:
             _end(processes)
+
+
+def settle() -> None:
+    """Wait, on a rank, until gloo's threads are at rest. Call it after a step, before its profiler is stopped.
+
+    gloo completes a collective's future, which DDP waits for, and tells the profiler afterwards (``finishWorkGloo`` of
+    torch's ProcessGroupGloo.cpp). A profiler that was stopped between the two has freed what is then written to: the
+    rank dies of SIGSEGV, or later of what was overwritten ("malloc(): unaligned tcache chunk").
+    """
+    tasks = Path("/proc/self/task")
+    if not tasks.is_dir():  # no Linux: gloo's threads are out of sight
+        time.sleep(UNSEEN_S)
+        return
+    looks = 0
+    while looks < 2:  # one may be between two of its instructions
+        time.sleep(LOOK_S)
+        looks = looks + 1 if all(map(_rests, tasks.iterdir())) else 0
+
+
+def _rests(task: Path) -> bool:
+    """Whether this thread of ours is none of gloo's, or sleeps."""
+    try:
+        name, state = (task / "stat").read_text().split("(", 1)[1].rsplit(")", 1)
+    except OSError:  # it has come to its end
+        return True
+    return not name.startswith("pt_gloo_runloop") or state.split()[0] == "S"
 
 
 def _ending(run: Run, rank: int, status: int | None) -> Ending:

@@ -154,6 +154,15 @@ def step_collectives(step: Callable[[], Any]) -> StepCollectives:
 
     `step` calls a compiled function for the first time, forward and backward; inside `pretended`, or on a rank.
     Raises ValueError if nothing was compiled.
+
+    >>> import torch
+    >>> from torch.distributed._functional_collectives import all_gather_tensor
+    >>> from compile_lab.devices import pretended
+    >>> from compile_lab.devices.step_collectives import step_collectives
+    >>> with pretended(devices=8):
+    ...     gather = torch.compile(lambda x: all_gather_tensor(x, 0, torch.distributed.group.WORLD) @ x.T)
+    ...     print(step_collectives(lambda: gather(torch.ones(4, 4))))
+    StepCollectives(graphs=(GraphOrder(order=('AG0', 'w0', 'MM')),))
     """
     graphs = generated_graphs(step)
     if not graphs:
@@ -173,6 +182,14 @@ def on_virtual_gpus(
     ``build(mesh)`` is called in a child process (`virtual_gpu.run`) with a mesh of pretended GPUs. It shards a model on
     "cuda", compiles it and returns the step. `options` are Inductor's: `WAYS`, or others.
     Raises as `virtual_gpu.run` does.
+
+    A chip that is not known is refused before a child is started:
+
+    >>> from compile_lab.devices.step_collectives import on_virtual_gpus
+    >>> on_virtual_gpus(lambda mesh: print, chip="H300")
+    Traceback (most recent call last):
+        ...
+    ValueError: no virtual chip is called 'H300'; there is H200, H100, A100, T4
     """
     graphs = virtual_gpu.run(chip, _in_a_child, build, devices, config=dict(options or {}))
     return StepCollectives(tuple(_read(source, sizes) for source, sizes in graphs))

@@ -4,6 +4,7 @@ On a CPU, gloo's threads share the cores with the computation: a step can hide i
 *throttled* wire takes bytes over bandwidth for each collective and uses no CPU meanwhile, as a network card would.
 """
 
+import random
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
@@ -17,13 +18,11 @@ from torch import Tensor
 from ..doors import door
 from ..measure import timing, trace
 from ..simulator.overlap import Overlap
+from . import ranks
 from .overlap import analyse, with_wire
 from .throttle import ThrottledGroup
 
 WARM_UP_STEPS, STEPS, PROFILED = 3, 9, 3
-
-SETTLE_S = 0.01
-"""A thread of gloo notes the end of its collective a little after the step has gone on."""
 
 
 @dataclass(frozen=True)
@@ -45,15 +44,18 @@ def slowest(ranks: Sequence[StepRun]) -> StepRun:
 
 
 def measured(
-    steps: Mapping[str, Callable[[], Any]], group: dist.ProcessGroup | None = None, device: str = "cpu"
+    steps: Mapping[str, Callable[[], Any]],
+    group: dist.ProcessGroup | None = None,
+    device: str = "cpu",
+    rounds: int = STEPS,
 ) -> dict[str, StepRun]:
     """Time these steps on this rank beside the others, then profile each; every rank calls it.
 
-    The steps take turns, so that what disturbs the machine disturbs all of them. The overlap is that of the profiled
-    step, one of three, whose exposed time over all ranks is the median: the same step on each. `group`: the throttled
-    one that they send over, if they do.
+    The steps take turns in a random order, so that what disturbs the machine disturbs all of them. The overlap is that
+    of the profiled step, one of three, whose exposed time over all ranks is the median: the same step on each. `group`:
+    the throttled one that they send over, if they do.
     """
-    taken_us = step_times_us(steps, device)
+    taken_us = step_times_us(steps, device, rounds)
     runs = {}
     for name, step in steps.items():
         whole, issued = (timing.spread_us(times) for times in zip(*taken_us[name], strict=True))
@@ -75,17 +77,17 @@ def step_times_us(
 ) -> dict[str, list[tuple[float, float]]]:
     """Microseconds of each step, and until the host had issued it: one pair a round, after some to warm up.
 
-    The ranks begin each step together, and make the same number of rounds: one that chose by its own clock would leave
-    the others waiting.
+    Each round has its own order, seeded, so that no step always follows the same other one. The ranks begin each step
+    together, and make the same number of rounds: one that chose by its own clock would leave the others waiting.
     """
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     for each in range(warm_up + rounds):
-        for name, step in steps.items():
+        for name in random.Random(each).sample(list(steps), len(steps)):
             timing.wait(device)
             dist.barrier()
             timing.wait(device)
             start = time.perf_counter()
-            step()
+            steps[name]()
             issued = time.perf_counter() - start
             timing.wait(device)
             if each >= warm_up:
@@ -99,12 +101,12 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
     def settled() -> None:
         step()
         timing.wait(device)
-        time.sleep(SETTLE_S)
+        ranks.settle()
 
     timing.wait(device)
     dist.barrier()
     timing.wait(device)
-    time.sleep(SETTLE_S)  # the barrier is not part of the step
+    ranks.settle()  # the barrier is not part of the step
     before = len(group.sent) if isinstance(group, ThrottledGroup) else 0
     seen = trace.profiled(settled, device, record_shapes=True)
     return analyse(with_wire(seen, group.sent[before:]) if isinstance(group, ThrottledGroup) else seen, alone=True)
@@ -113,14 +115,21 @@ def profiled(step: Callable[[], Any], group: dist.ProcessGroup | None = None, de
 @door
 def training_step(
     model: Callable[..., Tensor], optimizer: torch.optim.Optimizer, *inputs: Tensor, send: bool = True
-) -> Callable[[], None]:
-    """One step of a model that returns its loss, with its phases marked for the profiler.
+) -> Callable[[], Tensor]:
+    """One step of a model that returns its loss, with its phases marked for the profiler. It gives the loss.
 
     ``send=False``: what DDP would take without sending anything.
+
+    >>> import torch
+    >>> from compile_lab.devices.steps import training_step
+    >>> weight = torch.nn.Parameter(torch.ones(3))
+    >>> step = training_step(lambda x: (weight * x).sum(), torch.optim.SGD([weight], lr=0.1), torch.ones(3))
+    >>> [round(step().item(), 2) for _ in range(3)]
+    [3.0, 2.7, 2.4]
     """
     from torch.profiler import record_function
 
-    def step() -> None:
+    def step() -> Tensor:
         with record_function("forward"), nullcontext() if send else model.no_sync():
             loss = model(*inputs)
         with record_function("backward"):
@@ -128,5 +137,6 @@ def training_step(
         with record_function("optimizer"):
             optimizer.step()
             optimizer.zero_grad()
+        return loss.detach()
 
     return step

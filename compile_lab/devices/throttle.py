@@ -45,36 +45,42 @@ class ThrottledGroup(dist.ProcessGroup):
 
     def _carry(self) -> None:
         while True:
-            name, large, work, outputs, future = self._queue.get()
+            name, large, works, outputs, future, _ = self._queue.get()  # what is given lives until the next is taken
             nbytes = sum(tensor.nbytes for tensor in large)
             start = time.time_ns()
-            work.wait()
+            for work in works:
+                work.wait()
             time.sleep(max(0.0, nbytes / self._bytes_per_s - (time.time_ns() - start) / 1e9))
             self.sent.append((name, start, time.time_ns(), nbytes))
             future.set_result(outputs)
 
-    def _send(self, name: str, large: list[Tensor], work: dist.Work, outputs: list[Tensor]) -> _Sent:
+    def _send(
+        self, name: str, large: list[Tensor], works: list[dist.Work], outputs: list[Tensor], inputs: list[Tensor]
+    ) -> _Sent:
+        """Until the wire has carried it, this group holds what the backend reads and writes, whoever else lets go."""
         future: torch.futures.Future = torch.futures.Future()
-        self._queue.put((name, large, work, outputs, future))
+        self._queue.put((name, large, works, outputs, future, inputs))
         return _Sent(future)
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> _Sent:
         work = self._inner.allreduce(tensors, opts or dist.AllreduceOptions())
-        return self._send("all_reduce", tensors, work, tensors)
+        return self._send("all_reduce", tensors, [work], tensors, tensors)
 
     def allgather_into_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], *opts: Any) -> _Sent:
-        work = self._inner.allgather_into_tensor_coalesced(outputs, inputs)
-        return self._send("all_gather", outputs, work, outputs)
+        """One by one: with several on their way, gloo's own coalesced gather corrupts the heap (torch 2.13)."""
+        works = [self._inner._allgather_base(*pair) for pair in zip(outputs, inputs, strict=True)]
+        return self._send("all_gather", outputs, works, outputs, inputs)
 
     def _allgather_base(self, output: Tensor, given: Tensor, *opts: Any) -> _Sent:
         return self.allgather_into_tensor_coalesced([output], [given])
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], *opts: Any) -> _Sent:
         work = self._inner.reduce_scatter_tensor_coalesced(outputs, inputs, *opts)
-        return self._send("reduce_scatter", inputs, work, outputs)
+        return self._send("reduce_scatter", inputs, [work], outputs, inputs)
 
     def _reduce_scatter_base(self, output: Tensor, given: Tensor, *opts: Any) -> _Sent:
-        return self._send("reduce_scatter", [given], self._inner._reduce_scatter_base(output, given, *opts), [output])
+        work = self._inner._reduce_scatter_base(output, given, *opts)
+        return self._send("reduce_scatter", [given], [work], [output], [given])
 
     all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base  # their names in torch 2.13
 
@@ -105,6 +111,14 @@ def throttled(bytes_per_s: float) -> ThrottledGroup:
     """A group of all ranks whose wire has this bandwidth. Every rank calls it, as it would ``dist.new_group``.
 
     Raises ValueError for a bandwidth that is not above 0, RuntimeError outside of a process group.
+
+    Outside of a rank there is nobody to send to:
+
+    >>> from compile_lab.devices.throttle import throttled
+    >>> throttled(bytes_per_s=1e9)
+    Traceback (most recent call last):
+        ...
+    RuntimeError: throttled joins the ranks of a process group, and none is up: call it in what ranks.run runs
     """
     if not bytes_per_s > 0:
         raise ValueError(f"bytes_per_s={bytes_per_s!r}: a wire carries more than 0 bytes in a second")

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..page.canvas import WIDTH, Canvas, key
+from ..page.canvas import DIGIT, WIDTH, Canvas, key
 from ..page.figures import Drawing
 from ..page.tables import Table
 from .recompiles import WatchedCall
@@ -49,15 +49,16 @@ def row_by_row(
         if len(calls) != len(labels):
             raise ValueError(f"{name!r} has {len(calls)} calls for {len(labels)} labels: give one label a call")
     canvas = Canvas(size=22)
-    tile = min(150.0, (WIDTH - _LEFT - _RIGHT) / len(labels))
-    canvas.words(_LEFT, 20, f"{what} →", size=20)
+    left = max(_LEFT, max(map(len, several)) * (DIGIT + 0.03) * canvas.size)  # bold letters are wider
+    tile = min(150.0, (WIDTH - left - _RIGHT) / len(labels))
+    canvas.words(left, 20, f"{what} →", size=20)
     for at, (name, calls) in enumerate(several.items()):
         top = _HEAD + at * _ROW
         canvas.words(0, top + 31, name, bold=True)
         for index, (label, call) in enumerate(zip(labels, calls, strict=True)):
             kind = outcome(call)
             canvas.box(
-                _LEFT + index * tile,
+                left + index * tile,
                 top,
                 tile - 4,
                 _BAR,

@@ -161,5 +161,6 @@ def _condition(kind: str, code: str) -> str:
         return f"{match[1]} has type {match[2] or 'as before'}"
     if match := re.match(r"(not )?___dict_contains\('(\w+)', (.+)\.__dict__\)", named):
         return f"{match[3]} has {'no' if match[1] else 'an'} attribute {match[2]!r} of its own"
-    said = named.partition(". Guard failed on a parameter")[0]
+    # torch adds this way out to whatever a parameter fails; it is one for sizes alone.
+    said = named if "size mismatch" in named else named.partition(". Guard failed on a parameter")[0]
     return re.sub(r"\b\d{9,}\b", "…", said).strip()

@@ -14,10 +14,10 @@ from torch import nn
 
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import cache_entries, get_guard_fail_reason, reset_dynamo
-from ..capture import GuardTree, Recompiled, compilation
-from ..doors import door
+from ..capture import BreakReported, GuardTree, Recompiled, compilation
+from ..doors import Told, door
 from .guards import Guard, guards_of, in_words
-from .tracing import CapturedGraph, Kept, graph, keeping, quiet
+from .tracing import CapturedGraph, DynamoTrace, GraphBreak, Kept, graph, keeping, merged_breaks, quiet
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,8 @@ class Forecast:
         return "yes: " + ("; ".join(map(str, self.failed)) or "nothing is compiled yet")
 
 
-@dataclass(frozen=True)
-class WatchedCall:
+@dataclass(frozen=True, repr=False)
+class WatchedCall(Told):
     """One call of a watched function: what the guards said before it, and what torch did."""
 
     arguments: str
@@ -62,10 +62,17 @@ class WatchedCall:
     graphs: tuple[CapturedGraph, ...]
     """The graphs that were made for it."""
     guards: tuple[Guard, ...]
+    breaks: tuple[GraphBreak, ...]
+    """Where it broke, if it was compiled for it."""
     failed: tuple[str, ...]
     """Why it was compiled again, in torch's own account: what each earlier compilation failed, newest first."""
     result: Any = field(repr=False, compare=False)
     """What it returned, or the exception that it raised."""
+
+    @property
+    def trace(self) -> DynamoTrace:
+        """What was made for this call, as a `trace` says it, but for the bytecode."""
+        return DynamoTrace(self.graphs, self.breaks, self.guards, (), (), self.result, "")
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -88,6 +95,13 @@ def would_recompile(compiled: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     given up on runs eagerly, whatever fits.
 
     Raises TypeError for a function that is not compiled, and for arguments that it does not take.
+
+    >>> import torch
+    >>> from compile_lab.dynamo import watch, would_recompile
+    >>> watched = watch(lambda x, n: x + n)
+    >>> y = watched(torch.ones(4), 1)
+    >>> print(would_recompile(watched, torch.ones(4), 2))
+    yes: 0/0 fails n == 1
     """
     code, names = _frame(compiled, args, kwargs)
     failed = []
@@ -136,6 +150,7 @@ class Watched:
                 outcome,
                 tuple(graph(each, log) for each in new),
                 tuple(guard for tree in log.of(GuardTree) for guard in guards_of(tree)),
+                merged_breaks(log.of(BreakReported)),
                 tuple(_reason(why) for event in log.of(Recompiled) for why in event.failed),
                 result,
             )
@@ -154,6 +169,16 @@ def watch(fn: Callable[..., Any], **options: Any) -> Watched:
 
     ``options`` go to ``torch.compile``: ``dynamic``, ``fullgraph``, ``options``. Compiled code of earlier cells is
     forgotten (``torch.compiler.reset``). What ``fn`` prints when called is kept back. TypeError if it is not callable.
+
+    >>> import torch
+    >>> from compile_lab.dynamo import watch
+    >>> watched = watch(lambda x, n: x + n)
+    >>> y = watched(torch.ones(4), 1), watched(torch.ones(4), 2), watched(torch.ones(4), 3)
+    >>> for call in watched.calls:
+    ...     print(call)
+    float32 [4], 1: compiled
+    float32 [4], 2: compiled (n == 1)
+    float32 [4], 3: reused
     """
     reset_dynamo()
     return Watched(fn, options)
@@ -169,6 +194,12 @@ def replay(
     an outcome like any other and ends nothing. Compiled code is forgotten before and after.
 
     Raises TypeError, before anything runs, for a call that is no tuple, and for arguments that ``fn`` does not take.
+
+    >>> import torch
+    >>> from compile_lab.dynamo import replay
+    >>> calls = replay(lambda x: x.relu(), [(torch.ones(2),), (torch.ones(2),), (torch.ones(3),), (torch.ones(4),)])
+    >>> [(call.arguments, call.outcome) for call in calls]
+    [('float32 [2]', 'compiled'), ('float32 [2]', 'reused'), ('float32 [3]', 'compiled'), ('float32 [4]', 'reused')]
     """
     for at, args in enumerate(calls):
         if not isinstance(args, tuple | list):
@@ -232,6 +263,7 @@ _MARKS = {
     "_dynamo_dynamic_indices": "dynamic",
     "_dynamo_unbacked_indices": "unbacked",
     "_dynamo_static_indices": "static",
+    "_dynamo_weak_dynamic_indices": "maybe dynamic",
 }
 
 

@@ -22,7 +22,7 @@ import torch
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import CompileContext, register_bytecode_hook, reset_dynamo
 from ..capture import BreakReported, FrameStarted, GuardTree, Log, Recompiled, compilation
-from ..doors import door
+from ..doors import Told, door
 from ..source import PACKAGE, Line, place
 from .guards import Guard, guards_of, in_words
 
@@ -65,7 +65,7 @@ class CapturedGraph:
     function: str
     """The Python function it was captured from; a resume function is named by torch."""
     frame: str
-    code: str
+    code: str = field(repr=False)
     ops: int
     calls: int
     """How often it ran during the trace."""
@@ -101,8 +101,8 @@ class Rewritten:
         return tuple(_steps(self.before, self.after))
 
 
-@dataclass(frozen=True)
-class DynamoTrace:
+@dataclass(frozen=True, repr=False)
+class DynamoTrace(Told):
     """Everything Dynamo did with a function and the inputs it was called with."""
 
     graphs: tuple[CapturedGraph, ...]
@@ -145,6 +145,12 @@ def trace(
 
     Raises TypeError if ``fn`` cannot be called, whatever ``fn`` itself raises, torch's own ``Unsupported`` for a
     break under ``fullgraph=True``, and RuntimeError if graphs were made but a dispatch mode kept them from running.
+
+    >>> import torch
+    >>> from compile_lab.dynamo import trace
+    >>> found = trace(lambda x: x.relu() + 1 if x.sum() > 0 else x - 1, torch.ones(4))
+    >>> [(graph.ops, graph.calls) for graph in found.graphs], found.breaks[0].reason
+    ([(2, 1), (2, 1)], 'Data-dependent branching')
     """
     kept: list[Kept] = []
     rewritten: list[Rewritten] = []

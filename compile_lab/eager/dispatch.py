@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from .._torch.dispatcher import DisableTorchFunction, current_autograd_node, dispatch_mode_is_active
-from ..doors import door
+from ..doors import Told, door
 from ..source import Line, users_line
 from ..tensors import tensors
 from . import intercept as hops
@@ -79,8 +79,8 @@ class Call:
         return self.below_autograd and self.kind not in ("view", "allocation", "reading")
 
 
-@dataclass(frozen=True)
-class DispatchLog:
+@dataclass(frozen=True, repr=False)
+class DispatchLog(Told):
     """Every call of the dispatcher, in the order in which they began."""
 
     calls: tuple[Call, ...]
@@ -157,6 +157,14 @@ def log(fn: Callable[..., Any], *args: Any, backward: bool = False, **kwargs: An
     Raises TypeError if ``fn`` cannot be called or is given a tensor subclass, ValueError for compiled code, for a
     device that is not cpu or cuda, and for a backward through outputs that require no gradient; RuntimeError
     inside a TorchDispatchMode; and what ``fn`` raises. Compiled code that ``fn`` calls inside runs eagerly.
+
+    >>> import torch
+    >>> from compile_lab.eager import log
+    >>> print(log(lambda x: x.t().exp(), torch.ones(2, 3)))
+    t: AutogradCPU → ADInplaceOrView → CPU
+      transpose: CPU
+        as_strided: CPU
+    exp: AutogradCPU → CPU
     """
     _refuse_compiled(fn)
     devices = _devices(fn, args, kwargs)

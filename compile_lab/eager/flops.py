@@ -37,13 +37,21 @@ def work_of(step: Callable[[], Any]) -> Work:
     """The operations that ``step()`` sends to the dispatcher below autograd, backward and recomputation included.
 
     Runs it once, eagerly: compiled code steps aside under a dispatch mode.
+
+    >>> import torch
+    >>> from compile_lab.eager.flops import work_of
+    >>> weight = torch.ones(64, 64, requires_grad=True)
+    >>> work_of(lambda: (torch.ones(8, 64) @ weight).sum().backward())
+    Work(ops=5, flops=131072)
     """
-    with _Counter() as counter:
+    with WorkCounter() as counter:
         step()
     return Work(counter.ops, counter.flops)
 
 
-class _Counter(TorchDispatchMode):
+class WorkCounter(TorchDispatchMode):
+    """While it is entered: ``ops`` and ``flops`` as in `Work`, so far."""
+
     def __init__(self) -> None:
         super().__init__()
         self.ops = self.flops = 0

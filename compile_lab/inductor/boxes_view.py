@@ -7,12 +7,19 @@ from ..page.figures import Drawing
 from ..page.tables import Table
 from ..page.units import with_unit
 from .generated import GeneratedCode
-from .records import EXTERN, Kernel
+from .records import EXTERN, Group, Kernel
+from .traffic import MATMULS, Traffic, launch_of
 from .view import evidence, fusion, launches_of, operations
 from .view import launches as launches_table
 
-KINDS = {"a library's call": "blue", "a kernel that Inductor wrote": "orange", "not yet fused": "sky"}
-ROW, STEP, GAP, RIGHT = 36.0, 76.0, 2.0, 130.0
+KINDS = {
+    "a library's matmul": "blue",
+    "torch's own kernel": "sky",
+    "a loop that is not fused": "grey",
+    "a kernel that Inductor wrote": "orange",
+}
+_OF_LAUNCH = {"matmul": "a library's matmul", "aten": "torch's own kernel", "generated": "a kernel that Inductor wrote"}
+ROW, STEP, GAP, RIGHT, LEAST = 36.0, 76.0, 2.0, 130.0, 6.0
 
 Boxes = Sequence[tuple[str, str, int]]
 """Of each box its words, its kind and its bytes."""
@@ -28,39 +35,55 @@ def launches(codes: GeneratedCode | Mapping[str, GeneratedCode], direction: str 
     return _drawn(rows, launches_of(codes), evidence(next(iter(codes.values()))), "launch")
 
 
-def fused(code: GeneratedCode) -> Drawing:
-    """For each graph two rows: the schedule as if each entry were a kernel of its own, and what fusion made of it."""
+def fused(code: GeneratedCode, eager: Traffic) -> Drawing:
+    """For each graph three rows: eager as it comes, Inductor's schedule as if each entry were a kernel, and as fused.
+
+    ``eager`` is what eager code launches for the same function (`traffic.eager_traffic`).
+    """
     rows: dict[str, Boxes] = {}
     for graph in code.graphs:
         ops = {origin.node: origin.op for origin in graph.nodes}
         before = [group for group in graph.before if group.kind != "nop"]
-        rows[f"{graph.direction}, entry by entry"] = [
-            (operations(ops[node] for node in group.nodes), _kind(group.kind == EXTERN, "not yet fused"), group.nbytes)
-            for group in before
+        rows[f"{graph.direction}, eager"] = _boxes(eager, "backward" if graph.direction == "backward" else "forward")
+        rows[f"{graph.direction}, Inductor's schedule unfused"] = [
+            (operations(ops[node] for node in group.nodes), _kind_of(group, ops), group.nbytes) for group in before
         ]
         rows[f"{graph.direction}, fused"] = [_box(kernel) for kernel in graph.kernels]
-    return _drawn(rows, fusion(code), evidence(code), "box")
+    return _drawn(rows, fusion(code, eager), evidence(code), "box")
+
+
+def moved(traffics: Mapping[str, Traffic], direction: str) -> Drawing:
+    """A row for each of several ways to compute the same, a box a launch, in order."""
+    rows = {way: _boxes(traffic, direction) for way, traffic in traffics.items()}
+    cells = [[way, name, kind, nbytes] for way, boxes in rows.items() for name, kind, nbytes in boxes]
+    return _drawn(rows, Table(["way", "launch", "is", "bytes"], cells), "", "launch")
+
+
+def _boxes(traffic: Traffic, direction: str) -> Boxes:
+    return [(each.name, _OF_LAUNCH[each.kind], each.nbytes) for each in traffic.of(direction)]
 
 
 def _box(kernel: Kernel) -> tuple[str, str, int]:
-    ops = operations(origin.op for origin in kernel.computed)
-    return ops, _kind(kernel.language == EXTERN), kernel.nbytes
+    return operations(origin.op for origin in kernel.computed), _OF_LAUNCH[launch_of(kernel).kind], kernel.nbytes
 
 
-def _kind(library: bool, other: str = "a kernel that Inductor wrote") -> str:
-    return "a library's call" if library else other
+def _kind_of(group: Group, ops: Mapping[str, str]) -> str:
+    if group.kind != EXTERN:
+        return "a loop that is not fused"
+    matmul = any(ops[node].split(".")[1] in MATMULS for node in group.nodes if "." in ops[node])
+    return _OF_LAUNCH["matmul" if matmul else "aten"]
 
 
 def _drawn(rows: Mapping[str, Boxes], table: Table, source: str, thing: str) -> Drawing:
     canvas = Canvas()
     most, longest = max(map(_total, rows.values())), max(map(len, rows.values()))
-    scale = (WIDTH - RIGHT - (GAP + 2) * longest) / max(1, most)
+    scale = (WIDTH - RIGHT - (GAP + LEAST) * longest) / max(1, most)
     for at, (name, boxes) in enumerate(rows.items()):
         y = at * STEP
         canvas.words(0, y + 20, f"{name}: {len(boxes)} {thing}{'es' * (len(boxes) != 1)}", size=16)
         x = 0.0
         for words, kind, nbytes in boxes:
-            width = max(nbytes * scale, 2)
+            width = max(nbytes * scale, LEAST)  # a small one is still seen
             canvas.box(x, y + 28, width, ROW, KINDS[kind], title=f"{words}: {with_unit(nbytes)}")
             x += width + GAP
         canvas.words(x + 8, y + 52, with_unit(_total(boxes)), bold=True)
@@ -71,7 +94,7 @@ def _drawn(rows: Mapping[str, Boxes], table: Table, source: str, thing: str) -> 
         f"Boxes as wide as the bytes that each moves. {said}.",
         f"A {thing} is as wide as the bytes that it moves, all on one scale; point at it for what it computes",
         table=table,
-        provenance=source,
+        provenance=source or None,
         legend=key({kind: colour for kind, colour in KINDS.items() if kind in kinds}),
     )
 

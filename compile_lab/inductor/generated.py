@@ -16,7 +16,7 @@ from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import inductor_config
 from ..capture import BreakReported, compilation
-from ..doors import door
+from ..doors import Told, door
 from ..dynamo.tracing import GraphBreak, merged_breaks
 from ..recordings import Provenance, here
 from ..tensors import tensors
@@ -43,8 +43,8 @@ __all__ = [
 COMMAND = "compile_lab.inductor.generated_code"
 
 
-@dataclass(frozen=True)
-class GeneratedCode:
+@dataclass(frozen=True, repr=False)
+class GeneratedCode(Told):
     """Everything Inductor wrote for a function and its inputs. ``chip`` is None for the device of the inputs."""
 
     graphs: tuple[InductorGraph, ...]
@@ -101,6 +101,12 @@ def generated_code(
     Raises TypeError if ``fn`` cannot be called or an option is not Inductor's, RuntimeError if graphs were lowered
     but a dispatch mode kept them from running, and whatever ``fn`` or the compiler raises before the first graph is
     lowered; what is raised later is listed in ``trouble``.
+
+    >>> import torch
+    >>> from compile_lab.inductor import generated_code
+    >>> code = generated_code(torch.nn.Linear(4, 4, bias=False), torch.ones(2, 4))
+    >>> [(kernel.direction, kernel.name) for kernel in code.kernels]
+    [('forward', 'extern_kernels.mm'), ('backward', 'extern_kernels.mm')]
     """
     _check_options(options)
     grad = torch.is_grad_enabled()

@@ -31,6 +31,13 @@ def collecting() -> Iterator[list[InductorGraph]]:
 
     Nothing else changes: what torch does with the code afterwards, build and run it or neither, is not looked at.
     Inductor's graph cache is passed over, since a graph that comes from it is not lowered.
+
+    >>> import torch
+    >>> from compile_lab.inductor import collecting
+    >>> with collecting() as graphs:
+    ...     y = torch.compile(lambda x: x @ x)(torch.ones(4, 4))
+    >>> [(graph.direction, kernel.name) for graph in graphs for kernel in graph.kernels]
+    [('inference', 'extern_kernels.mm')]
     """
     graphs: list[InductorGraph] = []
     codegen = inductor_lowering().GraphLowering.codegen
@@ -195,7 +202,8 @@ def _buffers(lowering: Any) -> Iterator[Buffer]:
                 nbytes = reach_nbytes(shape, strides, layout.dtype.itemsize)
             else:  # written into a part of another buffer, whose strides these are
                 nbytes = math.prod(shape) * layout.dtype.itemsize
-            yield Buffer(name, shape, str(layout.dtype).removeprefix("torch."), nbytes)
+            of = ir.inputs[0].get_name() if type(ir).__name__ == "MultiOutput" else ""
+            yield Buffer(name, shape, str(layout.dtype).removeprefix("torch."), nbytes, strides, of)
 
 
 def _in_order(names: set[str], origins: dict[str, Origin]) -> dict[str, Origin]:

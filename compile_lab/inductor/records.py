@@ -133,6 +133,9 @@ class Buffer:
     dtype: str
     nbytes: int
     """Bytes from its first element to its last: what is asked for if it gets memory of its own."""
+    strides: tuple[int, ...] = ()
+    of: str = ""
+    """The tuple that it is a member of, which a call of torch's own gave back: used or not."""
 
 
 @dataclass(frozen=True)
@@ -161,7 +164,8 @@ class InductorGraph:
         return tuple(Boundary(first, second, self._why(first, second)) for first, second in pairs)
 
     def _why(self, first: Group, second: Group) -> str:
-        library = [group.nodes[-1] for group in (first, second) if group.kind == EXTERN]
+        # A call that was made while lowering, as of complex numbers, comes from no node of the graph.
+        library = [(group.nodes or group.parts)[-1] for group in (first, second) if group.kind == EXTERN]
         if library:
             return f"{' and '.join(library)}: a library's code, not Inductor's to change"
         for refusal in reversed(self.refusals):  # the last word was about the largest groups

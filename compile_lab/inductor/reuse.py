@@ -52,6 +52,12 @@ def buffer_reuse(code: GeneratedCode) -> tuple[Reuse, ...]:
 
     A buffer that changes its name before anything has been written to it counts as allocated only: so does Inductor
     write a reduction whose two steps are one kernel.
+
+    >>> import torch
+    >>> from compile_lab.inductor import buffer_reuse, generated_code
+    >>> (reuse,) = buffer_reuse(generated_code(lambda x: x @ x @ x @ x, torch.ones(4, 4)))
+    >>> reuse.allocated, reuse.reused, reuse.taken[0].line
+    (2, 1, 'buf2 = buf0; del buf0  # reuse')
     """
     return tuple(_of(graph) for graph in code.graphs)
 

@@ -77,6 +77,12 @@ def eager_traffic(fn: Callable[..., Any], *args: Tensor, chip: str | None = None
     ``chip`` ("H200", …) it is what eager code dispatches on that GPU, where torch fuses some more than elsewhere. The
     gradients are those of all parameters and inputs that want one. Views and allocations launch nothing.
     Raises TypeError if ``fn`` cannot be called, and ValueError if nothing in its result requires a gradient.
+
+    >>> import torch
+    >>> from compile_lab.inductor import eager_traffic
+    >>> traffic = eager_traffic(torch.nn.Linear(4, 4), torch.ones(2, 4))
+    >>> [(launch.direction, launch.name, launch.nbytes) for launch in traffic.launches]
+    [('forward', 'addmm', 144), ('backward', 'mm', 128), ('backward', 'sum', 48)]
     """
     if chip is not None:
         from .. import virtual_gpu  # starts a child process; most callers need none
@@ -158,26 +164,40 @@ def _memory(tensor: Tensor) -> int:
 
 
 def _nbytes(several: Iterable[Tensor]) -> int:
-    """Bytes of these tensors, each memory once; of an expanded tensor, what is really there."""
-    return sum({_memory(each): min(each.nbytes, each.untyped_storage().nbytes()) for each in several}.values())
+    """Bytes of these tensors, each part of a memory once; of an expanded tensor, what is really there."""
+    parts: dict[int, dict[Any, int]] = {}
+    held: dict[int, int] = {}
+    for each in several:
+        place = (each.storage_offset(), tuple(each.shape), each.stride())
+        parts.setdefault(_memory(each), {})[place] = each.nbytes
+        held[_memory(each)] = each.untyped_storage().nbytes()
+    return sum(min(sum(found.values()), held[memory]) for memory, found in parts.items())
 
 
 @door
 def generated_traffic(code: GeneratedCode) -> Traffic:
-    """The same of generated code: its kernels, and the buffers that its wrappers allocate."""
+    """The same of generated code: its kernels, and the buffers that its wrappers allocate.
+
+    >>> import torch
+    >>> from compile_lab.inductor import generated_code, generated_traffic
+    >>> traffic = generated_traffic(generated_code(torch.nn.Linear(4, 4, bias=False), torch.ones(2, 4)))
+    >>> [(launch.direction, launch.name, launch.nbytes) for launch in traffic.launches]
+    [('forward', 'mm', 128), ('backward', 'mm', 128)]
+    """
     graphs = [graph for graph in code.graphs if graph.direction != "inference"]
-    launches = [_launch(kernel) for graph in graphs for kernel in graph.kernels]
+    launches = [launch_of(kernel) for graph in graphs for kernel in graph.kernels]
     return Traffic(tuple(launches), tuple(written for graph in graphs for written in _written(graph)))
 
 
-def _launch(kernel: Kernel) -> Launch:
+def launch_of(kernel: Kernel) -> Launch:
+    """A kernel of generated code as a launch."""
     name = kernel.name.removeprefix("extern_kernels.").removeprefix("aten.").partition(".")[0]
     if kernel.language != EXTERN:
         return Launch(kernel.direction, name, "generated", kernel.nbytes)
-    return Launch(kernel.direction, name, "matmul" if name in _MATMULS else "aten", kernel.nbytes)
+    return Launch(kernel.direction, name, "matmul" if name in MATMULS else "aten", kernel.nbytes)
 
 
-_MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
+MATMULS = ("mm", "addmm", "bmm", "baddbmm", "_scaled_mm")
 
 
 def _written(graph: InductorGraph) -> Iterator[Written]:

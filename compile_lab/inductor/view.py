@@ -6,13 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ..dynamo.tracing import readable
-from ..page.figures import Figure, Series, bars
 from ..page.tables import Cell, Code, Table
 from ..page.units import MB, number
 from ..source import Line
 from .generated import GeneratedCode
 from .records import EXTERN, InductorGraph, Kernel, comparable
-from .traffic import Launch, Traffic
+from .traffic import Traffic
 
 
 def launches(code: GeneratedCode, direction: str | None = None) -> Table:
@@ -56,14 +55,16 @@ def schedule(graph: InductorGraph) -> Table:
     return Table(["entry", "kind", "loops over", "computes", "bytes", "goes into"], rows, align="llllrl")
 
 
-def fusion(code: GeneratedCode) -> Table:
-    """One row a graph: nodes, what they were lowered to, what fusion left, and the bytes moved without and with it."""
+def fusion(code: GeneratedCode, eager: Traffic) -> Table:
+    """One row a graph: launches and bytes of eager as it comes, of Inductor's schedule unfused, and of it fused."""
     rows = []
     for graph in code.graphs:
         before = [group for group in graph.before if group.kind != "nop"]
-        unfused, fused = graph.unfused_nbytes, graph.fused_nbytes
-        rows.append((graph.direction, len(graph.nodes), len(before), len(graph.kernels), unfused, fused))
-    columns = ["graph", "nodes", "entries before fusion", "kernels", "bytes unfused", "bytes fused"]
+        direction = "backward" if graph.direction == "backward" else "forward"
+        here = (len(eager.of(direction)), len(before), len(graph.kernels))
+        rows.append((graph.direction, *here, eager.nbytes(direction), graph.unfused_nbytes, graph.fused_nbytes))
+    columns = ["graph", "eager launches", "loops and calls unfused", "launches fused"]
+    columns += ["bytes, eager", "bytes, unfused", "bytes, fused"]
     return Table(columns, rows, caption=evidence(code))
 
 
@@ -203,43 +204,6 @@ def shortened(name: str) -> str:
 def _points(space: tuple[int | str, ...]) -> str:
     first = space[0] if space else ""
     return number(first) if isinstance(first, int) else first
-
-
-_TRAFFIC_KINDS = {"matmul": "matrix products", "aten": "torch's own kernels", "generated": "generated kernels"}
-
-
-def moved(traffics: Mapping[str, Traffic], direction: str) -> Figure:
-    """One bar a launch: the megabytes that it moves, in order, for each of several ways to compute the same."""
-    named: dict[str, Launch] = {}
-    for way, traffic in traffics.items():
-        for at, launch in enumerate(traffic.of(direction), 1):
-            named[f"{way} {at}: {_plain(launch.name)}"] = launch
-    series = []
-    for kind, title in _TRAFFIC_KINDS.items():
-        chosen = {name: launch for name, launch in named.items() if launch.kind == kind}
-        if chosen:
-            series.append(Series(title, list(chosen), [launch.nbytes / MB for launch in chosen.values()]))
-    totals_by_way = "; ".join(
-        f"{way}: {len(traffic.of(direction))} launches, {number(traffic.nbytes(direction) / MB)} MB"
-        for way, traffic in traffics.items()
-    )
-    figure = bars(
-        series,
-        value_title="MB read and written",
-        place_title="launch",
-        alt=f"Bytes that each launch of the {direction} moves. {totals_by_way}.",
-        caption=f"The {direction}, launch by launch. {totals_by_way}",
-        stacked=True,
-    )
-    figure.plot.update_yaxes(categoryorder="array", categoryarray=list(named))  # as launched, not kind by kind
-    return figure
-
-
-def _plain(name: str) -> str:
-    """A kernel's name as a bar can hold it: what kind of loop it is, and its number."""
-    kinds = {"poi": "pointwise", "per": "reduction", "red": "reduction"}
-    match = re.fullmatch(r"triton_(poi|per|red)_fused_.*?(\d+)", name)
-    return f"generated {kinds[match[1]]} {match[2]}" if match else name
 
 
 def totals(traffics: Mapping[str, Traffic]) -> Table:

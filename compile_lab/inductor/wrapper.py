@@ -8,7 +8,7 @@ import ast
 import math
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import takewhile, zip_longest
 
 import torch
@@ -112,6 +112,8 @@ class Returned:
     """The names that are returned, in order; None for a result that is none."""
 
     names: tuple[str | None, ...]
+    strides: tuple[tuple[int | str, ...] | None, ...] = field(default=(), compare=False)
+    """Of each that is shown otherwise than it lies in memory, as ``reinterpret_tensor`` says them."""
 
 
 Statement = Allocated | Taken | Freed | WrapperCall | Returned
@@ -144,6 +146,25 @@ class Wrapper:
     def launches(self) -> tuple[Launched, ...]:
         """The launches of generated kernels, in order."""
         return tuple(each for each in self.statements if isinstance(each, Launched))
+
+    @property
+    def unwritten(self) -> tuple[str, ...]:
+        """The results that nothing can have written: their memory is asked for, and no call is given it.
+
+        One such name is a fault of the compiler (as pytorch#193061). None proves nothing: a call may only read.
+        """
+        asked, memory, given = set(), {}, set()
+        for each in self.statements:
+            match each:
+                case Allocated(name):
+                    asked.add(name)
+                case Taken(name, old):
+                    memory[name] = memory.get(old, old)
+                case WrapperCall():
+                    names = (*each.arguments, *each.results, each.op.partition(".")[0])  # of ``buf0.copy_`` the buffer
+                    given |= {memory.get(name, name) for name in names}
+        results = [name for each in self.statements if isinstance(each, Returned) for name in each.names if name]
+        return tuple(name for name in results if memory.get(name, name) in asked - given)
 
     def line(self, kernel: str, number: int | None) -> str:
         """The line that launches a kernel: by torch's number for the launch, or the first; "" if there is none."""
@@ -179,7 +200,8 @@ class _WrapperReader:
         self.items: dict[str, list[str]] = {}
         for node in ast.walk(tree):
             match node:
-                case ast.Assign([ast.Name(name)], ast.Subscript(ast.Name(of))):
+                # A result beside a state of the random numbers is a member of a member.
+                case ast.Assign([ast.Name(name)], ast.Subscript(ast.Name(of) | ast.Subscript(ast.Name(of)))):
                     self.items.setdefault(of, []).append(name)
 
     def wrapper(self) -> Wrapper:
@@ -226,7 +248,7 @@ class _WrapperReader:
                     names = [name for target in targets for name in _names(target)]
                     yield from (Freed(name) for name in names if name not in handed)
                 case ast.Return(ast.Tuple(results)):
-                    yield Returned(tuple(map(_shown, results)))
+                    yield Returned(tuple(map(_shown, results)), tuple(map(_strides, results)))
 
     def _part(self, function: ast.expr) -> ast.FunctionDef | None:
         match function:
@@ -285,6 +307,13 @@ def _shown(value: ast.expr) -> str | None:
             return name
         case ast.Call(ast.Name("reinterpret_tensor" | "copy_if_misaligned"), [ast.Name(name), *_]):
             return name
+    return None
+
+
+def _strides(value: ast.expr) -> tuple[int | str, ...] | None:
+    match value:
+        case ast.Call(ast.Name("reinterpret_tensor"), [_, _, ast.Tuple(strides), *_]):
+            return tuple(map(_size, strides))
     return None
 
 

@@ -1,12 +1,12 @@
 """What the recording ``inference`` holds, as the instrument's own dataclasses: by model, mode and shape."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..doors import door
 from ..recordings import Recording
 from ..simulator.serving import DecodeWork
-from .service import PhaseCost, Request, Stream
+from .service import PhaseCost, Request, RequestPayback, Stream, payback
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,8 @@ class Served:
     ``restart``: the same requests in a second process, with the cache folder that the mode "default" left; None if that
     was not measured. ``import_s``: what that process took to import torch and build the model before its first request.
     ``errors``: by mode, how far the logits of a decode step are from the whole model's without a cache (relative).
-    ``work`` is None for a model whose decode step is not held to a roofline.
+    ``starts`` has further streams of a few requests for some modes, each begun from nothing. ``work`` is None for a
+    model whose decode step is not held to a roofline.
     """
 
     name: str
@@ -29,6 +30,13 @@ class Served:
     restart: Stream | None
     import_s: float | None
     stopped: Mapping[str, str]
+    starts: Mapping[str, tuple[Stream, ...]] = field(default_factory=dict)
+
+    def pays(self, mode: str, against: str) -> RequestPayback | None:
+        """After how many usual requests a mode has paid beside another; None where too few were answered."""
+        if mode not in self.streams or against not in self.streams:
+            return None
+        return payback(self.streams[mode], self.streams[against], self.usual, self.starts)
 
     def phase(self, phase: str, mode: str, batch: int, prompt: int) -> PhaseCost | None:
         """The cost at that shape; None if it was not measured, or came to no end."""
@@ -53,11 +61,20 @@ class ServedModels:
 
 @door
 def recorded(recording: Recording) -> ServedModels:
-    """What a recording of ``inference`` says."""
+    """What a recording of ``inference`` says.
+
+    >>> from compile_lab.inference import recorded
+    >>> from compile_lab.recordings import load
+    >>> {name: model.what for name, model in recorded(load("inference")).models.items()}
+    {'gpt2-124m': 'GPT-2 124M, bf16, a cache of 1,024 slots', 'mini': 'MiniGPT, fp32, a cache of 64 slots'}
+    """
     result = recording.result
     models = {}
     for one in result["models"]:
         streams = (Stream.from_json(each) for each in one["streams"])
+        starts: dict[str, tuple[Stream, ...]] = {}
+        for each in one.get("starts", ()):
+            starts[each["mode"]] = (*starts.get(each["mode"], ()), Stream.from_json(each))
         models[one["name"]] = Served(
             name=one["name"],
             what=one["what"],
@@ -69,5 +86,6 @@ def recorded(recording: Recording) -> ServedModels:
             restart=Stream.from_json(one["restart"]) if one["restart"] else None,
             import_s=one["import_s"],
             stopped=one["stopped"],
+            starts=starts,
         )
     return ServedModels(models, result["rates"]["bytes_per_s"], result["rates"]["flop_per_s"], recording.provenance)

@@ -24,8 +24,11 @@ from torch import Tensor
 from .._torch.dynamo import dynamo_config, dynamo_utils, reset_dynamo
 from ..capture import NotCompiledError
 from ..doors import check_whole, door
+from ..measure.host import HostCost, host_cost
 from ..measure.timing import samples_us, spread_us, wait
 from ..modes.cost import MODES, Spread, break_even_calls, mode_options
+from ..modes.cuda_graphs import Launches, count_launches
+from ..simulator.payback import ONCE
 
 Read = Callable[[Tensor, Tensor], Tensor]
 PHASES = ("prefill", "decode")
@@ -195,6 +198,7 @@ class PhaseCost:
     """One phase in one mode at one shape: a prefill of a prompt, or one decode step after it.
 
     ``first_s`` is what the first three calls took beyond three settled ones; ``call`` is None if it was ``stopped``.
+    ``launches`` and ``host``, where they were asked for: what a call launches on a GPU, and costs the host.
     """
 
     phase: str
@@ -204,12 +208,19 @@ class PhaseCost:
     first_s: float | None = None
     compilations: int = 0
     stopped: str = ""
+    launches: Launches | None = None
+    host: HostCost | None = None
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "PhaseCost":
         """The same from what a recording keeps (`dataclasses.asdict`)."""
-        call = Spread(**fields["call"]) if fields["call"] else None
-        return cls(**{**fields, "request": Request(**fields["request"]), "call": call})
+        kinds = {
+            "request": lambda found: Request(**found),
+            "call": lambda found: Spread(**found),
+            "launches": lambda found: Launches(**found),
+            "host": HostCost.from_json,
+        }
+        return cls(**{name: kinds[name](value) if value and name in kinds else value for name, value in fields.items()})
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -224,7 +235,8 @@ class PhaseCost:
 class RequestPayback:
     """After how many requests a mode has earned back what it cost beyond another; None is never.
 
-    ``low`` and ``high`` are the same with the quartiles of both modes' times, at their most and least favourable.
+    ``low`` and ``high`` are the same with the quartiles of both modes' times, and with the least and the most that
+    starting cost, at their most and least favourable.
     """
 
     mode: str
@@ -243,6 +255,13 @@ def serve(endpoint: Endpoint, requests: Sequence[Request], until: float = math.i
     What is compiled for a request is that request's time: ``serve(endpoint.compiled("default"), requests)`` is a
     service that has just been started. No request is begun after ``until``, a time of ``time.monotonic``.
     ValueError for no requests or one that does not fit; NotCompiledError if nothing was compiled in a compiled mode.
+
+    >>> import torch
+    >>> from compile_lab.inference import Endpoint, Request, serve
+    >>> endpoint = Endpoint(lambda *_: torch.eye(1, 8), lambda *_: torch.eye(1, 8), vocabulary=8, rows=1, slots=16)
+    >>> stream = serve(endpoint, [Request(batch=1, prompt=4, new_tokens=3)] * 2)
+    >>> [(answer.number, str(answer.request), answer.compilations) for answer in stream.answers]
+    [(1, '1 × 4 + 3', 0), (2, '1 × 4 + 3', 0)]
     """
     if not requests:
         raise ValueError("requests is empty; give at least one Request")
@@ -264,6 +283,16 @@ def warm_up(endpoint: Endpoint, requests: Sequence[Request]) -> WarmUp:
     """Answer each request three times before anybody waits for it, so that all is compiled and recorded.
 
     The same ``endpoint`` then serves. ValueError for a request that does not fit.
+
+    >>> import torch
+    >>> from compile_lab.inference import Endpoint, Request, warm_up
+    >>> endpoint = Endpoint(lambda *_: torch.eye(1, 8), lambda *_: torch.eye(1, 8), vocabulary=8, rows=1, slots=16)
+    >>> warm_up(endpoint, [Request(batch=1, prompt=4, new_tokens=3)]).compilations
+    0
+    >>> warm_up(endpoint, [Request(batch=1, prompt=16, new_tokens=3)])
+    Traceback (most recent call last):
+        ...
+    ValueError: request 1 × 16 + 3 needs 18 slots a sequence, and the cache has 16: cut it
     """
     for request in requests:
         endpoint.fits(request)
@@ -274,10 +303,18 @@ def warm_up(endpoint: Endpoint, requests: Sequence[Request]) -> WarmUp:
 
 
 @door
-def phase_cost(endpoint: Endpoint, phase: str, request: Request) -> PhaseCost:
+def phase_cost(endpoint: Endpoint, phase: str, request: Request, watched: bool = False) -> PhaseCost:
     """Time of one prefill of ``request``'s prompts, or of one decode step after them, and what its first calls took.
 
+    ``watched``: also what a call launches, and what it costs the host, which takes a second longer.
     ValueError for an unknown phase or a request that does not fit; NotCompiledError as in ``serve``.
+
+    >>> import torch
+    >>> from compile_lab.inference import Endpoint, Request, phase_cost
+    >>> endpoint = Endpoint(lambda *_: torch.eye(1, 8), lambda *_: torch.eye(1, 8), vocabulary=8, rows=1, slots=16)
+    >>> cost = phase_cost(endpoint, "decode", Request(batch=1, prompt=4, new_tokens=3))
+    >>> cost.phase, cost.mode, cost.compilations, cost.tokens_per_s > 0
+    ('decode', 'eager', 0, True)
     """
     if phase not in PHASES:
         raise ValueError(f"unknown phase {phase!r}; the phases are {', '.join(PHASES)}")
@@ -291,27 +328,51 @@ def phase_cost(endpoint: Endpoint, phase: str, request: Request) -> PhaseCost:
         first_s = time.perf_counter() - begin
         compilations = _compiled_graphs() - before
         taken = spread_us(samples_us(call, endpoint.device, SAMPLES))
+        seen = {"host": host_cost(call, endpoint.device)} if watched else {}
+        if watched and endpoint.device == "cuda":
+            seen["launches"] = count_launches(call)
     _proved(endpoint)
     spread = Spread(*(round(value / 1e3, 5) for value in taken.values()))
     beyond = round(max(0.0, first_s - WARM_UP * spread.median_ms / 1e3), 4)
-    return PhaseCost(phase, endpoint.mode, request, spread, beyond, compilations)
+    return PhaseCost(phase, endpoint.mode, request, spread, beyond, compilations, **seen)
 
 
 @door
-def payback(stream: Stream, against: Stream, request: Request) -> RequestPayback | None:
+def payback(
+    stream: Stream, against: Stream, request: Request, starts: Mapping[str, Sequence[Stream]] | None = None
+) -> RequestPayback | None:
     """After how many requests of this shape ``stream``'s mode has paid, beside ``against``'s, with an interval.
 
-    Both compile: what is earned back is what one invested beyond the other. None where a stream has too few requests of
-    this shape to say.
+    Both compile: what is earned back is what one invested beyond the other. ``starts`` has further streams of a mode,
+    each begun from nothing: what starting cost is then the median, and the interval has its spread. A start that was
+    measured once is taken to vary as `ONCE` says. None where a stream has too few requests of this shape to say.
+
+    >>> from compile_lab.inference import Answer, Request, Stream, payback
+    >>> request = Request(batch=1, prompt=4, new_tokens=3)
+    >>> def stream(mode, first_ms, later_ms):
+    ...     times = enumerate([first_ms] + [later_ms] * 7, start=1)
+    ...     return Stream(mode, tuple(Answer(number, request, ms, 0.0, compilations=0) for number, ms in times))
+    >>> payback(stream("default", 4020.0, 10.0), stream("eager", 20.0, 20.0), request)
+    RequestPayback(mode='default', against='eager', invested_s=4.01, saved_ms=10.0, requests=401, low=201, high=802)
     """
     one, other = stream.settled(request), against.settled(request)
     if one is None or other is None:
         return None
-    invested_s = max(0.0, stream.invested_s(request) - against.invested_s(request))
+    more, less = (_invested_s(each, request, (starts or {}).get(each.mode, ())) for each in (stream, against))
+    sums_s = [max(0.0, statistics.median(more) - statistics.median(less))]
+    sums_s += [max(0.0, min(more) - max(less)), max(0.0, max(more) - min(less))]
     pairs = [(other.median_ms, one.median_ms), (other.high_ms, one.low_ms), (other.low_ms, one.high_ms)]
-    requests, low, high = (break_even_calls(invested_s, *pair) for pair in pairs)
+    requests, low, high = (break_even_calls(s, *pair) for s, pair in zip(sums_s, pairs, strict=True))
     saved_ms = other.median_ms - one.median_ms
-    return RequestPayback(stream.mode, against.mode, invested_s, saved_ms, requests, low, high)
+    return RequestPayback(stream.mode, against.mode, sums_s[0], saved_ms, requests, low, high)
+
+
+def _invested_s(stream: Stream, request: Request, starts: Sequence[Stream]) -> list[float]:
+    """What each start cost beyond settled requests, all starts of one mode."""
+    settled_ms = stream.settled(request).median_ms
+    firsts = [each.of(request)[:WARM_UP] for each in (stream, *starts)]
+    found = [sum(max(0.0, answer.total_ms - settled_ms) for answer in first) / 1e3 for first in firsts]
+    return found if len(found) > 1 or stream.mode == "eager" else [found[0] / ONCE, found[0], found[0] * ONCE]
 
 
 @contextlib.contextmanager

@@ -48,7 +48,13 @@ def largest_relative_error(y: Tensor, exact: Tensor) -> float:
 
 @door
 def gradient_error(gradients: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
-    """The largest difference of any gradient, in parts of the largest entry of the exact one of its name."""
+    """The largest difference of any gradient, in parts of the largest entry of the exact one of its name.
+
+    >>> import torch
+    >>> from compile_lab.measure.judge import gradient_error
+    >>> gradient_error({"weight": torch.tensor([1.0, 3.0])}, {"weight": torch.tensor([1.0, 4.0])})
+    0.25
+    """
     return max(largest_relative_error(gradients[name], wanted) for name, wanted in exact.items())
 
 

@@ -4,9 +4,10 @@ One sample is many calls in a row, so that a clock's resolution and a wait for t
 """
 
 import itertools
+import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -66,6 +67,37 @@ def samples_us(call: Callable[[], Any], device: str, samples: int = SAMPLES, fro
     sample(repeats)
     taken = [sample(repeats) for _ in range(samples)]
     wait(device)
+    return taken
+
+
+def in_turn_us(
+    calls: Mapping[str, Callable[[], Any]], device: str, rounds: int = SAMPLES, sample_s: float = SAMPLE_S
+) -> dict[str, list[float]]:
+    """Microseconds of each of several calls, timed side by side: ``rounds`` samples of each.
+
+    A round takes one sample of every call, in another random order each time (always the same orders): what a machine
+    does meanwhile, it does to all of them. A sample is many calls in a row; the device is waited for at its end.
+    """
+
+    def sample(call: Callable[[], Any], repeats: int) -> float:
+        wait(device)
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        wait(device)
+        return (time.perf_counter() - start) / repeats * 1e6
+
+    repeats = {}
+    for name, call in calls.items():
+        sample(call, WARM_UP_CALLS)
+        repeats[name] = max(1, min(MOST_REPEATS, int(sample_s * 1e6 / max(sample(call, 1), 0.1))))
+        sample(call, repeats[name])
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    order, draw = list(calls), random.Random(0)
+    for _ in range(rounds):
+        draw.shuffle(order)
+        for name in order:
+            taken[name].append(sample(calls[name], repeats[name]))
     return taken
 
 

@@ -110,6 +110,11 @@ def read(trace: "Trace | str | Path | Mapping[str, Any] | profile") -> Trace:
     """A chrome trace, by its path (``.json``, ``.json.gz``) or by what is in it, or of a profiler that has stopped.
 
     Raises TypeError for anything else, ValueError for a file that is broken and for what is no trace.
+
+    >>> from compile_lab.measure.trace import read
+    >>> event = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5, "dur": 20, "pid": 0, "tid": 7}
+    >>> read({"traceEvents": [event]}).kernels
+    [TraceEvent(kind='kernel', name='gemm', start_us=5, duration_us=20, process=0, thread=7)]
     """
     if isinstance(trace, Trace):
         return trace

@@ -7,7 +7,7 @@ allocator.
 
 from .._torch.dispatcher import fake_tensors
 from .eager import eager_lifetimes
-from .graphs import joint_lifetimes, lifetimes_in_turn
+from .graphs import joint_lifetimes
 from .ledger import KINDS, Lifetimes, Moment, Tensor
 from .measured import Allocation, Peak, measure_peak, measure_step
 from .predict import lifetimes
@@ -23,7 +23,6 @@ __all__ = [
     "fake_tensors",
     "joint_lifetimes",
     "lifetimes",
-    "lifetimes_in_turn",
     "measure_peak",
     "measure_step",
 ]

@@ -8,8 +8,7 @@ in the backward too; and a gradient that is not laid out as its parameter is cop
 import functools
 import operator
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Hashable, Iterable
 from typing import Any
 
 import torch
@@ -50,30 +49,17 @@ def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
 
 
 @door
-def lifetimes_in_turn(each: Sequence[TrainingGraphs]) -> Lifetimes:
-    """An upper bound for a function that broke into several graphs: forwards in order, backwards the other way round.
-
-    What one graph hands to the next, and the gradient that comes back for it, is counted where it is made and held to
-    the end of the step, for no graph says when Python lets go of it. What Python computes between the graphs is not in
-    it. Raises ValueError without any graph.
-    """
-    ledger, holders, left = Ledger(), Counter(), []
-    for turn, graphs in enumerate(each):
-        forward = _GraphRun(ledger, graphs.forward, holders, turn)
-        forward.take_inputs(graphs.parameters, handed=turn > 0)
-        forward.operations()
-        left.append((graphs, forward, forward.leave(graphs.outputs)))
-    for turn, (graphs, forward, saved) in reversed([*enumerate(left)]):
-        backward = _GraphRun(ledger, graphs.backward, holders, turn)
-        backward.take_saved(saved, handed=turn + 1 < len(left))
-        backward.operations()
-        backward.gradients(backward.returns, forward.inputs)
-    return ledger.lifetimes()
-
-
-@door
 def joint_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
-    """The same if the joint graph ran as it stands, from top to bottom: nothing handed over, nothing recomputed."""
+    """The same if the joint graph ran as it stands, from top to bottom: nothing handed over, nothing recomputed.
+
+    >>> import torch
+    >>> from compile_lab import aot, memory
+    >>> graphs = aot.training_graphs(
+    ...     torch.nn.Sequential(torch.nn.GELU(), torch.nn.GELU()), torch.ones(1000, requires_grad=True)
+    ... )
+    >>> [len(each.timeline) for each in (memory.joint_lifetimes(graphs), memory.lifetimes(graphs))]
+    [33, 35]
+    """
     ledger = Ledger()
     joint = _GraphRun(ledger, graphs.joint, Counter())
     joint.take_inputs(graphs.parameters)
@@ -85,33 +71,27 @@ def joint_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
 class _GraphRun:
     """One graph, run on nothing but sizes. A buffer is freed when no value that shows it is held any more."""
 
-    def __init__(self, ledger: Ledger, graph: Graph, holders: Counter[Hashable], turn: int = 0) -> None:
-        self.ledger, self.graph, self.holders, self.turn = ledger, graph, holders, turn
+    def __init__(self, ledger: Ledger, graph: Graph, holders: Counter[Hashable]) -> None:
+        self.ledger, self.graph, self.holders = ledger, graph, holders
         self.nodes: list[torch.fx.Node] = list(graph.module.graph.nodes)
         self.inputs = [node for node in self.nodes if node.op == "placeholder"]
         self.returns: tuple[Any, ...] = tuple(self.nodes[-1].args[0])
         self.values: dict[str, Keys] = {}
         self.tangents: list[Hashable] = []
 
-    def take_inputs(self, parameters: Collection[str], handed: bool = False) -> None:
-        """Called with parameters and inputs, which somebody else keeps; in a joint graph, with tangents too.
-
-        ``handed``: inputs come from an earlier graph, which has counted them.
-        """
+    def take_inputs(self, parameters: Collection[str]) -> None:
+        """Called with parameters and inputs, which somebody else keeps; in a joint graph, with tangents too."""
         for node in self.inputs:
             if node.name.startswith("tangents"):
                 self._tangent(node)
             else:
-                of_model = node.name in parameters
-                self._resident(node, "parameter" if of_model else "input", counted=of_model or not handed)
+                self._resident(node, "parameter" if node.name in parameters else "input")
 
-    def take_saved(self, saved: dict[str, Keys], handed: bool = False) -> None:
-        """Called with what the forward saved, which nobody else holds, and with tangents; ``handed`` as above."""
+    def take_saved(self, saved: dict[str, Keys]) -> None:
+        """Called with what the forward saved, which nobody else holds, and with tangents."""
         for node in self.inputs:
             if node.name in saved:
                 self.values[node.name] = saved[node.name]
-            elif handed:
-                self._resident(node, "input", counted=False)
             else:
                 self._tangent(node)
 
@@ -158,14 +138,14 @@ class _GraphRun:
                 self.ledger.called(key, "gradient", title)
                 continue
             copy = _tensor(title, "AccumulateGrad", "gradient", of.meta["val"])
-            self.ledger.operation(title, "AccumulateGrad", "backward", None, {(self.turn, "copy", of.name): copy})
+            self.ledger.operation(title, "AccumulateGrad", "backward", None, {("copy", of.name): copy})
             if not waiting[result.name]:
                 self._drop((key,))
         for key in self.tangents:
             self._drop((key,))
 
     def _operation(self, node: torch.fx.Node) -> None:
-        keys, known, values = self._keys(node), self.graph[node.name], _members(node.meta.get("val"))
+        keys, known, values = self._keys(node), self.graph[node.name], _members(_value(node))
         made = {
             key: _tensor(known.name, known.op, "temporary", value, known.source)
             for key, value in zip(keys, values, strict=True)
@@ -181,31 +161,33 @@ class _GraphRun:
     def _keys(self, node: torch.fx.Node) -> Keys:
         """The buffers of a node's value: its own, or those of what it is a view of."""
         if node.target is operator.getitem:
-            return (self.values[node.args[0].name][node.args[1]],)
+            whole, at = node.args
+            value = _value(whole)
+            before, here = len(_members(value[:at])), len(_members(value[at]))
+            return self.values[whole.name][before : before + here]
         shown = viewed(node)
         keys: list[Hashable | None] = []
-        for at, value in enumerate(_members(node.meta.get("val"))):
+        for at, value in enumerate(_members(_value(node))):
             if not isinstance(value, torch.Tensor):
                 keys.append(None)
             elif source := shown.get(at, shown.get(ALL)):
                 keys.append(self.values[source.name][0])
             else:
-                keys.append((self.turn, self.graph.stage, node.name, at))
+                keys.append((self.graph.stage, node.name, at))
         return tuple(keys)
 
     def _input(self, node: torch.fx.Node) -> Hashable:
-        return self.turn, "input", node.name
+        return "input", node.name
 
-    def _resident(self, node: torch.fx.Node, kind: str, counted: bool = True) -> None:
+    def _resident(self, node: torch.fx.Node, kind: str) -> None:
         value, key = node.meta.get("val"), self._input(node)
         if isinstance(value, torch.Tensor):
-            there = _tensor(self.graph[node.name].title or node.name, "input", kind, value)
-            self.ledger.resident(key, there if counted else replace(there, nbytes=0))
+            self.ledger.resident(key, _tensor(self.graph[node.name].title or node.name, "input", kind, value))
         self.values[node.name] = (key if isinstance(value, torch.Tensor) else None,)
 
     def _tangent(self, node: torch.fx.Node) -> None:
         """What a backward begins with, made by the caller of ``backward()`` and held by it until that returns."""
-        value, key = node.meta.get("val"), (self.turn, "tangent", node.name)
+        value, key = node.meta.get("val"), ("tangent", node.name)
         self.values[node.name] = (key if isinstance(value, torch.Tensor) else None,)
         if isinstance(value, torch.Tensor):
             made = {key: _tensor(node.name, "aten.ones_like", "temporary", value)}
@@ -277,8 +259,17 @@ def _names(results: Iterable[Any]) -> set[str]:
     return {result.name for result in results if isinstance(result, torch.fx.Node)}
 
 
+def _value(node: torch.fx.Node) -> Any:
+    """A node's value; of one that the partitioner made and gave none (dropout that is run again), its members' own."""
+    if "val" in node.meta or not (members := [each for each in node.users if each.target is operator.getitem]):
+        return node.meta.get("val")
+    known = {each.args[1]: _value(each) for each in members}
+    return tuple(known.get(at) for at in range(max(known) + 1))
+
+
 def _members(value: Any) -> list[Any]:
-    return list(value) if isinstance(value, list | tuple) else [value]
+    """What a node's value is made of: one that keeps a state of the random numbers returns it beside a tuple."""
+    return [part for each in value for part in _members(each)] if isinstance(value, list | tuple) else [value]
 
 
 def _tensor(name: str, op: str, kind: str, value: torch.Tensor, source: Line | None = None) -> Tensor:

@@ -16,5 +16,11 @@ def lifetimes(graphs: TrainingGraphs | GeneratedCode) -> Lifetimes:
     Inductor wrote (``inductor.generated_code``), for this machine or for a chip that is not here. Nothing is run.
 
     Raises ValueError where a function broke into several graphs.
+
+    >>> import torch
+    >>> from compile_lab import aot, memory
+    >>> graphs = aot.training_graphs(torch.nn.GELU(), torch.ones(1000, requires_grad=True))
+    >>> memory.lifetimes(graphs).held_nbytes, memory.lifetimes(graphs).peak_nbytes
+    (4000, 20000)
     """
     return graph_lifetimes(graphs) if isinstance(graphs, TrainingGraphs) else compiled_lifetimes(graphs)

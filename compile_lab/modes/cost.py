@@ -8,21 +8,24 @@ import contextlib
 import gc
 import itertools
 import math
+import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from .._torch.dynamo import dynamo_utils, reset_dynamo
-from .._torch.inductor import inductor_modes
+from .._torch.inductor import cache_folder, compile_workers_ready, inductor_modes, searches_heard
 from ..capture import KernelsWritten, compilation
 from ..doors import door
 from ..inductor.wrapper import Wrapper
 from ..measure.allocator import peak
-from ..measure.timing import samples_us, spread_us, wait
+from ..measure.host import HostCost
+from ..measure.timing import samples_us, spread_us, told_apart, wait
 from ..recordings import Recording
 from .cuda_graphs import Launches, count_launches, skip_reasons, status
 
@@ -49,11 +52,50 @@ class CompileTime:
 
     ``phases_s`` divides it: Dynamo, AOTAutograd, Inductor, kernels (building them, with g++ or Triton, or loading
     them from the cache) and first calls: what was not compiling, such as tuning on the real data and recording CUDA
-    graphs.
+    graphs. Where it was compiled several times, each time from nothing, ``runs_s`` has all of them, and the rest is
+    that of the middle one.
     """
 
     seconds: float
     phases_s: Mapping[str, float]
+    runs_s: tuple[float, ...] = ()
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "CompileTime":
+        """The same from what a recording keeps (`dataclasses.asdict`)."""
+        return cls(fields["seconds"], fields["phases_s"], tuple(fields.get("runs_s", ())))
+
+    @property
+    def low_s(self) -> float:
+        """The shortest of the times that it took."""
+        return min(self.runs_s, default=self.seconds)
+
+    @property
+    def high_s(self) -> float:
+        """The longest."""
+        return max(self.runs_s, default=self.seconds)
+
+
+@dataclass(frozen=True)
+class Search:
+    """One operator for which max-autotune timed kernels: how many, and the quickest of the library's and of Triton's.
+
+    A time is None where there was none of that kind.
+    """
+
+    operator: str
+    timed: int
+    library_ms: float | None
+    triton_ms: float | None
+
+    @classmethod
+    def of(cls, operator: str, timings: Mapping[str, float]) -> "Search":
+        """From each kernel's milliseconds by its name: Triton's begin with that word. What failed is infinite."""
+        kinds: dict[bool, list[float]] = {True: [], False: []}
+        for name, ms in timings.items():
+            if math.isfinite(ms):
+                kinds[name.startswith("triton")].append(round(ms, 6))
+        return cls(operator, sum(map(len, kinds.values())), *(min(kinds[kind], default=None) for kind in (False, True)))
 
 
 @dataclass(frozen=True)
@@ -63,7 +105,8 @@ class ModeCost:
     ``kernels`` counts, on a CPU, the generated kernels that one call runs (ATen's own come on top); ``launches`` what
     one call starts on a GPU. ``peak_nbytes`` is the
     allocator's largest sum of live tensors during the timed calls, ``reserved_nbytes`` what it held of the GPU: the
-    memory of a CUDA graph counts in the second only.
+    memory of a CUDA graph counts in the second only. ``searches``: what max-autotune timed. ``host``: what a call
+    costs the host, where that was asked for.
     """
 
     mode: str
@@ -76,12 +119,21 @@ class ModeCost:
     reserved_nbytes: int | None = None
     cuda_graphs: str = ""
     stopped: str = ""
+    searches: tuple[Search, ...] = ()
+    host: HostCost | None = None
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "ModeCost":
         """The same from what a recording keeps (`dataclasses.asdict`)."""
-        kinds = {"call": Spread, "cold": CompileTime, "warm": CompileTime, "launches": Launches}
-        return cls(**{name: kinds[name](**v) if v and name in kinds else v for name, v in fields.items()})
+        kinds = {
+            "call": lambda found: Spread(**found),
+            "cold": CompileTime.from_json,
+            "warm": CompileTime.from_json,
+            "launches": lambda found: Launches(**found),
+            "searches": lambda found: tuple(Search(**one) for one in found),
+            "host": HostCost.from_json,
+        }
+        return cls(**{name: kinds[name](v) if v and name in kinds else v for name, v in fields.items()})
 
     def speedup(self, eager: "ModeCost") -> float | None:
         """How many calls of this one fit into one call of ``eager``; None if either came to no end."""
@@ -103,6 +155,17 @@ class ModeCost:
             return None
         return break_even_calls(compiled.seconds, eager.call.median_ms, self.call.median_ms)
 
+    def break_even_ends(self, eager: "ModeCost", start: str = "cold") -> tuple[int | None, int | None] | None:
+        """The same at the earliest and at the latest: with the quartiles of the calls, and the compile times that came.
+
+        None where it was compiled a single time: then nobody knows how another time would be.
+        """
+        compiled = {"cold": self.cold, "warm": self.warm}[start]
+        if compiled is None or len(compiled.runs_s) < 2 or self.call is None or eager.call is None:
+            return None
+        earliest = break_even_calls(compiled.low_s, eager.call.high_ms, self.call.low_ms)
+        return earliest, break_even_calls(compiled.high_s, eager.call.low_ms, self.call.high_ms)
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -123,12 +186,16 @@ class Comparison:
         """The cases that came to an end, eager among them."""
         return {mode: cost for mode, cost in self.costs.items() if cost.call}
 
+    def started(self, start: str) -> dict[str, ModeCost]:
+        """Those of which that start, "cold" or "warm", was measured, and eager."""
+        return {mode: cost for mode, cost in self.done.items() if mode == "eager" or getattr(cost, start)}
+
     @property
     def limits(self) -> str:
         """What limited max-autotune's search, in words; empty if nothing did."""
         said = []
         if most := self.search.get("test_configs.max_mm_configs"):
-            said.append(f"at most {most} configurations for a matrix product")
+            said.append(f"at most {most} configurations for a matmul")
         if self.search.get("coordinate_descent_tuning") is False:
             said.append("no coordinate descent")
         return ", ".join(said)
@@ -149,15 +216,26 @@ class Comparison:
     def best_after(self, calls: int, start: str = "cold") -> str:
         """The mode with the least time for compiling and ``calls`` calls together. ``start``: "cold" or "warm".
 
-        Of modes that are less than 2 % apart it is the one that switches on least: such differences come and go.
+        Of modes that are less than 2 % apart it is the one that switches on least: such differences come and go. A mode
+        whose calls cannot be told from eager's is none.
         """
-        total_s = {mode: cost.total_s(calls, start) for mode, cost in self.done.items()}
+        total_s = {
+            mode: cost.total_s(calls, start)
+            for mode, cost in self.done.items()
+            if mode == "eager" or told_apart(cost.call, self.eager.call)
+        }
         return next(mode for mode in MODES if total_s.get(mode, math.inf) <= 1.02 * min(total_s.values()))
 
 
 @door
 def compared(recording: Recording) -> dict[str, Comparison]:
-    """The workloads of a recording of modes, by name."""
+    """The workloads of a recording of modes, by name.
+
+    >>> from compile_lab.modes import compared
+    >>> from compile_lab.recordings import load
+    >>> compared(load("modes", "NVIDIA H200"))["GPT-2 training"].what
+    'GPT-2 124M, a training step: bf16 autocast, fused AdamW, batch 16 of 1024 tokens'
+    """
     return {
         one["name"]: Comparison(
             one["name"],
@@ -175,6 +253,12 @@ def break_even_calls(compile_s: float, eager_ms: float, compiled_ms: float) -> i
     """The smallest n with compile_s + n · compiled_ms ≤ n · eager_ms; None if compiled calls save nothing.
 
     Raises ValueError for a time that is not positive and finite (compile_s may be zero).
+
+    >>> from compile_lab.modes.cost import break_even_calls
+    >>> break_even_calls(compile_s=20, eager_ms=5, compiled_ms=3)
+    10000
+    >>> print(break_even_calls(compile_s=20, eager_ms=5, compiled_ms=5))
+    None
     """
     for name, value in (("compile_s", compile_s), ("eager_ms", eager_ms), ("compiled_ms", compiled_ms)):
         if not math.isfinite(value) or value < 0 or (value == 0 and name != "compile_s"):
@@ -185,7 +269,12 @@ def break_even_calls(compile_s: float, eager_ms: float, compiled_ms: float) -> i
 
 @door
 def mode_options(mode: str) -> dict[str, Any]:
-    """The options of Inductor that a mode of torch.compile stands for. ValueError for an unknown one."""
+    """The options of Inductor that a mode of torch.compile stands for. ValueError for an unknown one.
+
+    >>> from compile_lab.modes.cost import mode_options
+    >>> mode_options("default"), mode_options("reduce-overhead")
+    ({}, {'triton.cudagraphs': True})
+    """
     if mode not in MODES[1:]:
         raise ValueError(f"unknown mode {mode!r}; the modes of torch.compile are {', '.join(MODES[1:])}")
     return dict(inductor_modes().list_mode_options(mode))
@@ -199,19 +288,27 @@ def measure(
     step: Step | None = None,
     cold: bool = True,
     options: Mapping[str, Any] | None = None,
+    folders: Sequence[Path] = (),
 ) -> ModeCost:
     """What ``fn(*args)`` costs in ``mode``: "eager", or a mode of torch.compile.
 
     ``step(compiled)`` makes one call instead of ``compiled(*args)``, for a training step of which only a part is
-    compiled. ``options`` are Inductor options on top of the mode's own, to limit a search. Cold means: an empty cache
-    folder and empty caches in this process, but the compiler loaded, its workers started and its C++ headers
-    precompiled (the first case of a process may still wait a second or two for its workers). Warm means: the same
-    again after ``torch.compiler.reset()``, from the folder that the first time
-    filled, as a restarted program finds it. With ``cold=False`` the standing cache folder is used and only the warm
-    time reported. Compiled code of earlier calls is forgotten, before and after.
+    compiled. ``options`` are Inductor options on top of the mode's own, to limit a search.
+
+    Cold means: an empty cache folder and empty caches in this process, but the compiler loaded, its workers awake and
+    its C++ headers precompiled. Warm means: the same again after ``torch.compiler.reset()``, from the folder that the
+    last cold time filled, as a restarted program finds it. ``folders``, empty ones, are used for so many cold times,
+    and stay. With ``cold=False`` the standing cache folder is used and only the warm time reported. Compiled code of
+    earlier calls is forgotten, before and after.
 
     Raises ValueError for an unknown mode, TypeError if ``fn`` cannot be called, NotCompiledError (a RuntimeError)
     if no compiled graph ran, and whatever ``fn`` raises.
+
+    >>> import torch
+    >>> from compile_lab.modes import measure
+    >>> cost = measure(torch.nn.Linear(4, 4), torch.ones(2, 4), mode="eager")
+    >>> cost.cold, cost.call.low_ms <= cost.call.median_ms <= cost.call.high_ms
+    (None, True)
     """
     if mode not in MODES:
         raise ValueError(f"unknown mode {mode!r}; the modes are {', '.join(MODES)}")
@@ -220,8 +317,10 @@ def measure(
     try:
         if mode == "eager":
             return ModeCost(mode, **_settled(lambda: step(fn), device), cuda_graphs="not asked for")
-        with inductor_modes().fresh_cache() if cold else contextlib.nullcontext():
-            return _compiled(fn, step, mode, device, cold, options)
+        if folders or not cold:
+            return _compiled(fn, step, mode, device, folders if cold else (), options)
+        with tempfile.TemporaryDirectory() as folder:
+            return _compiled(fn, step, mode, device, [Path(folder)], options)
     finally:
         reset_dynamo()
         if device == "cuda":
@@ -249,31 +348,55 @@ def device_of(fn: Callable[..., Any], args: Sequence[Any] = ()) -> str:
 
 
 def _compiled(
-    fn: Callable[..., Any], step: Step, mode: str, device: str, cold: bool, options: Mapping[str, Any] | None
+    fn: Callable[..., Any],
+    step: Step,
+    mode: str,
+    device: str,
+    folders: Sequence[Path],
+    options: Mapping[str, Any] | None,
 ) -> ModeCost:
-    runs = []
+    def first_calls() -> tuple[float, dict[str, float]]:
+        reset_dynamo()
+        inductor_modes().clear_caches()
+        compiled = torch_compile(fn, mode, options)
+        return _first_calls(lambda: step(compiled), device)
+
     with skip_reasons() as reasons, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
-        if cold:
+        cold, searched = [], []
+        for folder in folders:
+            with cache_folder(folder), searches_heard() as heard:
+                _wake_compiler(device)
+                cold.append(first_calls())
+            searched = heard
+        if not folders:
             _wake_compiler(device)
-        for _ in range(2):
+            first_calls()  # fills the standing folder
+        with cache_folder(folders[-1]) if folders else contextlib.nullcontext():
             reset_dynamo()
             inductor_modes().clear_caches()
-            compiled = _torch_compile(fn, mode, options)
+            compiled = torch_compile(fn, mode, options)
             reasons.clear()
-            runs.append(_first_calls(lambda call=compiled: step(call), device))
-        kernels = _proved(fn, step, compiled, mode, device, options)
-        settled = _settled(lambda: step(compiled), device)
-    times = [_beyond(seconds, parts, settled["call"]) for seconds, parts in runs]
+            warm = _first_calls(lambda: step(compiled), device)
+            kernels = _proved(fn, step, compiled, mode, device, options)
+            settled = _settled(lambda: step(compiled), device)
     asked = bool(mode_options(mode).get("triton.cudagraphs"))
     return ModeCost(
         mode,
-        cold=times[0] if cold else None,
-        warm=times[1],
+        cold=_middle([_beyond(*run, settled["call"]) for run in cold]) if cold else None,
+        warm=_beyond(*warm, settled["call"]),
         kernels=kernels,
         cuda_graphs=status(asked, device, settled.get("launches"), tuple(reasons)),
+        searches=tuple(Search.of(*each) for each in searched),
         **settled,
     )
+
+
+def _middle(runs: Sequence[CompileTime]) -> CompileTime:
+    """The middle one of several cold times, which knows all of them."""
+    ordered = sorted(runs, key=lambda run: run.seconds)
+    middle = ordered[len(ordered) // 2]
+    return replace(middle, runs_s=tuple(run.seconds for run in runs))
 
 
 def _proved(
@@ -282,7 +405,7 @@ def _proved(
     """Proof that a compiled graph runs, or RuntimeError; on a CPU also how many generated kernels its code calls."""
     if device != "cuda":
         reset_dynamo()  # what Inductor wrote is told while it compiles, or while it loads what it compiled
-        compiled = _torch_compile(fn, mode, options)
+        compiled = torch_compile(fn, mode, options)
     with compilation(use_caches=True) as log:
         step(compiled)
     log.require_compiled()
@@ -291,7 +414,10 @@ def _proved(
     return sum(len(Wrapper.of(event.code).launches) for event in log.of(KernelsWritten))
 
 
-def _torch_compile(fn: Callable[..., Any], mode: str, options: Mapping[str, Any] | None) -> Callable[..., Any]:
+def torch_compile(fn: Callable[..., Any], mode: str, options: Mapping[str, Any] | None) -> Callable[..., Any]:
+    """``fn`` compiled in a mode, with options on top of the mode's own; itself for "eager"."""
+    if mode == "eager":
+        return fn
     if not options:
         return torch.compile(fn, mode=mode)
     return torch.compile(fn, options={**mode_options(mode), **options})  # torch takes a mode or options, not both
@@ -299,6 +425,8 @@ def _torch_compile(fn: Callable[..., Any], mode: str, options: Mapping[str, Any]
 
 def _wake_compiler(device: str) -> None:
     """Compile something small: modules, workers and headers are needed once, whatever is compiled."""
+    if device == "cuda":
+        compile_workers_ready()
     torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
 
 

@@ -16,12 +16,13 @@ from typing import Any
 import torch
 
 from .._torch.dynamo import reset_dynamo
-from .._torch.inductor import inductor_config, inductor_modes
+from .._torch.inductor import compile_workers_ready, inductor_config, inductor_modes
 from ..doors import check_amount, check_whole, door
 from ..measure.timing import wait
 from .cost import MODES, Step, device_of
 from .payback import LEAST_SAMPLES, Crossing, Payback, first_crossing, payback
 
+COMPILES = 3
 FIRST_CALLS = 3
 SAMPLE_S = 0.02
 SAMPLES = 15
@@ -40,27 +41,45 @@ def crossing(
     mode: str = "default",
     samples: int = SAMPLES,
     most_s: float = 20.0,
+    compiles: int = COMPILES,
 ) -> Crossing:
     """The break-even of ``fn(*args)`` from two short runs, and the real one; ``step(fn)`` makes a step if it is given.
 
+    For the prediction it is compiled ``compiles`` times, each time from nothing, and the interval knows their spread.
     The long runs are ended after ``most_s`` seconds of eager steps even if they have not crossed. Raises ValueError
     for an unknown mode, for fewer than five samples, and for ``most_s`` that is no time.
+
+    Eager against eager would never cross:
+
+    >>> import torch
+    >>> from compile_lab.modes.crossing import crossing
+    >>> crossing("add", "x + 1", lambda x: x + 1, torch.ones(4), mode="eager")
+    Traceback (most recent call last):
+        ...
+    ValueError: mode 'eager' compiles nothing; it is one of default, reduce-overhead, ...
     """
     if mode not in MODES[1:]:
         raise ValueError(f"mode {mode!r} compiles nothing; it is one of {', '.join(MODES[1:])}")
     check_whole("samples", samples, least=LEAST_SAMPLES)
     check_amount("most_s", most_s)
+    check_whole("compiles", compiles)
     step = step or (lambda called: called(*args))
     device = device_of(fn, args)
     with _one_thread(device):
-        predicted = _short_runs(fn, step, mode, device, samples)
+        predicted = _short_runs(fn, step, mode, device, samples, compiles)
         compile_s, curve = _long_runs(fn, step, mode, device, predicted, most_s)
     return Crossing(name, what, mode, predicted, compile_s, first_crossing(curve), _thinned(curve), CLOCKS[device])
 
 
 @door
 def seconds(device: str) -> float:
-    """The clock: on "cuda" that on the wall, when the device is done; else this process's and its children's work."""
+    """The clock: on "cuda" that on the wall, when the device is done; else this process's and its children's work.
+
+    >>> from compile_lab.modes.crossing import seconds
+    >>> begin, total = seconds("cpu"), sum(range(1000))
+    >>> seconds("cpu") >= begin
+    True
+    """
     if device == "cuda":
         wait(device)
         return time.perf_counter()
@@ -68,15 +87,19 @@ def seconds(device: str) -> float:
     return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
 
 
-def _short_runs(fn: Callable, step: Step, mode: str, device: str, samples: int) -> Payback:
-    """A prediction: compile, then time a few steps of each way in turn."""
+def _short_runs(fn: Callable, step: Step, mode: str, device: str, samples: int, compiles: int) -> Payback:
+    """A prediction: compile a few times, then time a few steps of each way in turn."""
+    firsts_s = []
+    for _ in range(compiles - 1):
+        with _compiled_anew(fn, step, mode, device) as (_, first_s):
+            firsts_s.append(first_s)
     with _compiled_anew(fn, step, mode, device) as (compiled, first_s):
         ways = [lambda: step(fn), lambda: step(compiled)]
         repeats = [_repeats(way, device) for way in ways]
         taken = [[_a_step_s(way, n, device) for way, n in zip(ways, repeats, strict=True)] for _ in range(samples)]
     eager, faster = ([1e3 * one for one in way] for way in zip(*taken, strict=True))
-    compile_s = max(0.0, first_s - FIRST_CALLS * statistics.median(faster) / 1e3)
-    return payback(compile_s, eager, faster)
+    beyond_s = FIRST_CALLS * statistics.median(faster) / 1e3
+    return payback([max(0.0, each - beyond_s) for each in (*firsts_s, first_s)], eager, faster)
 
 
 def _long_runs(
@@ -114,6 +137,8 @@ def _compiled_anew(
     try:
         with inductor_modes().fresh_cache(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
+            if device == "cuda":
+                compile_workers_ready()
             torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
             begin = seconds(device)
             compiled = torch.compile(fn, mode=mode)

@@ -27,6 +27,8 @@ class Payback:
     """What compiling cost, what a step saves, with 95 % intervals; ``samples`` is how many pairs of steps were timed.
 
     ``low`` and ``high`` are the ends of the steps' interval; None is never. ``steps`` is the estimate itself.
+    ``compile_runs_s`` are the times that compiling took, of which ``compile_s`` is the median and whose spread is in
+    the interval of the steps.
     """
 
     compile_s: float
@@ -39,11 +41,12 @@ class Payback:
     steps: int | None
     low: int | None
     high: int | None
+    compile_runs_s: tuple[float, ...] = ()
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "Payback":
         """The same from what a recording keeps (`dataclasses.asdict`)."""
-        return cls(**fields)
+        return cls(**{**fields, "compile_runs_s": tuple(fields.get("compile_runs_s", ()))})
 
     @property
     def verdict(self) -> str:
@@ -67,6 +70,11 @@ def payback(
     ``compile_s`` is what compiling took, or several such times, which are then drawn again too. Raises ValueError for
     no samples or fewer than five, for as many of one way as not of the other, and for a time that is not positive and
     finite (``compile_s`` may be zero).
+
+    >>> from compile_lab.modes.payback import payback
+    >>> found = payback(10, eager_ms=[5.0, 5.1, 5.2, 4.9, 5.0], compiled_ms=[3.0, 3.1, 3.0, 3.0, 2.9])
+    >>> print(f"{found.verdict}: {found}")
+    pays: 5,000 steps [4,546 to 5,264]
     """
     compiles = [float(compile_s)] if isinstance(compile_s, int | float) else [float(each) for each in compile_s]
     _check("compile_s", compiles, zero=True)
@@ -101,6 +109,7 @@ def payback(
         steps=_whole(_steps(cost, middle)),
         low=_whole(first),
         high=_whole(last),
+        compile_runs_s=tuple(round(each, 4) for each in compiles),
     )
 
 
@@ -149,6 +158,10 @@ def first_crossing(curve: Sequence[tuple[int, float, float]]) -> int | None:
     """After how many steps the second sum of seconds has become the smaller one for the first time; None if never.
 
     Between two points of the curve both sums grow evenly. Raises ValueError unless the steps grow from point to point.
+
+    >>> from compile_lab.modes.payback import first_crossing
+    >>> first_crossing([(100, 1.0, 5.0), (200, 2.0, 5.5), (1000, 10.0, 9.5)])
+    900
     """
     if any(after[0] <= before[0] for before, after in itertools.pairwise(curve)):
         raise ValueError("the curve's steps must grow from point to point")

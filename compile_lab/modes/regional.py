@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .._torch.dynamo import dynamo_config, dynamo_utils
-from .._torch.inductor import inductor_modes
+from .._torch.dynamo import dynamo_config, dynamo_utils, reset_dynamo
+from .._torch.inductor import compile_workers_ready, inductor_modes
 from ..doors import check_whole, door
 from ..measure.allocator import peak
 from ..recordings import Recording
@@ -29,7 +29,7 @@ from .crossing import seconds
 from .cuda_graphs import count_launches
 from .payback import LEAST_SAMPLES, Payback, payback
 
-WAYS = ("eager", "blocks", "region", "whole", "no embedding")
+WAYS = ("eager", "blocks", "region", "whole")
 """In the order in which they are compiled, the cheap ones first."""
 FIRST_CALLS = 2
 
@@ -39,8 +39,9 @@ class WayCost:
     """What one way of compiling a model costs, and what a step then takes. What was not measured is None.
 
     ``compile_s`` is what the first calls took beyond as many later ones, from an empty cache folder, in a process
-    whose compiler is loaded; ``compile_cpu_s`` is the work of this process alone in it. ``graphs`` is how many graphs
-    Dynamo made. ``payback`` compares the step with eager's, in turn.
+    whose compiler is loaded; ``compile_cpu_s`` is the work of this process alone in it. Where that was done several
+    times, ``compile_s`` is the median, and ``payback`` has all of them and carries their spread.
+    ``graphs`` is how many graphs Dynamo made. ``payback`` compares the step with eager's, in turn.
     """
 
     way: str
@@ -56,10 +57,11 @@ class WayCost:
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> "WayCost":
         """The same from what a recording keeps (`dataclasses.asdict`)."""
-        kinds = {"step": Spread, "payback": Payback}
-        return cls(
-            **{name: kinds[name](**value) if value and name in kinds else value for name, value in fields.items()}
-        )
+        kinds = {
+            "step": lambda found: Spread(**found),
+            "payback": Payback.from_json,
+        }
+        return cls(**{name: kinds[name](value) if value and name in kinds else value for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,14 @@ class Regional:
 
 @door
 def recorded(recording: Recording) -> list[Regional]:
-    """The models of a recording, in its order."""
+    """The models of a recording, in its order.
+
+    >>> from compile_lab.modes.regional import recorded
+    >>> from compile_lab.recordings import load
+    >>> model = recorded(load("regional", "NVIDIA H100 80GB HBM3"))[0]
+    >>> model.name, list(model.ways)
+    ('2 layers', ['eager', 'blocks', 'region', 'whole'])
+    """
     return [
         Regional(
             **{key: value for key, value in one.items() if key != "ways"},
@@ -100,6 +109,12 @@ def repeated_blocks(model: nn.Module) -> list[nn.Module]:
     """The blocks that a model repeats: all of one class, in its ModuleList (or Sequential) of most parameters.
 
     Raises ValueError if it has none with at least two of one class.
+
+    >>> import torch
+    >>> from compile_lab.modes.regional import repeated_blocks
+    >>> blocks = torch.nn.ModuleList(torch.nn.Linear(4, 4) for _ in range(3))
+    >>> len(repeated_blocks(torch.nn.ModuleDict({"embedding": torch.nn.Embedding(8, 4), "blocks": blocks})))
+    3
     """
     lists = [
         list(module)
@@ -120,8 +135,13 @@ def repeated_blocks(model: nn.Module) -> list[nn.Module]:
 def compiled(model: nn.Module, way: str, mode: str = "default") -> nn.Module:
     """A model compiled in one of `WAYS`, ready to be called: another object that holds the same parameters.
 
-    "no embedding" compiles it whole, but calls each nn.Embedding as Python does. Raises ValueError for another way,
-    and where a way is of blocks and the model repeats none.
+    Raises ValueError for another way, and where a way is of blocks and the model repeats none.
+
+    >>> import torch
+    >>> from compile_lab.modes.regional import compiled
+    >>> model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Linear(4, 4))
+    >>> [type(compiled(model, way)).__name__ for way in ("eager", "blocks", "region", "whole")]
+    ['Sequential', 'Sequential', 'OptimizedModule', 'OptimizedModule']
     """
     if way not in WAYS:
         raise ValueError(f"unknown way {way!r}; a model is compiled as {', '.join(WAYS)}")
@@ -139,10 +159,6 @@ def compiled(model: nn.Module, way: str, mode: str = "default") -> nn.Module:
         marked = type(type(blocks[0]).__name__, (type(blocks[0]),), {"forward": region})
         for block in blocks:
             block.__class__ = marked
-    if way == "no embedding":
-        for module in other.modules():
-            if isinstance(module, nn.Embedding):
-                module.forward = torch.compiler.disable(module.forward)
     return torch.compile(other, mode=mode)
 
 
@@ -166,17 +182,33 @@ class WaysRace:
     def __init__(self, model: nn.Module, step: Step, mode: str = "default") -> None:
         self.model, self.step, self.mode, self.device = model, step, mode, device_of(model)
         self._entrants: dict[str, _Entrant] = {}
+        self._rehearsed: dict[str, list[float]] = {}
         self._stopped: dict[str, str] = {}
+
+    def rehearse(self, way: str) -> None:
+        """Compile it in this way from an empty cache folder, keep how long that took, and forget what was compiled.
+
+        Before any way enters: what entered is forgotten, too. ValueError as in `compiled`.
+        """
+        reset_dynamo()
+        called = compiled(self.model, way, self.mode)
+        with self._from_nothing():
+            self._rehearsed.setdefault(way, []).append(self._first_calls(called)[0])
+        reset_dynamo()
+
+    def _first_calls(self, called: nn.Module) -> tuple[float, float]:
+        """Seconds of the first steps, and of this process's work in them."""
+        begin, worked = seconds(self.device), time.process_time()
+        for _ in range(FIRST_CALLS):
+            self.step(called)
+        return seconds(self.device) - begin, time.process_time() - worked
 
     def enter(self, way: str) -> None:
         """Compile it in this way from an empty cache folder, and time that. ValueError as in `compiled`."""
         entrant = _Entrant(compiled(self.model, way, self.mode))
         with self._from_nothing() if way != "eager" else contextlib.nullcontext():
             made = dynamo_utils.counters["stats"]["unique_graphs"]
-            begin, worked = seconds(self.device), time.process_time()
-            for _ in range(FIRST_CALLS):
-                self.step(entrant.called)
-            entrant.first_s, entrant.cpu_s = seconds(self.device) - begin, time.process_time() - worked
+            entrant.first_s, entrant.cpu_s = self._first_calls(entrant.called)
         entrant.graphs = dynamo_utils.counters["stats"]["unique_graphs"] - made
         if way != "eager" and not entrant.graphs:
             raise RuntimeError(f"{way}: Dynamo made no graph, so nothing that is timed would be compiled")
@@ -215,7 +247,9 @@ class WaysRace:
     def costs(self) -> dict[str, WayCost]:
         """What each way costs, after `run`. ValueError if no steps were timed."""
         eager = self._entrants["eager"].taken_ms if "eager" in self._entrants else []
-        found = {way: _cost(way, entrant, eager) for way, entrant in self._entrants.items()}
+        found = {
+            way: _cost(way, entrant, eager, self._rehearsed.get(way, [])) for way, entrant in self._entrants.items()
+        }
         return {**found, **{way: WayCost(way, stopped=why) for way, why in self._stopped.items()}}
 
     @contextlib.contextmanager
@@ -227,26 +261,30 @@ class WaysRace:
             warnings.catch_warnings(),
         ):
             warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
+            if self.device == "cuda":
+                compile_workers_ready()
             # Something small first, of another size each time: the compiler is loaded and has its headers.
             torch.compile(lambda x: x + 1, dynamic=False)(torch.ones(8 + len(self._entrants), device=self.device))
             yield
 
 
-def _cost(way: str, entrant: _Entrant, eager_ms: list[float]) -> WayCost:
+def _cost(way: str, entrant: _Entrant, eager_ms: list[float], rehearsed_s: list[float]) -> WayCost:
     if not entrant.taken_ms:
         raise ValueError(f"{way} has no samples: run() times the steps")
     low, middle, high = statistics.quantiles(entrant.taken_ms, n=4)
-    compile_s = max(0.0, entrant.first_s - FIRST_CALLS * middle / 1e3)
-    pays = payback(compile_s, eager_ms, entrant.taken_ms) if way != "eager" and eager_ms else None
+    step = Spread(round(middle, 4), round(low, 4), round(high, 4))
+    counted = {"graphs": entrant.graphs, "kernels": entrant.kernels, "peak_nbytes": entrant.peak_nbytes}
+    if way == "eager":
+        return WayCost(way, step=step, **counted)
+    beyond_s = FIRST_CALLS * middle / 1e3
+    runs_s = [round(max(0.0, first_s - beyond_s), 3) for first_s in (*rehearsed_s, entrant.first_s)]
     return WayCost(
         way,
-        compile_s=None if way == "eager" else round(compile_s, 3),
-        compile_cpu_s=None if way == "eager" else round(max(0.0, entrant.cpu_s - FIRST_CALLS * middle / 1e3), 3),
-        graphs=entrant.graphs,
-        step=Spread(round(middle, 4), round(low, 4), round(high, 4)),
-        payback=pays,
-        kernels=entrant.kernels,
-        peak_nbytes=entrant.peak_nbytes,
+        compile_s=statistics.median(runs_s),
+        compile_cpu_s=round(max(0.0, entrant.cpu_s - beyond_s), 3),
+        step=step,
+        payback=payback(runs_s, eager_ms, entrant.taken_ms) if eager_ms else None,
+        **counted,
     )
 
 

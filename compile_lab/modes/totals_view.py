@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from ..page.canvas import Canvas, key
 from ..page.figures import Drawing
 from ..page.units import number
-from ..recordings import Recording
-from .cost import MODES, Comparison, compared
-from .view import gain, table, told_apart
+from .cost import MODES, Comparison
+from .view import gain, pays_after, table, told_apart
 
 COLOURS = dict(zip(MODES, ("ink", "blue", "orange", "purple", "green"), strict=True))
 SHORT = {"max-autotune-no-cudagraphs": "max-autotune-no-cg"}
@@ -77,16 +76,15 @@ def totals(comparison: Comparison, start: str = "cold", shown: str = "compared w
     caption = f"{comparison.name}: {comparison.what}; compiling {start} and calling together, {shown}"
     if comparison.limits:
         caption += f". max-autotune's search was limited: {comparison.limits}"
-    legend = key({comparison.named(mode): COLOURS[mode] for mode in comparison.done})
+    legend = key({comparison.named(mode): COLOURS[mode] for mode in comparison.started(start)})
     alt = alternative(comparison, start)
     return Drawing(canvas.svg(), alt, caption, table(comparison, start), comparison.provenance, legend)
 
 
-def opening(recording: Recording) -> Drawing:
-    """A small model and a large one, from the recording of modes."""
-    found = compared(recording)
-    small, large = found["MiniGPT inference"], found["GPT-2 training"]
-    return beside({"A small model: MiniGPT, inference": small, "A large one: GPT-2, training": large})
+def opening(found: Mapping[str, Comparison]) -> Drawing:
+    """A small input and a training step: GPT-2 twice."""
+    small, large = found["GPT-2 inference, batch 1"], found["GPT-2 training"]
+    return beside({"One sequence, inference": small, "A training step": large})
 
 
 def beside(comparisons: Mapping[str, Comparison], start: str = "cold") -> Drawing:
@@ -101,9 +99,11 @@ def beside(comparisons: Mapping[str, Comparison], start: str = "cold") -> Drawin
     some = next(iter(comparisons.values()))
     alt = " ".join(alternative(comparison, start) for comparison in comparisons.values())
     caption = f"Time for compiling, {start}, and so many calls, in times eager's; below 1× compiling has paid"
-    if some.limits:
-        caption += f"; max-autotune's search: {some.limits}"
-    legend = key({some.named(mode): COLOURS[mode] for mode in some.done})
+    limited = [f"{name}: {one.limits}" for name, one in comparisons.items() if one.limits]
+    if limited:
+        caption += f"; max-autotune's search was limited for {'; '.join(limited)}"
+    shown = {mode for comparison in comparisons.values() for mode in comparison.started(start)}
+    legend = key({mode: COLOURS[mode] for mode in MODES if mode in shown})
     return Drawing(canvas.svg(), alt, caption, provenance=some.provenance, legend=legend)
 
 
@@ -123,10 +123,10 @@ def noticed(comparison: Comparison, start: str = "cold") -> str:
 def alternative(comparison: Comparison, start: str) -> str:
     """The picture in words."""
     parts = []
-    for mode, cost in comparison.done.items():
+    for mode, cost in comparison.started(start).items():
         if mode != "eager":
-            pays, ratio = cost.break_even(comparison.eager, start), comparison.speedup(mode) or 0
-            when = "never pays" if pays is None else f"pays after {pays:,} calls"
+            pays, ratio = pays_after(cost, comparison.eager, start), comparison.speedup(mode) or 0
+            when = "never pays" if pays == "never" else f"pays after {pays} calls"
             ends = f"{when} and ends at {ratio:.2f} times eager's speed"
             clear = told_apart(cost, comparison.eager)
             parts.append(f"{comparison.named(mode)} {ends if clear else 'cannot be told from eager'}")
@@ -138,7 +138,7 @@ def _plot(canvas: Canvas, field: Field, comparison: Comparison, start: str, mark
         y = field.down(value)
         canvas.line([(field.x, y), (field.x + field.width, y)], "#8883", thick=1)
         canvas.words(field.x - 8, y + 6, text, anchor="end", fine=text in ("0.2×", "5×", "1 min"))
-    for mode in reversed(comparison.done):
+    for mode in reversed(comparison.started(start)):
         if points := field.line(comparison, mode, start):
             canvas.line(points, COLOURS[mode], thick=3, dashed=mode == "max-autotune-no-cudagraphs")
     if marks:
@@ -150,7 +150,7 @@ def _plot(canvas: Canvas, field: Field, comparison: Comparison, start: str, mark
 
 def _break_evens(canvas: Canvas, field: Field, comparison: Comparison, start: str) -> None:
     """A square where a mode's line crosses eager's, and after how many calls that is."""
-    crossings = {mode: cost.break_even(comparison.eager, start) for mode, cost in comparison.done.items()}
+    crossings = {mode: cost.break_even(comparison.eager, start) for mode, cost in comparison.started(start).items()}
     rows = [-math.inf] * 3
     canvas.words(field.x, field.y - 44, "pays after … calls:", size=16, fine=True)
     for mode, calls in sorted(crossings.items(), key=lambda item: item[1] or 0):
@@ -177,7 +177,7 @@ def _band(canvas: Canvas, field: Field, comparison: Comparison, start: str) -> N
 def _ends(canvas: Canvas, field: Field, comparison: Comparison, start: str) -> None:
     """Each line's name at its end, with what a call gives; those that end together one under the other."""
     ends = {}
-    for mode in comparison.done:
+    for mode in comparison.started(start):
         value = field.value(comparison, mode, CALLS[1], start)
         ends[mode] = field.down(min(max(value, min(field.scale)), max(field.scale)))
     places, bottom = {}, -math.inf

@@ -43,12 +43,15 @@ def gain(cost: ModeCost, eager: ModeCost) -> str | None:
 def pays_after(cost: ModeCost, eager: ModeCost, start: str = "") -> str | None:
     """After how many calls compiling has paid, in words; `start` is cold if that was measured, else warm."""
     start = start or ("cold" if cost.cold else "warm")
+    if getattr(cost, start) is None:
+        return None
     if cost.call and eager.call and not told_apart(cost, eager):
         return "not told apart"
-    calls = cost.break_even(eager, start)
+    calls, ends = cost.break_even(eager, start), cost.break_even_ends(eager, start)
     if calls is None:
         return "never" if cost.call and eager.call else None
-    return number(calls) + ("" if start == "cold" else " (warm)")
+    spread = f" ({number(ends[0])} to {number(ends[1])})" if ends and None not in ends else ""
+    return number(calls) + spread + ("" if start == "cold" else " (warm)")
 
 
 def _time(call: Spread | None) -> str | None:
@@ -72,6 +75,42 @@ def launches(comparison: Comparison, modes: Sequence[str] = MODES) -> Table:
         figures = [seen.kernels, seen.launches, seen.graphs, seen.launch_ms, seen.gpu_ms, cost.call.median_ms]
         rows.append([cost.mode, *figures])
     return Table(columns, rows, f"One call of {comparison.name} · {comparison.provenance}", "lrrrrrr")
+
+
+def searches(comparisons: Iterable[Comparison], mode: str = "max-autotune") -> Table:
+    """One row a workload: what the mode that searches timed, for how many operators Triton was quicker than
+    the library's, and what compiling then took."""
+    rows: list[list[Cell]] = []
+    provenance: object = ""
+    for one in comparisons:
+        cost, provenance = one.costs[mode], one.provenance
+        both = [s for s in cost.searches if s.library_ms and s.triton_ms]
+        rows.append(
+            [
+                one.name,
+                one.limits or "nothing",
+                len(cost.searches),
+                sum(search.timed for search in cost.searches),
+                f"{sum(s.triton_ms < s.library_ms for s in both)} of {len(both)}",
+                cost.stopped or (cost.cold and round(cost.cold.seconds, 1)),
+            ]
+        )
+    columns = ["workload", "left out", "operators", "kernels timed", "Triton quicker", "compile, s"]
+    return Table(columns, rows, f"What {mode} searched · {provenance}", "llrrrr")
+
+
+def host(comparison: Comparison) -> Table:
+    """One row a mode: a call in a row of them, how long the GPU computes in it, how long the calling thread
+    works for it, and where Python spends most time."""
+    rows: list[list[Cell]] = []
+    for cost in comparison.done.values():
+        if cost.host:
+            busiest = ", ".join(f"{name} {share:.0%}" for name, share in cost.host.busiest[:3])
+            gpu_us = cost.launches and round(1e3 * cost.launches.gpu_ms)
+            times = [1e3 * cost.call.median_ms, cost.host.thread_us]
+            rows.append([comparison.named(cost.mode), gpu_us, *map(round, times), busiest])
+    columns = ["mode", "GPU busy, µs", "a call, µs", "thread at work, µs", "Python's time, most of it"]
+    return Table(columns, rows, f"One call of {comparison.name} · {comparison.provenance}", "lrrrl")
 
 
 def phases(comparison: Comparison, start: str = "cold") -> Figure:

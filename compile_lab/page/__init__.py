@@ -5,7 +5,7 @@ Plain Python without torch, so that it runs in a browser too.
 
 from .axes import Range, Rows
 from .canvas import Canvas
-from .claims import Verdict, judged
+from .claims import Part, Split, Verdict
 from .dotplot import dots
 from .explore import Explorer
 from .figures import Series, bars, lines
@@ -19,15 +19,16 @@ __all__ = [
     "Code",
     "Explorer",
     "Headline",
+    "Part",
     "Prediction",
     "Range",
     "Rows",
     "Series",
+    "Split",
     "Table",
     "Verdict",
     "bars",
     "dots",
-    "judged",
     "lines",
     "microseconds",
     "with_unit",

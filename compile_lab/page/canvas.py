@@ -25,6 +25,12 @@ class Canvas:
 
     Colours are names of the palette, "ink" for what follows the theme, "none", or any CSS colour. Raises ValueError for
     a width that is none.
+
+    >>> from compile_lab.page import Canvas
+    >>> canvas = Canvas(width=200)
+    >>> canvas.box(0, 0, 200, 40, "blue", "forward")
+    >>> canvas.svg()[:25]
+    "<svg viewBox='0 0 200 44'"
     """
 
     def __init__(self, width: float = WIDTH, size: float = 18) -> None:
@@ -187,6 +193,12 @@ def round_ticks(until: float, unit: str = "", most: int = 6) -> list[tuple[float
     free = until * min(0.88, 0.97 - 0.012 * len(end))  # of an axis as narrow as any here
     places = [at * step for at in range(most + 1) if at * step < free]
     return [*((at / until, f"{at:.6g}") for at in places), (1.0, end)]
+
+
+def round_end(most: float) -> float:
+    """The first round number at or above `most`, where an axis that begins at 0 may end; a tick of `round_ticks`."""
+    power = 10.0 ** math.floor(math.log10(most))
+    return next(end * power for end in (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10) if end * power >= most * (1 - 1e-9))
 
 
 def _colour(name: str) -> str:

@@ -5,7 +5,7 @@ from html import escape
 from itertools import pairwise
 
 from ..doors import door
-from .canvas import Canvas, round_ticks
+from .canvas import Canvas, round_end, round_ticks
 from .figures import PALETTE, Drawing
 from .tables import Table
 
@@ -27,9 +27,17 @@ def dots(
 ) -> Drawing:
     """A row for each place, a dot in it for each of up to four series, on one axis from 0 in `unit`.
 
-    A series has a value for each place, None where there is none. The axis ends at the largest, or at `until`, so that
-    drawings compare. The `table` is the series' own unless another is given. Raises ValueError for no series or too
-    many, for one that has not a value for each place, and for a value outside the axis.
+    A series has a value for each place, None where there is none. The axis ends at the round number above the largest,
+    or at `until`, so that drawings compare. The `table` is the series' own unless another is given. Raises ValueError
+    for no series or too many, for one that has not a value for each place, and for a value outside the axis.
+
+    >>> from compile_lab.page import dots
+    >>> shares = {"compute": [70, 55], "wait": [30, 45]}
+    >>> dots(["DDP", "FSDP"], shares, unit="%", alt="FSDP waits longer than DDP.").table
+          compute, %  wait, %
+    ────  ──────────  ───────
+    DDP           70       30
+    FSDP          55       45
     """
     if not 1 <= len(series) <= len(MARKS):
         raise ValueError(f"{len(series)} series: give 1 to {len(MARKS)}, each has a mark of its own")
@@ -37,7 +45,7 @@ def dots(
         if len(values) != len(places):
             raise ValueError(f"series {name!r} has {len(values)} values for {len(places)} places: give one for each")
     known = [value for values in series.values() for value in values if value is not None] or [0.0]
-    end = until or max(known) or 1.0
+    end = until or (round_end(max(known)) if max(known) > 0 else 1.0)
     if not 0 <= min(known) <= max(known) <= end:
         raise ValueError(f"values from {min(known):g} to {max(known):g} are not all on an axis from 0 to {end:g}")
     left = min(400.0, 16.0 * max(map(len, places)) + 12)  # as wide as the words are on a phone

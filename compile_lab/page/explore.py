@@ -43,6 +43,15 @@ class Explorer:
     Raises ValueError for axes that offer no choice and for a live panel that no browser could import, and TypeError for
     options that are not text. When published, all stored panels are computed at once: an exception of `panel` is raised
     with the choice named, and a ValueError says where there is too much to precompute.
+
+    >>> from compile_lab.page import Explorer
+    >>> explorer = Explorer("Memory", {"dtype": ("fp32", "fp16")}, lambda dtype: f"{int(dtype[2:]) // 8} bytes")
+    >>> explorer
+    Memory
+    dtype: fp32, fp16
+    choose with .show(dtype='fp32')
+    >>> explorer.show(dtype="fp16")
+    2 bytes
     """
 
     def __init__(
@@ -110,7 +119,7 @@ class Explorer:
             self._page = self._page or self._published()
             return {"text/html": self._page, "text/plain": f"{self._note()}\n\n{self.show()!r}"}
         if in_kernel() and importlib.util.find_spec("ipywidgets"):
-            self._widgets = self._widgets or Widgets(self)
+            self._widgets = self._widgets or Widgets(self.title, self.axes, self.show)
             return {**self._widgets.bundle(), "text/plain": repr(self)}
         return self._without_controls()
 

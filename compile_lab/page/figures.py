@@ -183,6 +183,12 @@ class Series:
     """One set of marks: `values` over `at` (labels or numbers), and the two ends of each value's spread if known.
 
     `low` and `high` are in the unit of `values`, and enclose it. Raises ValueError where lengths or order disagree.
+
+    >>> from compile_lab.page import Series
+    >>> Series("eager", at=["forward", "backward"], values=[1.2, 2.5], low=[1.1, 2.6], high=[1.3, 2.7])
+    Traceback (most recent call last):
+        ...
+    ValueError: series 'eager': 2.5 is outside its spread 2.6 to 2.7
     """
 
     name: str
@@ -233,6 +239,14 @@ def bars(
     """Bars with their values written on them, and their spread where known; the numbers again as a table.
 
     `value_title` names the quantity and its unit, `place_title` what the bars stand for. Stacked bars show no spread.
+
+    >>> from compile_lab.page import Series, bars
+    >>> eager = Series("eager", ["forward", "backward"], [1.2, 2.5], low=[1.1, 2.4], high=[1.3, 2.7])
+    >>> bars(eager, value_title="ms", place_title="pass", alt="The backward takes twice as long.").table
+    pass      ms
+    ────────  ────────────────
+    forward   1.2 (1.1 to 1.3)
+    backward  2.5 (2.4 to 2.7)
     """
     import plotly.graph_objects as go
 
@@ -281,6 +295,11 @@ def lines(
     """Lines with a mark at each measured point, and its spread where known; the numbers again as a table.
 
     The titles name quantity and unit. Raises ValueError for a place that is not a number, or ≤ 0 on a log axis.
+
+    >>> from compile_lab.page import Series, lines
+    >>> shape = Series("eager", [1, 8, 64], [0.5, 0.6, 2.1])
+    >>> lines(shape, x_title="batch", y_title="ms", alt="Eight rows take hardly longer than one.", log_x=True)
+    Figure: Eight rows take hardly longer than one.
     """
     import plotly.graph_objects as go
 

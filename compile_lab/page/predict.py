@@ -33,6 +33,14 @@ class Prediction:
 
     Raises ValueError for a scale without both ends, ends that are not in order (or not above 0 with `log`), a measured
     number beyond them, and a measured choice that is none.
+
+    >>> from compile_lab.page import Prediction
+    >>> asked = Prediction("How many times faster is the step?", 1.9, low=1, high=10, log=True, unit="×")
+    >>> asked
+    How many times faster is the step?
+    Answer: 1.9×
+    >>> asked.compared(3.8)
+    'You said 3.8×; the answer is 1.9×: 2 times too high.'
     """
 
     def __init__(

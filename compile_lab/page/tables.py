@@ -41,6 +41,11 @@ class Code:
 
     `mark` holds line numbers, from 1, that get a ▶ in the margin; with any mark, every line gets a margin.
     Raises ValueError for a marked line that is not there, or a language that Pygments does not know.
+
+    >>> from compile_lab.page import Code
+    >>> Code("print(x)", title="Where it breaks", mark=[1])
+    Where it breaks:
+    ▶ print(x)
     """
 
     source: str
@@ -115,6 +120,13 @@ class Table:
     A cell is text, a number, a truth value ("yes", "no"), `Code`, or None for "does not apply" (a dash). With `folded`,
     its one line, the table opens when that is clicked: for what a picture has shown, and for reference.
     Raises ValueError for a row or an `align` that does not fit the columns.
+
+    >>> from compile_lab.page import Table
+    >>> Table(["schedule", "bubble, %", "exact"], [["GPipe", 27.3, True], ["ZBVZeroBubble", 9, None]])
+    schedule       bubble, %  exact
+    ─────────────  ─────────  ─────
+    GPipe               27.3  yes
+    ZBVZeroBubble          9  –
     """
 
     columns: Sequence[str]

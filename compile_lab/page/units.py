@@ -50,7 +50,12 @@ def unit_of(nbytes: float, units: Mapping[str, float] = DECIMAL) -> tuple[str, f
 
 @door
 def with_unit(nbytes: float, units: Mapping[str, float] = DECIMAL) -> str:
-    """Bytes in a unit that reads well, to three figures: ``3.56 MB``."""
+    """Bytes in a unit that reads well, to three figures: ``3.56 MB``.
+
+    >>> from compile_lab.page import with_unit
+    >>> with_unit(3_560_000), with_unit(512)
+    ('3.56 MB', '512 bytes')
+    """
     unit, size = unit_of(abs(nbytes), units)
     if size == 1:
         return f"{number(nbytes)} {unit}"
@@ -69,7 +74,12 @@ def with_quartiles(median: float, low: float, high: float) -> str:
 
 @door
 def microseconds(row: Mapping[str, Any]) -> str:
-    """A recorded time with its quartiles, in µs to a tenth."""
+    """A recorded time with its quartiles, in µs to a tenth.
+
+    >>> from compile_lab.page import microseconds
+    >>> microseconds({"median_us": 12.34, "low_us": 12.1, "high_us": 13.02})
+    '12.3 (12.1 to 13)'
+    """
     return with_quartiles(*(round(row[name], 1) for name in ("median_us", "low_us", "high_us")))
 
 

@@ -7,16 +7,13 @@ import html
 import signal
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from .axes import Axis, Range, Rows, Value, asked, first, label, said, text, whole
-
-if TYPE_CHECKING:
-    from .explore import Explorer
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 # Up to here the options stand side by side, all in sight; beyond, they go into a list.
@@ -27,17 +24,17 @@ T = TypeVar("T")
 
 
 class Widgets:
-    """The face with a kernel. Every name used of ipywidgets is in 7.7, which Colab has, and in 8."""
+    """The face with a kernel. ``show`` is the explorer's; names of ipywidgets are those of both 7.7 (Colab's) and 8."""
 
-    def __init__(self, explorer: Explorer) -> None:
+    def __init__(self, title: str, axes: Mapping[str, Axis], show: Callable[..., object]) -> None:
         import ipywidgets
 
-        self._explorer = explorer
-        self._controls = {name: _control(name, axis) for name, axis in explorer.axes.items()}
+        self._axes, self._show = axes, show
+        self._controls = {name: _control(name, axis) for name, axis in axes.items()}
         self._status = ipywidgets.HTML(value="")
         self._output = ipywidgets.Output()
-        title = ipywidgets.HTML(value=f"<b>{html.escape(explorer.title)}</b>")
-        self._box = ipywidgets.VBox([title, *self._controls.values(), self._status, self._output])
+        heading = ipywidgets.HTML(value=f"<b>{html.escape(title)}</b>")
+        self._box = ipywidgets.VBox([heading, *self._controls.values(), self._status, self._output])
         self._drawn = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -52,7 +49,7 @@ class Widgets:
 
     def _draw(self, change: object = None) -> None:
         choice = {name: control.value for name, control in self._controls.items()}
-        for name, axis in self._explorer.axes.items():
+        for name, axis in self._axes.items():
             self._controls[name].layout.display = None if asked(axis, choice) else "none"
         self._status.value = f"<i>computing {html.escape(said(choice))} …</i>"
         try:
@@ -87,7 +84,7 @@ class Widgets:
 
     def _shown(self, choice: dict[str, Value]) -> object:
         try:
-            return self._explorer.show(**choice)
+            return self._show(**choice)
         except KeyboardInterrupt:
             return _Trouble("interrupted", f"{said(choice)} was not computed to its end; choose it again to retry.")
         except Exception as error:

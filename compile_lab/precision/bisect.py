@@ -22,7 +22,7 @@ from torch import Tensor, fx
 from torch.utils._pytree import tree_map
 
 from .._torch.dynamo import NotOneGraphError, reset_dynamo
-from ..doors import check_amount, door
+from ..doors import check_amount, door, is_source
 from ..measure.judge import relative_error
 from ..source import Line, stack
 
@@ -101,6 +101,14 @@ def first_divergence(
     torch.compile's. Random numbers are eager's, from one seed. The truth is the graph in float64, from the same inputs.
     Compiles about log₂ n beginnings of a graph of n operations. Beginnings are compiled alone, so what fuses only with
     what comes later is not seen. Raises BisectError where there is no whole graph, or nothing floating in it.
+
+    >>> import torch
+    >>> from compile_lab.precision.bisect import first_divergence
+    >>> first_divergence(torch.argmax, torch.ones(4))
+    Traceback (most recent call last):
+        ...
+    compile_lab.precision.bisect.BisectError: the captured graph has no operation with a floating result,
+    so there is nothing to judge
     """
     check_amount("tolerance", tolerance)
     module, inputs = _captured(fn, args)
@@ -263,15 +271,15 @@ def named(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     if not (colon and file and name.isidentifier()):
         raise BisectError(f"{target!r} is not FILE:FUNCTION: write for example model.py:forward")
     path = Path(file)
-    if not path.is_file():
-        raise BisectError(f"{file}: there is no such file; give the path of a Python file")
+    if not is_source(path):
+        raise BisectError(f"{file}: there is no such file, or none of source; give the path of a Python file")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         raise BisectError(f"{file}: not a Python file; give one whose name ends in .py")
     loaded = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(loaded)
-    except Exception as reason:  # whatever the reader's file raises
+    except (Exception, SystemExit) as reason:  # whatever the reader's file raises
         raise BisectError(
             f"{file}: importing it fails ({type(reason).__name__}: {reason}); mend that first"
         ) from reason
@@ -280,7 +288,10 @@ def named(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
         raise BisectError(f"{file} has no function {name!r}; there is {', '.join(there) or 'none'}")
     if "inputs" not in there:
         raise BisectError(f"{file} has no inputs(): define it to return the tuple of arguments for {name}")
-    args = loaded.inputs()
+    try:
+        args = loaded.inputs()
+    except (Exception, SystemExit) as reason:
+        raise BisectError(f"inputs() of {file} fails ({type(reason).__name__}: {reason}); mend that first") from reason
     if not isinstance(args, tuple):
         raise BisectError(f"inputs() of {file} returned a {type(args).__name__}; it must return a tuple of arguments")
     return getattr(loaded, name), args

@@ -23,7 +23,7 @@ from ..aot.nodes import Graph
 from ..doors import door
 from ..eager.operators import kind_of
 from ..inductor.records import EXTERN, Kernel
-from ..tensors import tensors
+from ..tensors import known_nbytes, memories
 
 CASTS = ("aten._to_copy", "prims.convert_element_type")
 SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -42,7 +42,7 @@ class TypedOp:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     nbytes: int
-    """Bytes of its floating results."""
+    """Bytes of its floating results, without those whose size hangs on values."""
     kind: str = ""
     """matmul, pointwise, view, … (`compile_lab.eager.operators.KINDS`)."""
     what: str = ""
@@ -114,7 +114,7 @@ class _DtypeListener(TorchDispatchMode):
         elif kind == "view" and inputs and id(inputs[0]) in self.waiting and outputs:
             self.waiting[id(outputs[0])] = self.waiting[id(inputs[0])]
             self.kept.append(outputs[0])
-        nbytes = sum(tensor.nbytes for tensor in outputs)
+        nbytes = sum(map(known_nbytes, outputs))
         self.ops.append(TypedOp(op, direction, _named(inputs), _named(outputs), nbytes, kind, what, name))
         return out
 
@@ -129,7 +129,7 @@ class _DtypeListener(TorchDispatchMode):
 
 
 def _floating(value: Any) -> list[Tensor]:
-    return [tensor for tensor in tensors(value) if tensor.is_floating_point()]
+    return [tensor for tensor in memories(value) if tensor.is_floating_point()]
 
 
 def _named(tensors: Iterable[Tensor]) -> tuple[str, ...]:
@@ -149,6 +149,12 @@ def dtypes(fn: Callable[..., Any], *args: Any, backward: bool = True, model: nn.
     ``fn`` enters autocast itself, if it wants to. ``model`` gives parameters their names; by default ``fn`` itself, if
     it is a module. The backward is that of the sum of all results that need a gradient; afterwards the ``.grad`` of
     parameters and arguments is what it was. Works on fake tensors too. Raises TypeError if ``fn`` cannot be called.
+
+    >>> import torch
+    >>> from compile_lab.precision.casts import dtypes
+    >>> with torch.autocast("cpu", torch.bfloat16):
+    ...     dtypes(torch.nn.Linear(4, 4), torch.ones(2, 4)).cast_counts()
+    {'parameter': 2, 'activation': 1, "parameter's gradient": 2}
     """
     module = model or (fn if isinstance(fn, nn.Module) else nn.Module())
     parameters = dict(module.named_parameters())

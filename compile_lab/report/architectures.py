@@ -187,6 +187,14 @@ def made(name: str) -> tuple[nn.Module, dict[str, Tensor] | tuple[Tensor, ...]]:
     """The architecture ``name`` in training mode, and a batch of it: what ``report`` takes.
 
     KeyError for a name that is not among the fifty; ModuleNotFoundError names the library that is missing.
+
+    A name that is none of the fifty is refused:
+
+    >>> from compile_lab.report.architectures import made
+    >>> made("Llama 9")
+    Traceback (most recent call last):
+        ...
+    KeyError: "'Llama 9' is none of the fifty; they are GPT-2, GPT-Neo, ..."
     """
     if name not in ARCHITECTURES:
         raise KeyError(f"{name!r} is none of the fifty; they are {', '.join(ARCHITECTURES)}")

@@ -2,13 +2,14 @@
 
 import functools
 
+from .._torch.dynamo import dynamo_config
 from ..dynamo.atlas.entries import source_of
 from ..dynamo.atlas.run import load, registry
 from ..dynamo.guards import counted, folded
 from ..dynamo.tracing import GraphBreak
 from .captured import Captured
 from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
-from .tries import NOT_TRIED
+from .tries import NOT_TRIED, Tried
 
 MOST_GUARDS = 60
 
@@ -80,7 +81,7 @@ def _examples(breaks: tuple[GraphBreak, ...]) -> list[CardPart]:
 def guards_card(found: Captured) -> ReportCard:
     """What would compile again: tried on the model, and what it is guarded on."""
     tries, (optimizer, rates) = found.tries, found.rates
-    rows = tuple((each.change, _became(each.outcome), "; ".join(each.failed)) for each in tries[1:])
+    rows = tuple((each.change, _became(each), "; ".join(each.failed)) for each in tries[1:])
     rate = tuple(at for at, again in enumerate(rates, 1) if again)
     rows += (("learning rate changed", _rate(rate), f"{optimizer}.step compiled by itself, four changes"),)
     again = [each.change for each in tries[1:] if each.compiled_again]
@@ -88,6 +89,8 @@ def guards_card(found: Captured) -> ReportCard:
     verdict = f"Compiles again for: {', '.join(again)}." if again else "No change that was tried compiles again."
     if left := sum(each.outcome == NOT_TRIED for each in tries[1:]):
         verdict = f"{verdict[:-1]}; time was over for {left} of {len(tries) - 1} changes (`--limit-s` gives more)."
+    if limit := [each.change for each in tries if each.at_limit]:
+        severity, verdict = "bad", f"{verdict[:-1]}; at torch's limit of compilations {', '.join(limit)} ran eagerly."
     if all(each.outcome == "eager" for each in tries):
         severity, verdict = "bad", "Nothing is compiled, so nothing compiles again: each call ran eagerly."
     if rate:
@@ -104,10 +107,13 @@ def guards_card(found: Captured) -> ReportCard:
     return ReportCard("guards", "Guards, and what compiles again", verdict, severity, parts, figures)
 
 
-def _became(outcome: str) -> str:
+def _became(tried: Tried) -> str:
+    if tried.at_limit:
+        limit = dynamo_config.recompile_limit
+        return f"ran eagerly: a function is compiled {limit} times (`torch._dynamo.config.recompile_limit`)"
     said = {"reused": "used again", "compiled": "compiled again", "eager": "ran eagerly"}
     refused = {"refused": "the model does not take it, compiled or not", NOT_TRIED: "not tried: time was over"}
-    return {**said, **refused}.get(outcome, outcome)
+    return {**said, **refused}.get(tried.outcome, tried.outcome)
 
 
 def _rate(again: tuple[int, ...]) -> str:

@@ -5,35 +5,40 @@ says in words what failed, why, and what to do.
 """
 
 import contextlib
-import signal
-import threading
+import io
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from .._torch.triton_kernels import kernels_interpreted
 from ..aot.training import TrainingGraphs, training_graphs
-from ..dynamo.tracing import DynamoTrace, trace
+from ..dynamo.recompiles import Watched, watch
+from ..dynamo.tracing import DynamoTrace
 from ..inductor.generated import GeneratedCode, begin_generated
-from ..memory.graphs import lifetimes_in_turn
 from ..memory.ledger import Lifetimes
 from ..memory.predict import lifetimes
-from ..precision.casts import TypedTrace
 from ..virtual_gpu.client import Begun
-from .advice import advice
+from .advice import ON_TWO_DEVICES, advice
 from .given import GivenModel
-from .tries import OnDevices, Registers, Tried, autocast_trace, learning_rates, on_devices, registers, tried
+from .limits import LIMIT_S, limited
+from .optimizer import OptimizerState, learning_rates, optimizer_state
+from .real_step import CompiledStep, EagerStep, compiled_step, eager_step
+from .switches import Switched, switched
+from .tries import (
+    OnDevices,
+    Registers,
+    Tried,
+    UnderAutocast,
+    begin_autocast,
+    on_devices,
+    registers,
+    tried,
+)
 
 OF_LIMIT = 0.7
 """Of a model that is slow to trace fewer changes of the call are tried: none is begun when the report has taken this
 share of a part's limit."""
-LIMIT_S = 70
-AGAIN_S = 5.0
-"""After so many seconds once more, for Python ignores what is raised while it cleans up after an object."""
-
-
-class PartTookTooLong(BaseException):
-    """The time of a part is over. No Exception, so that nobody on the way takes it for an answer."""
 
 
 class PartFailed(Exception):
@@ -63,19 +68,30 @@ class Captured:
     options: ReportOptions
     parts: Mapping[str, Any] = field(repr=False)
     seconds: Mapping[str, float] = field(default_factory=dict, repr=False)
-    begun: Begun | None = field(default=None, repr=False)
-    """The kernels for the chip, which a child writes while other parts are asked."""
+    begun: Mapping[str, Begun] = field(default_factory=dict, repr=False)
+    """The parts that a child is at work on while others are asked."""
+    watched: list[Watched] = field(default_factory=list, repr=False)
+    """The compiled model, once it has been called as it is: the trace is of that call, and others are tried on it."""
+    printed: io.StringIO = field(default_factory=io.StringIO, repr=False)
+    """What the reader's code printed meanwhile."""
 
     def __getitem__(self, part: str) -> Any:
         """The result of a part. PartFailed if it has none."""
-        found = self.parts.get(part)
-        if found is None:
+        if part not in self.parts:
             raise PartFailed(part, "it was not asked for", "make the report with all of its parts")
+        found = self.parts[part]
         if isinstance(found, PartFailed):
             raise found
         if isinstance(found, BaseException):
             raise PartFailed(part, *advice(found, self.options.limit_s))
         return found
+
+    @property
+    def on_two_devices(self) -> str:
+        """Where, on a GPU, a tensor of the CPU meets one of the GPU, in torch's words; "" where none does."""
+        casts, code = self.parts.get("casts"), self.parts.get("code")
+        said = [advice(each, self.options.limit_s)[0] for each in (casts, code) if isinstance(each, Exception)]
+        return next((each for each in (*said, *getattr(code, "trouble", ())) if ON_TWO_DEVICES.search(each)), "")
 
     @property
     def taken_s(self) -> float:
@@ -87,6 +103,12 @@ class Captured:
         return self["trace"]
 
     @property
+    def switched(self) -> Switched | None:
+        """None where no break hangs on a switch, or where none could be tried."""
+        found = self.parts.get("switched")
+        return found if isinstance(found, Switched) else None
+
+    @property
     def tries(self) -> tuple[Tried, ...]:
         return self["tries"]
 
@@ -95,8 +117,26 @@ class Captured:
         return self["rates"]
 
     @property
+    def state(self) -> OptimizerState:
+        """Without its bytes, where they were not asked for."""
+        found = self.parts.get("state")
+        return found if isinstance(found, OptimizerState) else OptimizerState("the optimizer", True, None, "not asked")
+
+    @property
     def graphs(self) -> TrainingGraphs:
         return self["graphs"]
+
+    @property
+    def eager(self) -> EagerStep | None:
+        """None where the graphs hold all of the forward and tell its memory, or where the eager step did not run."""
+        found = self.parts.get("eager")
+        return found if isinstance(found, EagerStep) else None
+
+    @property
+    def compiled(self) -> CompiledStep | None:
+        """None where no instrument failed, or where torch could not be asked."""
+        found = self.parts.get("compiled")
+        return found if isinstance(found, CompiledStep) else None
 
     @property
     def code(self) -> GeneratedCode:
@@ -104,14 +144,15 @@ class Captured:
 
     @property
     def memory(self) -> Lifetimes:
-        return self["memory"]
+        """Of the eager step, where that was asked."""
+        return self.eager.memory if self.eager else self["memory"]
 
     @property
     def registers(self) -> Mapping[str, Registers]:
         return self["registers"]
 
     @property
-    def casts(self) -> TypedTrace:
+    def casts(self) -> UnderAutocast:
         return self["casts"]
 
     @property
@@ -128,94 +169,116 @@ class CapturePart:
 
 
 def _memory(found: Captured) -> Lifetimes:
-    """From the code for the chip if all of it is there, else from AOTAutograd's graphs; of several, an upper bound."""
+    """From the code for the chip if all of it is there, else from that for this CPU; from AOTAutograd's graphs if no
+    code was asked for: Inductor orders and fuses otherwise, and may hold more. Where none of them does, eager's it is.
+    """
     code = found.parts.get("code")
     whole = isinstance(code, GeneratedCode) and not code.trouble and len(code.graphs) == 2
     if whole:
         return lifetimes(code)
-    return lifetimes_in_turn(found.graphs.each) if found.graphs.others else lifetimes(found.graphs)
+    if found.compiled and found.compiled.memory and not found.trace.breaks:
+        return found.compiled.memory
+    if "code" in found.parts:
+        raise ValueError("neither the code for the chip nor that for this CPU is one forward and one backward")
+    return lifetimes(found.graphs)
 
 
-def _code(begun: Begun) -> GeneratedCode:
-    """A child has written it while the parts before this one were asked."""
+def _eager(found: Captured) -> EagerStep | None:
+    """Where graphs hold a part of the forward, or do not tell: what can be had of the whole from its eager run."""
+    trace, graphs = found.parts.get("trace"), found.parts.get("graphs")
+    whole = isinstance(trace, DynamoTrace) and not trace.breaks and isinstance(graphs, TrainingGraphs)
+    told = isinstance(found.parts.get("memory", False), Lifetimes | bool)
+    runs = not found.compiled or found.compiled.ran
+    return None if whole and told and runs and not found.given.step else eager_step(found.given)
+
+
+def _compiled(found: Captured) -> CompiledStep | None:
+    """Asked where an instrument failed: is that the step, or the instrument? And of sparse gradients, which no
+    instrument adds up as torch does."""
+    looked = [found.parts.get(name) for name in ("trace", "graphs", "code")]
+    failed = any(isinstance(each, Exception) or getattr(each, "trouble", ()) for each in looked)
+    return compiled_step(found.given) if failed or found.given.sparse else None
+
+
+def _begun(found: Captured, part: str) -> Any:
+    """A child has been at work on it while the parts before this one were asked."""
     try:
-        return begun.result()
+        return found.begun[part].result()
     finally:
-        begun.stop()
+        found.begun[part].stop()
+
+
+def _trace(found: Captured) -> DynamoTrace:
+    """Of the first call of the compiled model, which stays compiled for the next part."""
+    watched = watch(found.given.model)
+    watched(*found.given.args, **found.given.kwargs)
+    found.watched.append(watched)
+    return watched.calls[0].trace
+
+
+def _tried(found: Captured) -> tuple[Tried, ...]:
+    left = OF_LIMIT * found.options.limit_s - found.taken_s
+    return tried(found.given, left, found.watched.pop() if found.watched else None)
 
 
 PARTS: Mapping[str, CapturePart] = {
-    "trace": CapturePart("Dynamo's trace", lambda f: trace(f.given.model, *f.given.args, **f.given.kwargs)),
+    "trace": CapturePart("Dynamo's trace", _trace),
+    "tries": CapturePart("other batches and modes", _tried),  # at once: what other parts ask makes Dynamo forget
+    "switched": CapturePart("torch's switches for values", lambda f: switched(f.given, f.trace)),
     "rates": CapturePart("other learning rates", lambda f: learning_rates(f.given.optimizer)),
+    "state": CapturePart("the optimizer's state", lambda f: optimizer_state(f.given)),
     "graphs": CapturePart(
         "the joint graph of AOTAutograd", lambda f: training_graphs(f.given.loss, *f.given.args, **f.given.kwargs)
     ),
     "sharded": CapturePart(
         "the step on several devices", lambda f: on_devices(f.given, f.options.devices, f.options.pattern)
     ),
-    "tries": CapturePart("other batches and modes", lambda f: tried(f.given, OF_LIMIT * f.options.limit_s - f.taken_s)),
-    # From here on the virtual GPU is asked, which has been at work on the code since the report began.
-    "code": CapturePart("the kernels for the virtual GPU", lambda f: _code(f.begun)),
+    # From here on the virtual GPU is asked, which has been at work since the report began.
+    "code": CapturePart("the kernels for the virtual GPU", lambda f: _begun(f, "code")),
+    "compiled": CapturePart("the step on this machine's CPU", _compiled),
     "memory": CapturePart("the lifetimes of buffers", _memory),
+    "eager": CapturePart("the eager step", _eager),
+    "casts": CapturePart("autocast on the virtual GPU", lambda f: _begun(f, "casts")),
     "registers": CapturePart("the machine code of the largest kernels", lambda f: registers(f.code)),
-    "casts": CapturePart("autocast on the virtual GPU", lambda f: autocast_trace(f.given, f.options.chip)),
 }
 
 
 def captured(
     given: GivenModel,
     options: ReportOptions | None = None,
-    only: Iterator[str] | tuple[str, ...] | None = None,
+    only: Iterable[str] | None = None,
     progress: Callable[[str], None] = lambda told: None,
 ) -> Captured:
-    """Ask every instrument once; ``only`` some of `PARTS`. ``progress`` is told each part before it begins."""
+    """Ask every instrument once; ``only`` some of `PARTS`, in their order. ``progress`` is told each as it begins."""
     options = options or ReportOptions()
     parts: dict[str, Any] = {}
     seconds: dict[str, float] = {}
-    asked = asked_parts(options) if only is None else tuple(only)
-    begun = None
-    if "code" in asked:
-        with given.fakes:
-            begun = begin_generated(options.chip, given.loss, *given.args, **given.kwargs)
+    asked = asked_parts(options) if only is None else tuple(name for name in PARTS if name in set(only))
+    begun: dict[str, Begun] = {}
+    with given.fakes:
+        if "code" in asked:
+            begun["code"] = begin_generated(options.chip, given.loss, *given.args, **given.kwargs)
+        if "casts" in asked:
+            begun["casts"] = begin_autocast(given, options.chip)
     found = Captured(given, options, parts, seconds, begun)
     try:
         for name in asked:
             progress(PARTS[name].told)
-            start = time.perf_counter()
+            start, left = time.perf_counter(), options.limit_s - (found.taken_s if name == "code" else 0)
             try:
-                with limited(options.limit_s - (found.taken_s if name == "code" else 0)), given.fakes:
+                with limited(left), contextlib.redirect_stdout(found.printed), given.fakes, kernels_interpreted():
                     parts[name] = PARTS[name].ask(found)
-            except (Exception, PartTookTooLong) as error:  # kept, and told by each card that asks for the part
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # an exit, too: kept, and told by each card that asks for the part
                 parts[name] = error.with_traceback(None)
             seconds[name] = time.perf_counter() - start
     finally:
-        if begun:
-            begun.stop()
+        for each in begun.values():
+            each.stop()
     return found
 
 
 def asked_parts(options: ReportOptions) -> tuple[str, ...]:
     """The parts of a report with these options."""
     return tuple(name for name in PARTS if name != "sharded" or options.devices)
-
-
-@contextlib.contextmanager
-def limited(seconds: float) -> Iterator[None]:
-    """Raise PartTookTooLong in the block after so many seconds; outside the main thread, and on Windows, no limit.
-
-    What is left of a time that is over is a moment: what is ready by then is taken.
-    """
-    if threading.current_thread() is not threading.main_thread() or not hasattr(signal, "setitimer"):
-        yield
-        return
-
-    def over(*_: Any) -> None:
-        raise PartTookTooLong(f"it took longer than {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, over)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.1), AGAIN_S)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)

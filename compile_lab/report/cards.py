@@ -87,7 +87,7 @@ class NamedFinding:
 
 
 @dataclass(frozen=True)
-class ModelReport:
+class ReportData:
     """All cards on one model, worst first, and the findings by name. ``asked`` counts the questions that were asked."""
 
     name: str
@@ -118,17 +118,12 @@ class ModelReport:
 
     __repr__ = __str__
 
-    def _repr_html_(self) -> str:
-        from .model_view import fragment  # a view, which a report that is only data needs not
 
-        return fragment(self)
-
-
-def report_of(data: Mapping[str, Any]) -> ModelReport:
+def report_of(data: Mapping[str, Any]) -> ReportData:
     """The report that ``as_data()`` gave, or ``--json`` wrote. KeyError or TypeError where it is another's."""
     told = {name: _frozen(value) for name, value in data.items() if name not in ("cards", "findings")}
     findings = tuple(NamedFinding(**each) for each in data["findings"])
-    return ModelReport(**told, cards=tuple(map(_card_of, data["cards"])), findings=findings)
+    return ReportData(**told, cards=tuple(map(_card_of, data["cards"])), findings=findings)
 
 
 def _card_of(data: Mapping[str, Any]) -> ReportCard:

@@ -2,17 +2,28 @@
 
 from collections import Counter
 
+from ..dynamo.tracing import DynamoTrace
 from ..inductor.records import EXTERN, Kernel
 from ..inductor.traffic import generated_traffic
 from ..page.units import with_unit
 from ..precision.casts import cast_kernels
 from ..virtual_gpu.chips import chip as chip_named
+from .advice import cure_of
 from .captured import Captured, PartFailed
 from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
 
 MOST_LINES = 4
 MOST_BOUNDARIES = 12
+MIXED = (
+    "make the tensor in its partner's dtype, as in `torch.zeros(…, dtype=h.dtype)` or `.to(h.dtype)`; or leave the "
+    'line out of autocast: `with torch.autocast("cuda", enabled=False)`'
+)
 DIRECTIONS = ("forward", "backward")
+ON_A_GPU = "On a GPU your step raises this, eagerly, too:"
+RAN = (
+    "Compiled for this machine's CPU, your step runs, forward and backward: what failed is this report's view of it, "
+    "not the step"
+)
 
 
 def kernels_card(found: Captured) -> ReportCard:
@@ -31,9 +42,13 @@ def kernels_card(found: Captured) -> ReportCard:
         f"{launches} launches on a virtual {code.chip}: {len(code.written)} kernels written by Inductor, the rest a "
         f"library's; {with_unit(total)} go through memory."
     )
-    if code.trouble:
-        verdict = f"Only a part of the step could be compiled for a virtual {code.chip}: {code.trouble[0]}"
+    severity, todo = "good", []
+    if code.trouble or (found.compiled and found.compiled.raised):
+        stopped = f"Only a part of the step could be compiled for a virtual {code.chip}: {''.join(code.trouble[:1])}"
+        verdict, severity = whose(found, "code", stopped)
+        todo = [CardText(f"**What to do:** {cure_of(verdict)}.")]
     parts: list[CardPart] = [
+        *todo,
         CardTable(("", "launches", "matrix products", "bytes read and written"), tuple(rows)),
         _written(found),
         *([] if "registers" not in found.parts else [_registers_said(found)]),
@@ -41,13 +56,25 @@ def kernels_card(found: Captured) -> ReportCard:
     ]
     listings = sorted(code.written, key=lambda kernel: -kernel.nbytes)
     parts += [CardCode(f"{k.name}, {k.direction}, {with_unit(k.nbytes)}", k.body) for k in listings]
-    severity = "bad" if code.trouble else "good"
     figures = (
         CardFigure("launches", launches),
         CardFigure("kernels written", len(code.written)),
         CardFigure("read and written by kernels", total, "bytes"),
     )
     return ReportCard("kernels", f"Kernels for a virtual {code.chip}", verdict, severity, tuple(parts), figures)
+
+
+def whose(found: Captured, part: str, said: str) -> tuple[str, str]:
+    """What failed, in a sentence, and how bad that is: it is the step's own, if a GPU or torch on this machine would
+    say so, too; else the report's. ``part`` is what failed, and ``said`` how."""
+    if part in ("casts", "code") and (where := found.on_two_devices):
+        return f"{ON_A_GPU} {where}", "bad"
+    trace = found.parts.get("trace")
+    if part == "graphs" and isinstance(trace, DynamoTrace) and not trace.graphs:
+        return "No graph was captured, so AOTAutograd was handed none: all of the step runs eagerly.", "bad"
+    if found.compiled and found.compiled.raised:
+        return f"Compiled, your step raises {found.compiled.raised}", "bad"
+    return f"{said}. {RAN}" if found.compiled else said, "failed"
 
 
 def _written(found: Captured) -> CardTable:
@@ -92,7 +119,7 @@ def _boundaries(found: Captured) -> CardTable:
 
 def casts_card(found: Captured) -> ReportCard:
     """What bf16 autocast would cast, and which operations stay in fp32."""
-    trace = found.casts
+    trace, raises = found.casts.trace, found.casts.raises
     counts = trace.cast_counts()
     ran = Counter((op.op, "fp32" in op.outputs) for op in trace.ops if op.computes and op.direction == "forward")
     kept = {op for (op, wide), _ in ran.items() if wide}
@@ -110,6 +137,9 @@ def casts_card(found: Captured) -> ReportCard:
         CardText(_fused(found)),
     ]
     severity = "look" if heavy["fp32"] and heavy["fp32"] == sum(heavy.values()) else "good"
+    if raises:
+        severity, verdict = "bad", f"Under bf16 autocast the step raises {raises}. {verdict}"
+        parts.insert(0, CardText(f"**What to do:** {MIXED}."))
     figures = (CardFigure("casts", len(trace.casts)), CardFigure("matrix products in fp32", heavy["fp32"]))
     return ReportCard("casts", "Casts under autocast", verdict, severity, tuple(parts), figures)
 

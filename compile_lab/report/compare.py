@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ..doors import is_source
 from ..page.units import signed, with_unit
-from .cards import SAID, SEVERITIES, CardTable, CardText, ModelReport, ReportCard
-from .given import UnusableModel
+from .cards import SAID, SEVERITIES, CardTable, CardText, ReportCard, ReportData
+from .target import UnusableModel
 
 Figures = dict[tuple[str, str], tuple[int, str]]
 """A number and its unit, by its card and its name."""
@@ -19,23 +20,27 @@ Figures = dict[tuple[str, str], tuple[int, str]]
 def earlier(path: Path) -> dict[str, Any]:
     """The report in a file that ``--json`` wrote. UnusableModel says what is wrong with the file."""
     try:
+        if path.exists() and not is_source(path):
+            raise UnusableModel(f"--compare {path.name} is no regular file; give what --json wrote")
         data = json.loads(path.read_text(encoding="utf-8"))
         _figures(data)
         {card["name"]: card["severity"] for card in data["cards"]}
         {finding["name"]: finding["title"] for finding in data["findings"]}
         str(data["name"]), str(data["provenance"])
+    except UnusableModel:
+        raise
     except OSError as error:
         raise UnusableModel(
             f"--compare {path.name} cannot be read: {error.strerror}; give what --json wrote"
         ) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise UnusableModel(
             f"--compare {path.name} holds no report ({type(error).__name__}: {str(error)[:80]}); make one with --json"
         ) from error
     return data
 
 
-def moved(before: Mapping[str, Any], after: ModelReport) -> ReportCard:
+def moved(before: Mapping[str, Any], after: ReportData) -> ReportCard:
     """Every number that is another one now, findings that came or went, and whether model or torch are others, too."""
     now = after.as_data()
     old, new = _figures(before), _figures(now)
@@ -81,7 +86,7 @@ def _findings(report: Mapping[str, Any]) -> dict[str, str]:
     return {finding["name"]: finding["title"] for finding in report["findings"]}
 
 
-def _of_what(before: Mapping[str, Any], after: ModelReport) -> str:
+def _of_what(before: Mapping[str, Any], after: ReportData) -> str:
     """What else is another one between the two, so that nobody takes a new torch for a change of the model."""
     facts = dict(map(tuple, before.get("facts", ())))
     others = [name for name, value in after.facts if facts.get(name) != value]

@@ -5,11 +5,13 @@ a file. What cannot be used is refused with an `UnusableModel` that names the in
 """
 
 import contextlib
+import functools
 import importlib.util
 import sys
-from collections.abc import Callable, Mapping
+import traceback
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,8 +21,14 @@ import torch
 from torch import Tensor, nn
 
 from .._torch.dispatcher import among_fakes, fake_tensors
+from .._torch.triton_kernels import kernels_interpreted
 from ..dynamo.recompiles import described
+from ..source import Line, readers_line
 from ..tensors import tensors
+from .function import FunctionModel, plain_function
+from .limits import PartTookTooLong
+from .target import UnusableModel, named
+from .whole_step import Kept, StepWatch, WholeStep
 
 RULES = {
     "itself": "the model's result is the loss",
@@ -31,8 +39,15 @@ RULES = {
 """What is taken for the loss, and how the report says it."""
 
 
-class UnusableModel(ValueError):
-    """What was handed over cannot be reported on: says which input, which rule, and the way out."""
+PhaseOf = Callable[[str], AbstractContextManager[None]]
+"""What is opened around each run of the reader's code, by the run's name: a limit, a word to whoever waits."""
+SAID_CHARACTERS = 300
+_WAYS_OUT = (
+    (PartTookTooLong, "give it longer with --limit-s, or make the model or its batch smaller"),
+    (SystemExit, "it must come back: put what ends a script under `if __name__ == '__main__':`, or leave it out"),
+    (EOFError, "nobody answers input() here: let it go on without an answer"),
+    (MemoryError, "--fake builds a model of any size without memory"),
+)
 
 
 class LossOf(nn.Module):
@@ -62,8 +77,12 @@ class GivenModel:
     optimizer: torch.optim.Optimizer | None = None
     unused: tuple[str, ...] = ()
     """Trained parameters that the loss does not hang on, as one eager backward says."""
+    sparse: tuple[str, ...] = ()
+    """Those whose gradient is sparse, as an embedding's may be."""
     makes_cache: bool = False
     """Whether the result holds keys and values for a generation, as a transformers model's may."""
+    step: WholeStep | None = None
+    """The whole step, where the reader handed over one: ``model`` is then a module that it calls, a part of it."""
 
     @property
     def loss(self) -> nn.Module:
@@ -98,15 +117,64 @@ def loss_of(result: Any, rule: str) -> Tensor:
             return next(each for each in tensors(_plain(result)) if each.is_floating_point()).float().mean()
 
 
-def given(model: Any, batch: Any, optimizer: Any = None, name: str = "") -> GivenModel:
-    """The model with its batch, after one eager call of it. UnusableModel for what cannot be trained so."""
+def raised(error: BaseException) -> str:
+    """An exception in a line, and where in the reader's code: ``KeyError: 'x', at my_file.py, line 3``."""
+    try:
+        said = (str(error).strip().splitlines() or [""])[0][:SAID_CHARACTERS]
+    except BaseException:  # its own words are the reader's code, too
+        said = ""
+    kind = type(error).__name__
+    frames = [Line(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
+    line = readers_line(reversed(frames))
+    at = f", at {line}" if line else ""
+    return f"{kind}: {said}{at}" if said else f"{kind}{at}"
+
+
+def way_out(error: BaseException, otherwise: str) -> str:
+    """What to do about an exception of the reader's code, if its kind says so."""
+    return next((todo for kind, todo in _WAYS_OUT if isinstance(error, kind)), otherwise)
+
+
+def no_phase(name: str) -> AbstractContextManager[None]:
+    """No limit, and nobody waits."""
+    return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def _run(phase: PhaseOf, name: str, failed: str, todo: str) -> Iterator[None]:
+    """A run of the reader's code. All that it raises is an UnusableModel, an exit too; only Control-C is passed on."""
+    try:
+        with phase(name), kernels_interpreted():
+            yield
+    except (KeyboardInterrupt, UnusableModel):
+        raise
+    except PartTookTooLong as error:
+        why = raised(error).removeprefix("PartTookTooLong: it ")
+        raise UnusableModel(f"{name} {why}; {way_out(error, todo)}") from error
+    except BaseException as error:
+        raise UnusableModel(f"{failed} {raised(error)}; {way_out(error, todo)}") from error
+
+
+def given(model: Any, batch: Any, optimizer: Any = None, name: str = "", phase: PhaseOf = no_phase) -> GivenModel:
+    """The model with its batch, after one eager call of it, forward and backward, each of them in a ``phase``.
+
+    ``model`` may be a function, too, that returns a loss, or that is a whole step and returns none. UnusableModel for
+    what cannot be trained so.
+    """
+    if not isinstance(model, nn.Module) and callable(model) and not isinstance(model, type):
+        return _given_function(model, batch, optimizer, name, phase)
     if not isinstance(model, nn.Module):
-        raise UnusableModel(f"model is a {type(model).__name__}; it must be a torch.nn.Module: put a function into one")
+        raise UnusableModel(f"model is a {type(model).__name__}; it must be a torch.nn.Module or a function")
     if optimizer is not None and not isinstance(optimizer, torch.optim.Optimizer):
         kind = type(optimizer).__name__
         raise UnusableModel(f"the third thing returned is a {kind}; it must be a torch.optim.Optimizer, or be left out")
     plain = getattr(model, "_orig_mod", model)
-    args, kwargs = _called_with(batch)
+    args, kwargs = _called_with(batch, needs_tensors=not isinstance(plain, FunctionModel))
+    if isinstance(plain, FunctionModel) and not any(True for _ in plain.parameters()):
+        raise UnusableModel(
+            f"{name} uses no module with parameters, as far as its closure, its globals and its arguments tell; hand "
+            "over a function that names the torch.nn.Module it trains, or the module"
+        )
     if not any(parameter.requires_grad for parameter in plain.parameters()):
         raise UnusableModel("no parameter of the model has requires_grad=True, so there is no training step to look at")
     if any(each.is_meta for each in (*plain.parameters(), *tensors((args, kwargs)))):
@@ -115,63 +183,99 @@ def given(model: Any, batch: Any, optimizer: Any = None, name: str = "") -> Give
             "the model or its batch is on the meta device; build both on the CPU; with --fake they take no memory"
         )
     fakes = among_fakes((*plain.parameters(), *tensors((args, kwargs))))
+    failed = f"the model refused its batch ({described(*args, **kwargs)}):"
+    todo = "the batch must be what model(**batch) takes if it is a dict, model(*batch) if a tuple, model(batch) else"
+    kept = Kept()
+    kept.module(plain)
     try:
-        with fakes, torch.enable_grad():
+        with _run(phase, "the first forward", failed, todo), fakes, torch.enable_grad():
             result = plain(*args, **kwargs)
-    except Exception as error:
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise UnusableModel(
-            f"the model refused its batch ({described(*args, **kwargs)}): {type(error).__name__}: {said[:300]}; "
-            "the batch must be what model(**batch) takes if it is a dict, model(*batch) if a tuple, model(batch) else"
-        ) from error
-    rule = _rule(result)
-    with fakes:
-        unused = _unused(plain, loss_of(result, rule), RULES[rule])
+        rule = _rule(result)
+        failed, todo = "the backward of the loss raised", "it must run in eager mode first"
+        with _run(phase, "the first backward", failed, todo), fakes:
+            unused, sparse = _gradients(plain, loss_of(result, rule), RULES[rule])
+    finally:
+        with fakes:
+            kept.restore()
     cache = getattr(result, "past_key_values", None) is not None
     name = name or type(plain).__name__
-    return GivenModel(name, plain, args, kwargs, rule, plain is not model, optimizer, unused, cache)
+    return GivenModel(name, plain, args, kwargs, rule, plain is not model, optimizer, unused, sparse, cache)
 
 
-def loaded(target: str, fake: bool = False) -> GivenModel:
+def _given_function(fn: Callable[..., Any], batch: Any, optimizer: Any, name: str, phase: PhaseOf) -> GivenModel:
+    """A function that returns a loss, as a module of what it uses; or one that is a step, and a module of that."""
+    plain, name = plain_function(fn), name or _named(fn)
+    args, kwargs = _called_with(batch, needs_tensors=False)
+    model = FunctionModel(plain)
+    watch = StepWatch(model)
+    todo = "the batch must be what it is called with: a tuple, a dict of keyword arguments, `()` for none"
+    eagerly = torch.compiler.set_stance("force_eager")
+    with _run(phase, "the first run", f"{name} raised", todo), torch.enable_grad(), eagerly, watch.watching():
+        plain(*args, **kwargs)
+    if not watch.backwards:
+        return replace(given(model, args or kwargs, optimizer, name, phase), was_compiled=plain is not fn)
+    step = watch.step(name, functools.partial(plain, *args, **kwargs))
+    if not (main := step.main):
+        raise UnusableModel(
+            f"{name} runs a backward and calls no module with trained parameters under a gradient, so there is no "
+            "graph to look at: let it call a torch.nn.Module"
+        )
+    part = given(main.module, main.args or dict(main.kwargs), None, f"{main.name} in {name}", phase)
+    own = set(main.module.parameters())
+    its = (each for each in step.optimizers if own & {p for group in each.param_groups for p in group["params"]})
+    return replace(part, step=step, optimizer=next(its, None))
+
+
+def loaded(target: str, fake: bool = False, phase: PhaseOf = no_phase) -> GivenModel:
     """The model and batch that ``FILE:FUNCTION`` returns. UnusableModel says what is wrong with file or function.
 
-    With ``fake`` the function is called under fake tensors, so that a model of any size takes no memory.
+    With ``fake`` the function is called under fake tensors, so that a model of any size takes no memory. ``phase`` is
+    opened around each run of the file's code.
     """
-    file, _, name = target.rpartition(":")
-    if not file or not name:
-        raise UnusableModel(f"{target!r} names no function; write FILE:FUNCTION, such as train.py:make")
-    function = _function(_module(Path(file)), name, file)
-    try:
-        with fake_tensors() if fake else contextlib.nullcontext():
-            made = function()
-    except (Exception, SystemExit) as error:
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise UnusableModel(
-            f"{Path(file).name}:{name}() raised {type(error).__name__}: {said[:300]}; it is called without arguments "
-            "and must return a model and a batch"
-        ) from error
+    file, function_name = named(target)
+    function = _function(_module(file, phase), function_name, file)
+    called = f"{file.name}:{function_name}()"
+    todo = "it is called without arguments and must return a model and a batch"
+    with _run(phase, called, f"{called} raised", todo), fake_tensors() if fake else contextlib.nullcontext():
+        made = function()
     if not isinstance(made, tuple) or len(made) not in (2, 3):
         raise UnusableModel(
-            f"{Path(file).name}:{name}() returned {type(made).__name__}; it must return (model, batch), "
-            "or (model, batch, optimizer)"
+            f"{called} returned {type(made).__name__}; it must return (model, batch), or (model, batch, optimizer)"
         )
-    return given(*made, name=f"{type(getattr(made[0], '_orig_mod', made[0])).__name__} of {Path(file).name}")
+    return given(*made, name=f"{_named(made[0])} of {file.name}", phase=phase)
 
 
-def _unused(model: nn.Module, loss: Tensor, told: str) -> tuple[str, ...]:
-    """The trained parameters that get no gradient. No ``.grad`` is touched."""
+def _named(model: Any) -> str:
+    plain = getattr(model, "_orig_mod", model)
+    return getattr(plain, "__name__", type(plain).__name__)
+
+
+def _gradients(model: nn.Module, loss: Tensor, told: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The trained parameters that get no gradient, and those that get a sparse one. No ``.grad`` is touched."""
     if not loss.requires_grad:
         raise UnusableModel(f"{told}, and it needs no gradient: return a loss that hangs on the parameters")
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    with gradients_kept(model):
+        loss.backward()  # as a loop runs it: some of torch's checkpoints refuse `torch.autograd.grad`
+        found = {name: each.grad for name, each in trained.items()}
+    unused = tuple(name for name, gradient in found.items() if gradient is None)
+    return unused, tuple(name for name, each in found.items() if each is not None and each.layout != torch.strided)
+
+
+@contextlib.contextmanager
+def gradients_kept(model: nn.Module) -> Iterator[None]:
+    """In the block no parameter has a gradient yet; after it each has the one that it had."""
+    before = {each: each.grad for each in model.parameters()}
+    for each in before:
+        each.grad = None
     try:
-        gradients = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
-    except RuntimeError as error:
-        said = (str(error).strip().splitlines() or [""])[0]
-        raise UnusableModel(f"the backward of the loss raised {said[:300]}; it must run in eager mode first") from error
-    return tuple(name for name, gradient in zip(trained, gradients, strict=True) if gradient is None)
+        yield
+    finally:
+        for each, gradient in before.items():
+            each.grad = gradient
 
 
-def _called_with(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _called_with(batch: Any, needs_tensors: bool = True) -> tuple[tuple[Any, ...], dict[str, Any]]:
     if isinstance(batch, Mapping):
         if wrong := [key for key in batch if not isinstance(key, str)]:
             raise UnusableModel(f"the batch is a dict with the key {wrong[0]!r}; keys are the names of arguments")
@@ -180,7 +284,7 @@ def _called_with(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         args, kwargs = tuple(batch), {}
     else:
         args, kwargs = (batch,), {}
-    if not tensors((args, kwargs)):
+    if needs_tensors and not tensors((args, kwargs)):
         raise UnusableModel(
             f"the batch is a {type(batch).__name__} without a tensor; give what the model is called with"
         )
@@ -204,11 +308,11 @@ def _plain(result: Any) -> Any:
     return dict(result) if isinstance(result, Mapping) else result
 
 
-def _function(module: ModuleType, name: str, file: str) -> Callable[[], Any]:
+def _function(module: ModuleType, name: str, file: Path) -> Callable[[], Any]:
     function = getattr(module, name, None)
     if not callable(function):
         known = ", ".join(key for key, value in vars(module).items() if _is_own(value, module)) or "none"
-        raise UnusableModel(f"{Path(file).name} has no function {name!r}; its functions are: {known}")
+        raise UnusableModel(f"{file.name} has no function {name!r}; its functions are: {known}")
     return function
 
 
@@ -216,10 +320,8 @@ def _is_own(value: Any, module: ModuleType) -> bool:
     return callable(value) and not isinstance(value, type) and getattr(value, "__module__", "") == module.__name__
 
 
-def _module(path: Path) -> ModuleType:
+def _module(path: Path, phase: PhaseOf) -> ModuleType:
     """The file as a module; files beside it can be imported. It travels to the virtual GPU by value."""
-    if path.suffix != ".py" or not path.is_file():
-        raise UnusableModel(f"{path.name} is no Python file here; give the path of one that ends in .py")
     name = path.stem if path.stem not in sys.modules and path.stem.isidentifier() else f"given_{abs(hash(path)):x}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
     module = importlib.util.module_from_spec(spec)
@@ -227,14 +329,12 @@ def _module(path: Path) -> ModuleType:
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
+    todo = f"it must run to its end, as in python {path.name}"
     try:
-        spec.loader.exec_module(module)
-    except (Exception, SystemExit) as error:  # a script that ends itself is no module
-        del sys.modules[name]
-        line = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
-        raise UnusableModel(
-            f"{path.name} cannot be imported: {type(error).__name__}: {str(error).partition(chr(10))[0]}{line}; "
-            f"it must run to its end, as in python {path.name}"
-        ) from error
+        with _run(phase, f"the import of {path.name}", f"{path.name} cannot be imported:", todo):
+            spec.loader.exec_module(module)
+    except BaseException:
+        sys.modules.pop(name, None)
+        raise
     cloudpickle.register_pickle_by_value(module)
     return module

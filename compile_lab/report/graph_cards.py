@@ -9,6 +9,7 @@ from torch.fx.node import map_arg
 from ..aot.nodes import Graph
 from ..aot.saved import SavedTensor, folded
 from ..aot.training import TrainingGraphs
+from ..dynamo.tracing import DynamoTrace
 from ..eager.flops import flops_of
 from ..memory.ledger import Lifetimes
 from ..page.units import with_unit
@@ -27,6 +28,62 @@ CURES = {
     "gradient": "shard it (FSDP), or accumulate less at a time",
     "temporary": "a smaller batch, or a fused or chunked form of this line",
 }
+
+
+ALL = 0.99
+"""Of eager's floating-point operations: graphs that hold so much of them hold the whole forward."""
+
+
+def part_of(found: Captured) -> str:
+    """What is not in the graphs and all that is read off them, in words; "" where the whole forward is."""
+    trace, graphs, eager = found.parts.get("trace"), found.parts.get("graphs"), found.eager
+    if step := found.given.step:
+        share = ""
+        if isinstance(graphs, TrainingGraphs) and eager and eager.flops:
+            flops = sum(sum(graph_flops(one)) for each in graphs.each for one in (each.forward, each.backward))
+            share = f", {flops / eager.flops:.0%} of the matrix products' work of `{step.name}`"
+        return f"one call of `{step.main.name}` and a backward of its own{share}"
+    if not isinstance(trace, DynamoTrace) or not trace.breaks:
+        return ""
+    if lost := sorted({f"`{each.function}`" for each in trace.breaks if each.skipped_for}):
+        return f"{', '.join(lost)}, left to Python, {'is' if len(lost) == 1 else 'are'} not in it"
+    if isinstance(graphs, TrainingGraphs) and eager:
+        held = sum(sum(graph_flops(each.forward)) for each in graphs.each)
+        if eager.forward_flops and held < ALL * eager.forward_flops:
+            return f"{held / eager.forward_flops:.0%} of the forward's matrix products are in it; Python runs the rest"
+    return "what Python runs between its graphs is not in it"
+
+
+def eagerly(found: Captured, name: str) -> str:
+    """What the card of that name would say of the whole step as eager runs it; "" where that is not known."""
+    if not (eager := found.eager):
+        return ""
+    said = {
+        "joint": f"the step runs {eager.ops:,} operations, with {eager.flops / 1e9:,.3g} GFLOP in matrix products",
+    }
+    if eager.saved_nbytes is not None:
+        said["saved"] = f"{with_unit(eager.saved_nbytes)} are kept for the backward"
+    return f"Eagerly, {said[name]}." if name in said else ""
+
+
+def step_card(found: Captured) -> ReportCard:
+    """A whole step, as its author runs it: which modules it calls, what it differentiates, what that is."""
+    step, eager = found.given.step, found["eager"]
+    rows = tuple((each.name, each.times, each.without_gradient, each.flops) for each in step.calls)
+    columns = ("module", "calls", "of them without a gradient", "floating-point operations in its calls")
+    backwards = f"{step.backwards} {'backward' if step.backwards == 1 else 'backwards'}"
+    kinds = ", ".join(type(each).__name__ for each in step.optimizers)
+    modules = f"{len(step.calls)} {'module' if len(step.calls) == 1 else 'modules'}"
+    verdict = (
+        f"`{step.name}` calls {modules}, runs {backwards} and "
+        f"{f'steps {kinds}' if kinds else 'no optimizer'}: {eager.ops:,} operations, {eager.flops / 1e9:,.3g} GFLOP in "
+        f"matrix products, eagerly. What is said of graphs and kernels is of `{step.main.name}` alone."
+    )
+    figures = (
+        CardFigure("operations of the step", eager.ops),
+        CardFigure("its floating-point operations", eager.flops),
+    )
+    return ReportCard("step", "The step as you run it", verdict, "look", (CardTable(columns, rows),), figures)
 
 
 def joint_card(found: Captured) -> ReportCard:
@@ -114,20 +171,26 @@ def _line(each: SavedTensor) -> str:
 
 def memory_card(found: Captured) -> ReportCard:
     """When what is alive, where the peak is, which five tensors to attack, and whether the step fits the chip."""
-    memory, chip = found.memory, chip_named(found.options.chip)
-    trainable = [each for each in found.given.model.parameters() if each.requires_grad]
-    adamw = 2 * sum(map(nbytes, trainable))
-    whole = memory.resident_nbytes + adamw + memory.peak_nbytes
+    chip, eager = chip_named(found.options.chip), _seen_in_eager(found)
+    memory = found.memory
+    # A step's own optimizers have theirs already, among what is there before it.
+    state = None if found.given.step else found.state
+    known = state is not None and state.nbytes is not None
+    optimizer = ((state.called, state.nbytes),) if known else ()
+    remembered = f"{state.name}'s state" if state else "what its optimizers remember"
+    held = f"parameters, inputs and {remembered}" if known or not state else "parameters and inputs"
+    whole = memory.resident_nbytes + memory.peak_nbytes + sum(each for _, each in optimizer)
     share = whole / chip.memory_nbytes
     fits = "fits" if share <= 1 else "does not fit"
     at = memory.timeline[memory.peak_at]
     where = f", at `{at.source.text or at.source}`" if at.source else ""
-    bound = "at most " if "upper bound" in _read_from(found) else ""
+    run = " of the step as eager runs it" if eager else ""
     verdict = (
-        f"The peak is {bound}{with_unit(memory.peak_nbytes)} above what was there, in the {at.phase}{where}; with "
-        f"parameters, inputs and AdamW's state {with_unit(whole)}, which {fits} a {chip.name} of "
-        f"{with_unit(chip.memory_nbytes)}."
+        f"The peak{run} is {with_unit(memory.peak_nbytes)} above what was there, in the {at.phase}{where}; with "
+        f"{held} {with_unit(whole)}, which {fits} a {chip.name} of {with_unit(chip.memory_nbytes)}."
     )
+    if state and not known:
+        verdict += f" What {state.name} remembers is not in it: {state.why}."
     alive = memory.alive_at(memory.peak_at)
     rows = tuple(
         (
@@ -141,34 +204,49 @@ def memory_card(found: Captured) -> ReportCard:
         if each.kind in CURES
     )
     kinds = tuple((kind, size) for kind, size in memory.peak_by_kind().items())
-    kinds += (("parameters and inputs, there before", memory.resident_nbytes), ("AdamW's state, if you use it", adamw))
+    kinds += (("parameters and inputs, there before", memory.resident_nbytes), *optimizer)
     parts: tuple[CardPart, ...] = (
         curve(memory),
         CardTable(("attack first", "kind", "bytes", "line", "how"), rows),
         CardTable(("at the peak", "bytes"), kinds),
         CardText(_read_from(found)),
     )
-    severity = "bad" if share > 1 else "look" if share > 0.8 else "good"
+    severity = "bad" if share > 1 else "look" if share > 0.8 or (state and not known) else "good"
     figures = (
         CardFigure("peak above what was there", memory.peak_nbytes, "bytes"),
-        CardFigure("peak with parameters, inputs and AdamW's state", whole, "bytes"),
+        CardFigure(f"peak with {held}", whole, "bytes"),
     )
     return ReportCard("memory", "Lifetimes and the predicted peak", verdict, severity, parts, figures)
 
 
+def _seen_in_eager(found: Captured) -> str:
+    """Why the memory is that of an eager step, in words; "" where it is read off graphs."""
+    if not found.eager:
+        return ""
+    if part := part_of(found):
+        return f"the graphs are a part of it: {part}"
+    if not isinstance(found.parts.get("graphs"), TrainingGraphs):
+        return "there is no joint graph to read it off"
+    if found.compiled and found.compiled.raised:
+        return "compiled it raises"
+    return "" if isinstance(found.parts.get("memory"), Lifetimes) else "it could not be read off compiled code"
+
+
 def _read_from(found: Captured) -> str:
+    if eager := _seen_in_eager(found):
+        return f"Seen in one eager step, since {eager}. What a compiler fuses would come off."
     code = found.parts.get("code")
     if getattr(code, "trouble", None) == () and len(getattr(code, "graphs", ())) == 2:
         return (
             f"Read off the code that Inductor wrote for a virtual {found.options.chip}, for one step; nothing was run. "
             "What a library takes for itself inside a call, as a convolution may, comes on top."
         )
-    if isinstance(found.parts.get("graphs"), TrainingGraphs) and found.graphs.others:
+    if found.compiled and found.compiled.memory is found.memory:
         return (
-            f"An upper bound, read off {len(found.graphs.each)} graphs run in turn: what one hands to the next counts "
-            "to the end of the step. What Python computes between them, and fusion, are not in it."
+            "Read off the code that Inductor wrote for this machine's CPU, since that for the chip is not whole: a "
+            "GPU's kernels and libraries take other buffers."
         )
-    return "Read off AOTAutograd's graphs: the code for the chip is not whole, so fusion is not in these numbers."
+    return "Read off AOTAutograd's graphs: no code was asked for, so fusion is not in these numbers."
 
 
 def curve(memory: Lifetimes) -> CardCurve:

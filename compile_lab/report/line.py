@@ -13,7 +13,7 @@ from typing import Any
 from ..aot.nodes import Graph, Node
 from ..aot.saved import Recomputed, SavedTensor
 from ..aot.training import training_graphs
-from ..doors import door
+from ..doors import Told, door
 from ..dynamo.tracing import trace
 from ..inductor.generated import GeneratedCode, generated_code
 from ..inductor.records import Kernel
@@ -21,8 +21,8 @@ from ..source import Line, stack
 from ..virtual_gpu.chips import chip as known_chip
 
 
-@dataclass(frozen=True)
-class Followed:
+@dataclass(frozen=True, repr=False)
+class Followed(Told):
     """One line of Python, and what it became: graph nodes by name and operation, tensors, kernels."""
 
     line: Line
@@ -43,8 +43,8 @@ class Followed:
         return f"{self.line}: {self.line.text}\n    {counts}"
 
 
-@dataclass(frozen=True)
-class Trail:
+@dataclass(frozen=True, repr=False)
+class Trail(Told):
     """All lines of a function or module that became tensor operations, in the order of the source."""
 
     lines: tuple[Followed, ...]
@@ -76,6 +76,13 @@ def follow(
     for the same call may be given as ``code`` to save its making. A node
     belongs to the innermost of the user's lines on its stack. Raises what the three instruments raise; of a function
     that breaks, the lines of all its graphs are followed.
+
+    >>> import torch
+    >>> from compile_lab.report import follow
+    >>> trail = follow(lambda x, w: x @ w, torch.ones(2, 4), torch.ones(4, 4, requires_grad=True), chip=None)
+    >>> (line,) = trail.lines
+    >>> [node.op for node in (*line.forward, *line.backward)], [kernel.name for kernel in line.kernels]
+    (['aten.mm', 'aten.permute', 'aten.mm'], ['extern_kernels.mm', 'extern_kernels.mm'])
     """
     if chip is not None:
         known_chip(chip)  # raises for a name that is not known, before anything runs

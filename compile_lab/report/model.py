@@ -7,6 +7,7 @@ do, in two lines, and the others stand.
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,16 +17,22 @@ from ..doors import check_amount, check_whole, door
 from ..page.explore import publishing
 from ..recordings import here
 from ..virtual_gpu.chips import chip as chip_named
+from .advice import cure_of
 from .capture_cards import breaks_card, guards_card
-from .captured import LIMIT_S, PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured
-from .cards import CardText, ModelReport, PlainCell, ReportCard, worst_first
-from .chip_cards import casts_card, devices_card, kernels_card
-from .given import RULES, GivenModel, UnusableModel, given
-from .graph_cards import joint_card, memory_card, saved_card
+from .captured import PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured
+from .cards import CardText, PlainCell, ReportCard, worst_first
+from .chip_cards import MIXED, casts_card, devices_card, kernels_card, whose
+from .given import RULES, GivenModel, given
+from .graph_cards import eagerly, joint_card, memory_card, part_of, saved_card, step_card
+from .limits import LIMIT_S, LONGEST_S
+from .model_view import ModelReport
 from .questions import QUESTIONS, answers
-from .tries import PATTERNS
+from .target import UnusableModel
+from .tries import OF_A_DTYPE, PATTERNS
+from .whole_step import Kept
 
 CARDS: dict[str, tuple[str, Callable[[Captured], ReportCard]]] = {
+    "step": ("The step as you run it", step_card),
     "breaks": ("Graph breaks", breaks_card),
     "guards": ("Guards, and what compiles again", guards_card),
     "joint": ("The joint graph", joint_card),
@@ -51,13 +58,27 @@ def report(
 ) -> ModelReport:
     """What becomes of this model's training step, on a page: breaks, guards, graphs, memory, kernels, casts, devices.
 
-    ``model`` is a module, ``batch`` what it is called with: a dict of keyword arguments, a tuple, or a tensor. The loss
-    is its result if that is one number, its ``.loss``, or else the mean of its first floating tensor; the report says
-    which. Nothing needs a GPU: kernels are those for a virtual ``chip``. With ``devices`` also what one of so many
-    holds and sends under ``pattern``, "ddp" or "fsdp". Each part may take ``limit_s`` seconds.
+    ``model`` is a module, or a function that returns a loss; ``batch`` what it is called with: a dict of keyword
+    arguments, a tuple, or a tensor. The loss is its result if that is one number, its ``.loss``, or else the mean of
+    its first floating tensor; the report says which. A function may be a whole training step, too, with backwards and
+    optimizers of its own: then the step's work and memory are told as eager runs it, and the graphs of the module that
+    computes most.
 
-    The model runs eagerly a few times, and in eval mode; its mode, buffers and gradients are afterwards what they were.
+    Nothing needs a GPU: kernels are those for a virtual ``chip``. With ``devices`` also what one of so many holds and
+    sends under ``pattern``, "ddp" or "fsdp". Each part may take ``limit_s`` seconds.
+
+    The model runs eagerly a few times, and in eval mode; parameters, optimizers, mode, buffers and gradients are
+    afterwards what they were.
     Raises UnusableModel (a ValueError), which names the input, the rule and the way out, for what cannot be trained so.
+
+    What is no option is refused before the model runs:
+
+    >>> import torch
+    >>> from compile_lab.report import report
+    >>> report(torch.nn.Linear(4, 4), torch.ones(2, 4), devices=8, pattern="ring")
+    Traceback (most recent call last):
+        ...
+    ValueError: pattern='ring' is not known; it is one of 'ddp', 'fsdp'
     """
     options = checked(chip, devices, pattern, limit_s)
     return told(given(model, batch, optimizer), options, _bar(options))
@@ -71,8 +92,8 @@ def checked(chip: str, devices: int | None, pattern: str, limit_s: float) -> Rep
     if pattern not in PATTERNS:
         raise ValueError(f"pattern={pattern!r} is not known; it is one of {', '.join(map(repr, PATTERNS))}")
     check_amount("limit_s", limit_s)
-    if not limit_s:
-        raise ValueError("limit_s is 0; give each part some seconds")
+    if not 0 < limit_s <= LONGEST_S:
+        raise ValueError(f"limit_s is {limit_s:g}; give each part some seconds, at most {LONGEST_S:,}")
     return ReportOptions(chip, devices, pattern, limit_s)
 
 
@@ -86,7 +107,7 @@ def told(subject: GivenModel, options: ReportOptions, progress: Callable[[str], 
     return ModelReport(
         name=subject.name,
         facts=_facts(found),
-        cards=worst_first([card(name, found) for name in CARDS if name != "devices" or options.devices]),
+        cards=worst_first([card(name, found) for name in cards_of(found)]),
         findings=findings,
         asked=len(QUESTIONS) - len(unasked),
         unasked=unasked,
@@ -95,36 +116,63 @@ def told(subject: GivenModel, options: ReportOptions, progress: Callable[[str], 
     )
 
 
+def cards_of(found: Captured) -> list[str]:
+    """The names of the cards that there are for it, in order."""
+    left_out = {"devices": not found.options.devices, "step": not found.given.step}
+    return [name for name in CARDS if not left_out.get(name)]
+
+
 def card(name: str, found: Captured) -> ReportCard:
     """One card; of a part that failed, what failed, why, and what to do."""
     title, fill = CARDS[name]
     try:
-        return fill(found)
+        return _as_a_part(fill(found), found)
     except PartFailed as error:
-        part = PARTS[error.part].told
-        why = f"{part[0].upper()}{part[1:]} failed: {error.why}"
-        return ReportCard(name, title, why, "failed", (CardText(f"**What to do:** {error.todo}."),))
+        return _of_a_failed_part(name, title, error, found)
     except Exception as error:  # a card's own mistake must not take the page away; it is told as such
         why = f"This card itself failed: {type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
         todo = "**What to do:** the fault is the report's, not your model's: the other cards stand without it."
         return ReportCard(name, title, why, "failed", (CardText(todo),))
 
 
+def _of_a_failed_part(name: str, title: str, error: PartFailed, found: Captured) -> ReportCard:
+    """What failed, and torch's own verdict on the step beside it: where that raises, too, it is the finding."""
+    part = PARTS[error.part].told
+    why, severity = whose(found, error.part, f"{part[0].upper()}{part[1:]} failed: {error.why}")
+    todo = cure_of(why) if severity == "bad" else error.todo
+    if error.part == "casts" and OF_A_DTYPE.search(error.why):
+        why, severity, todo = f"Under bf16 autocast the step raises this: {error.why}", "bad", MIXED
+    texts = (f"**What to do:** {todo}.", eagerly(found, name))
+    return ReportCard(name, title, why, severity, tuple(CardText(each) for each in texts if each))
+
+
+OFF_THE_GRAPHS = ("joint", "saved", "kernels")
+"""The cards whose numbers are of what Dynamo captured, and of nothing else; of a whole step, all but two are."""
+
+
+def _as_a_part(made: ReportCard, found: Captured) -> ReportCard:
+    """A card whose numbers are of a part of the step says so, and is not called fine."""
+    of_all = made.name in ("step", "memory") or not (found.given.step or made.name in OFF_THE_GRAPHS)
+    part = "" if of_all else part_of(found)
+    if not part:
+        return made
+    severity = "look" if made.severity == "good" else made.severity
+    verdict = f"{made.verdict} That is a part of the step: {part}. {eagerly(found, made.name)}".rstrip()
+    return replace(made, verdict=verdict, severity=severity)
+
+
 @contextlib.contextmanager
 def state_kept(model: nn.Module) -> Iterator[None]:
-    """After the block, the model's buffers, gradients and modes, and torch's random numbers, are what they were."""
-    buffers = {each: each.detach().clone() for each in model.buffers()}
-    gradients = {each: each.grad for each in model.parameters()}
+    """After the block, the model's parameters, buffers, gradients and modes, and torch's random numbers, are what they
+    were: a forward may write into any of them."""
+    kept = Kept()
+    kept.module(model)
     modes = {each: each.training for each in model.modules()}
     with torch.random.fork_rng(devices=[]):
         try:
             yield
         finally:
-            with torch.no_grad():
-                for buffer, before in buffers.items():
-                    buffer.copy_(before)
-            for parameter, gradient in gradients.items():
-                parameter.grad = gradient
+            kept.restore()
             for module, training in modes.items():
                 module.training = training
 
@@ -139,7 +187,10 @@ def _facts(found: Captured) -> tuple[tuple[str, PlainCell], ...]:
         ("loss", RULES[subject.rule]),
         ("chip", f"virtual {found.options.chip}"),
     ]
-    return (*facts, ("frozen parameters", frozen)) if frozen else tuple(facts)
+    facts += [("frozen parameters", frozen)] if frozen else []
+    if lines := len(found.printed.getvalue().splitlines()):
+        facts.append(("lines that your code printed while it was tried, left out here", lines))
+    return tuple(facts)
 
 
 def _bar(options: ReportOptions) -> Callable[[str], None]:

@@ -6,7 +6,7 @@ from ..page.canvas import WIDTH, Canvas
 from ..page.figures import Drawing
 from ..page.tables import Table, marked_up, paragraphs
 from ..page.units import with_unit
-from .cards import SAID, CardCode, CardCurve, CardPart, CardTable, CardText, ModelReport, PlainCell, ReportCard
+from .cards import SAID, CardCode, CardCurve, CardPart, CardTable, CardText, PlainCell, ReportCard, ReportData
 
 LISTED_NBYTES = 500_000
 """Of listings on one page, in bytes: what comes after is named and left out."""
@@ -52,7 +52,7 @@ STYLE = """
 """
 
 
-def page(report: ModelReport) -> str:
+def page(report: ReportData) -> str:
     """The whole file."""
     title = html.escape(f"{report.name}: its training step")
     return (
@@ -64,7 +64,7 @@ def page(report: ModelReport) -> str:
     )
 
 
-def fragment(report: ModelReport) -> str:
+def fragment(report: ReportData) -> str:
     """The report as it stands in a notebook: its own style, then findings and cards, worst first."""
     listings = _Listings()
     facts = "".join(f"<dt>{html.escape(name)}</dt><dd>{_fact(value)}</dd>" for name, value in report.facts)
@@ -77,11 +77,18 @@ def fragment(report: ModelReport) -> str:
     )
 
 
+class ModelReport(ReportData):
+    """A report that a notebook shows."""
+
+    def _repr_html_(self) -> str:
+        return fragment(self)
+
+
 def _fact(value: object) -> str:
     return html.escape(f"{value:,}" if isinstance(value, int) else str(value)).replace("`", "")
 
 
-def _overview(report: ModelReport) -> str:
+def _overview(report: ReportData) -> str:
     items = "".join(
         f'<li class="{card.severity}"><a href="#report-{card.name}">{html.escape(card.title)}</a>'
         f'<span class="tag">{SAID[card.severity]}</span></li>'
@@ -90,7 +97,7 @@ def _overview(report: ModelReport) -> str:
     return f"<nav><ul>{items}</ul></nav>"
 
 
-def _findings(report: ModelReport) -> str:
+def _findings(report: ReportData) -> str:
     """What people struggle with, found here: title, evidence, cure."""
     items = "".join(
         f"<li><strong>{marked_up(each.title)}</strong> {marked_up(each.told)} <br>{marked_up(each.cure)}</li>"

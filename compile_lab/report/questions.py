@@ -5,21 +5,27 @@ asked, and the report says so.
 """
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
 from ..page.units import with_unit
+from ..source import readers_line, stack
+from .advice import cure_of
 from .captured import Captured, PartFailed
 from .cards import NamedFinding
+from .switches import Switched
 
 Question = Callable[[Captured], NamedFinding | None]
 QUESTIONS: dict[str, Question] = {}
 GPU_MULTIPLE = 8
 """Elements of 16 bits that a row's size is a multiple of where tensor cores read it best: 16 bytes."""
 LARGE_SIDE = 1024
+UNROLLED = 16
+"""Turns of a loop from which it is told: fewer are what layers written one after another have, too."""
 
 
 def question(ask: Question) -> Question:
@@ -40,6 +46,23 @@ def answers(found: Captured) -> tuple[tuple[NamedFinding, ...], tuple[str, ...]]
     return tuple(findings), tuple(unasked)
 
 
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:]}."
+
+
+@question
+def compiled_step_raises(found: Captured) -> NamedFinding | None:
+    """Does the step that runs eagerly raise once it is compiled?"""
+    if not (step := found.compiled) or step.ran:
+        return None
+    return NamedFinding(
+        "compiled_step_raises",
+        "Compiled, your step raises an error.",
+        f"`torch.compile` on this machine: {step.raised}. Eagerly, the same step runs.",
+        _sentence(cure_of(step.raised)),
+    )
+
+
 @question
 def learning_rate(found: Captured) -> NamedFinding | None:
     """Is the learning rate of the reader's optimizer a Python float, so that a compiled step compiles again?"""
@@ -54,6 +77,52 @@ def learning_rate(found: Captured) -> NamedFinding | None:
         "The learning rate is a Python float.",
         f"A compiled {kind}.step was compiled again for {sum(again)} of {len(again)} changed rates.",
         f"Give it a tensor: `{kind}(parameters, lr=torch.tensor({float(optimizer.param_groups[0]['lr']):g}))`.",
+    )
+
+
+@question
+def made_on_the_cpu(found: Captured) -> NamedFinding | None:
+    """Does the forward make a tensor on the CPU that meets one of the GPU?"""
+    if not (where := found.on_two_devices):
+        return None
+    nodes = [node for graph in found.trace.graphs for node in graph.module.graph.nodes if node.op == "call_function"]
+    made = [node for node in nodes if not node.all_input_nodes and "device" not in node.kwargs]
+    lines = dict.fromkeys(
+        f"`{line.text}` ({line})"
+        for node in made
+        if isinstance(node.meta.get("example_value"), torch.Tensor)
+        and (line := readers_line(reversed(stack(node.meta.get("stack_trace") or ""))))
+    )
+    return NamedFinding(
+        "made_on_the_cpu",
+        "On a GPU the step raises: a tensor of the CPU meets one of the GPU.",
+        f"{where}" + (f" Made without a device: {', '.join([*lines][:3])}." if lines else ""),
+        _sentence(cure_of(where)),
+    )
+
+
+@question
+def unrolled_loop(found: Captured) -> NamedFinding | None:
+    """Is most of the graph one line's operations over and over, in one call of one module: a Python loop, unrolled?"""
+    ops = [node for graph in found.trace.graphs for node in graph.module.graph.nodes if node.op.startswith("call")]
+    times: Counter[tuple[str, Any, str]] = Counter()
+    for node in ops:
+        line = readers_line(reversed(stack(node.meta.get("stack_trace") or "")))
+        if line:
+            within = next(reversed(node.meta.get("nn_module_stack") or {"": None}))
+            times[f"{line}: {line.text}", str(node.target), within] += 1
+    again = {key: count for key, count in times.items() if count >= UNROLLED}
+    if 2 * sum(again.values()) < len(ops) or not again:
+        return None
+    (line, _, _), count = max(again.items(), key=lambda each: each[1])
+    return NamedFinding(
+        "unrolled_loop",
+        f"A Python loop is unrolled: {count} times `{line.partition(': ')[2]}`.",
+        f"{line.partition(': ')[0]}: {sum(again.values()):,} of {len(ops):,} operations that Dynamo captured are of "
+        f"{len({key[0] for key in again})} lines that run {UNROLLED} times or more in one call; each is compiled by "
+        "itself, and another number of turns is another graph.",
+        "One operation over the whole axis (`cumsum`, a convolution, a matrix product) where there is one; else "
+        "`torch._higher_order_ops.scan`, whose body is compiled once; or compile the body alone.",
     )
 
 
@@ -148,8 +217,43 @@ def number_out_of_a_tensor(found: Captured) -> NamedFinding | None:
         "number_out_of_a_tensor",
         f"A number is read out of a tensor: `{lines[0].source}`.",
         f"{lines[0].place}: the host waits for the device, and the graph ends.",
-        "Keep it a tensor; or `torch._dynamo.config.capture_scalar_outputs = True`.",
+        f"Keep it a tensor; or {_with_switches(found.switched, 'capture_scalar_outputs')}",
     )
+
+
+@question
+def size_that_hangs_on_values(found: Captured) -> NamedFinding | None:
+    """Does an operation end the graph, because the size of its result hangs on values, as nonzero's or a mask's?"""
+    lines = [each for each in found.trace.breaks if each.reason == "Dynamic shape operator"]
+    if not lines:
+        return None
+    return NamedFinding(
+        "size_that_hangs_on_values",
+        f"A size hangs on values: `{lines[0].source}`.",
+        f"{lines[0].place}: {lines[0].explanation}",
+        "Weigh with a mask instead of taking rows out (`torch.where`), so that sizes stay; or "
+        + _with_switches(found.switched, "capture_dynamic_output_shape_ops"),
+    )
+
+
+def _with_switches(tried: Switched | None, otherwise: str) -> str:
+    """The cure by switches, and what came of it when it was tried."""
+    names = tried.switches if tried else (otherwise,)
+    said = " and ".join(f"`torch._dynamo.config.{name} = True`" for name in names)
+    if not tried:
+        return f"{said}."
+    if not tried.alone.breaks:
+        return f"{said}: tried, the forward is one graph then."
+    left = tried.alone.breaks[0]
+    of_alone = f"it leaves {len(tried.alone.graphs) or 'no'} graphs and a break at {left.place}: `{left.source}`"
+    if tried.branches and not tried.together.breaks:
+        branches = " and ".join(f"`{each.source}` ({each.place})" for each in tried.branches)
+        return (
+            f"{said} together with taking away {branches}, which no graph can decide: tried, the forward is one graph "
+            f"then (of the switch alone {of_alone}). Mind what the lines behind it make of nothing: a mean of no rows "
+            "is NaN."
+        )
+    return f"{said}, which does not mend it alone: tried, {of_alone} ({left.reason.lower()})."
 
 
 @question

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..doors import door
+from ..doors import Told, door
 from ..inductor.records import EXTERN, Kernel
 from ..inductor.view import shortened
 from ..page.units import with_unit
@@ -30,8 +30,8 @@ class Step:
     """What to look at: a pattern that one of the lines has."""
 
 
-@dataclass(frozen=True)
-class Journey:
+@dataclass(frozen=True, repr=False)
+class Journey(Told):
     """A line of Python through all stages, in order."""
 
     line: Line
@@ -49,6 +49,16 @@ def journey(trail: Trail, text: str, call: str, op: str, chip: str = "H200") -> 
     Where the line has become many, its excerpt stands around ``call`` (of Python: ``gelu``), further down around ``op``
     (of aten: ``tanh``). Raises KeyError, with what there is, if no line or several contain ``text``, and ValueError if
     no kernel that Inductor wrote for the forward computes ``op`` of the line.
+
+    A line that has no such operation is refused:
+
+    >>> import torch
+    >>> from compile_lab.report import follow, journey
+    >>> trail = follow(lambda x, w: x @ w, torch.ones(2, 4), torch.ones(4, 4, requires_grad=True), chip=None)
+    >>> journey(trail, "x @ w", call="matmul", op="tanh")
+    Traceback (most recent call last):
+        ...
+    ValueError: no kernel that Inductor wrote computes op='tanh' of ...: choose one of its operations
     """
     followed = trail[text]
     line, kernel = followed.line, listings.main_kernel(followed, "forward")

@@ -28,8 +28,9 @@ from ..memory.measured import measure_step
 from ..page.tables import Table
 from ..recordings import here
 from .architectures import ARCHITECTURES, made
-from .captured import LIMIT_S, ReportOptions
+from .captured import ReportOptions
 from .given import GivenModel, given
+from .limits import LIMIT_S
 from .model import state_kept, told
 
 Row = dict[str, Any]
@@ -47,6 +48,14 @@ def row(name: str, whole: bool = False, limit_s: float = LIMIT_S) -> Row:
     allocator while it ran; ``between_calls_bytes`` leaves out what a library took and gave back inside a call, which no
     code of Inductor's tells. ``trouble`` says why they are None. With ``whole`` the report itself is in it, as
     ``report``. Each part may take ``limit_s`` seconds. KeyError for a name that is none of the fifty.
+
+    A name that is none of the fifty is refused:
+
+    >>> from compile_lab.report.survey import row
+    >>> row("Llama 9")
+    Traceback (most recent call last):
+        ...
+    KeyError: 'Llama 9'
     """
     one = ARCHITECTURES[name]
     model, batch = made(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..page.tables import Table, marked_up
 from ..page.units import number, with_unit
-from .cards import SAID, SEVERITIES, ModelReport
+from .cards import SAID, SEVERITIES, ReportData
 from .survey import LONGEST_S, has_the_peak
 
 
@@ -34,7 +34,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return Table(columns, [_row(each) for each in rows], align="lrrlrrl", folded=f"All {len(rows)}, one by one")
 
 
-def gallery(reports: Mapping[str, ModelReport], folder: str) -> str:
+def gallery(reports: Mapping[str, ReportData], folder: str) -> str:
     """Cards that lead to the reports: each with its verdicts, worst first. ``folder`` is where their files are."""
     return "".join(_card(name, each, f"{folder}{file_of(name)}") for name, each in reports.items())
 
@@ -54,7 +54,7 @@ def _row(each: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-def _card(name: str, report: ModelReport, address: str) -> str:
+def _card(name: str, report: ReportData, address: str) -> str:
     counts = [(SAID[kind], sum(card.severity == kind for card in report.cards)) for kind in SEVERITIES]
     counted = " · ".join(f"{count} {said}" for said, count in counts if count)
     worst = report.cards[0]

@@ -5,8 +5,9 @@ Each is a plain function of the model; the state of the model (its mode, its gra
 
 import contextlib
 import copy
-import inspect
 import math
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -14,24 +15,32 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
 
 from .._torch.dispatcher import without_fakes
 from .._torch.dynamo import reset_dynamo
-from ..capture import Recompiled, compilation
 from ..devices.collectives import Program, counted, held_here, pretended
-from ..dynamo.recompiles import watch
-from ..dynamo.tracing import Kept, keeping, quiet
+from ..dynamo.recompiles import Watched, WatchedCall, watch
 from ..inductor.generated import GeneratedCode
+from ..precision import casts
 from ..precision.casts import TypedTrace, dtypes
 from ..simulator.collectives import Collective, Held
-from ..tensors import tensors
+from ..source import users_line
+from ..tensors import known_nbytes, tensors
 from ..virtual_gpu.assembly import assemble
-from ..virtual_gpu.client import run
+from ..virtual_gpu.client import Begun, begin
 from .given import GivenModel, loss_of
 
 PATTERNS = ("ddp", "fsdp")
 LARGEST_KERNELS = 5
 NOT_TRIED = "not tried"
+MOST_TRIED_NBYTES = 100_000_000
+"""Of the arguments of an operation that is tried on zeros."""
+OF_A_DTYPE = re.compile(
+    r"(?i)same (scalar |d)?type|expected .*(dtype|scalar type)|dtypes? .*match|unsafe to autocast|unsupported dtype"
+)
+"""What a kernel says of two dtypes where it takes one; not that a CPU lacks the kernel."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +52,11 @@ class Tried:
     call: str
     outcome: str
     failed: tuple[str, ...]
+
+    @property
+    def at_limit(self) -> bool:
+        """True where torch would have compiled again, and has done so as often as it does."""
+        return self.outcome == "eager" and bool(self.failed)
 
     @property
     def compiled_again(self) -> bool:
@@ -70,16 +84,20 @@ class OnDevices:
     """How many parts were sharded one by one, the whole included; 0 where nothing is sharded."""
 
 
-def tried(given: GivenModel, seconds: float = math.inf) -> tuple[Tried, ...]:
+def tried(given: GivenModel, seconds: float = math.inf, watched: Watched | None = None) -> tuple[Tried, ...]:
     """The call as it is, then with other batch sizes, another length, in eval mode and in training mode again.
 
     Each change compiles anew or is answered by what was compiled; after so many seconds none is begun any more.
+    ``watched`` has made the first call already.
     """
-    watched, until = watch(given.model), time.perf_counter() + seconds
+    watched, until = watched or watch(given.model), time.perf_counter() + seconds
     found: list[Tried] = []
     try:
         with _modes_kept(given.model):
             for change, training, cut in _changes(given):
+                if not found and watched.calls:
+                    found.append(_told(change, watched.calls[0]))
+                    continue
                 if time.perf_counter() > until:
                     found.append(Tried(change, "", NOT_TRIED, ()))
                     continue
@@ -92,18 +110,20 @@ def tried(given: GivenModel, seconds: float = math.inf) -> tuple[Tried, ...]:
     return tuple(found)
 
 
-def _one(watched: Any, given: GivenModel, change: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tried:
+def _one(watched: Watched, given: GivenModel, change: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tried:
     made = len(watched.calls)
     try:
-        with torch.no_grad():
-            given.model(*args, **kwargs)
+        given.model(*args, **kwargs)  # with gradients: some take one in their forward
     except Exception as error:  # not torch.compile's doing: the model itself takes no such call
         return Tried(change, type(error).__name__, "refused", ())
     with contextlib.suppress(Exception):  # the call's own outcome says that it raised
         watched(*args, **kwargs)
     if len(watched.calls) == made:
         return Tried(change, "", "could not be asked", ())
-    call = watched.calls[made]
+    return _told(change, watched.calls[made])
+
+
+def _told(change: str, call: WatchedCall) -> Tried:
     return Tried(change, call.arguments, call.outcome, call.failed)
 
 
@@ -164,64 +184,66 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
             module.training = training
 
 
-def learning_rates(optimizer: torch.optim.Optimizer | None) -> tuple[str, tuple[bool, ...]]:
-    """If the optimizer's step is compiled, is it compiled again when the learning rate changes? Tried four times.
+@dataclass(frozen=True)
+class UnderAutocast:
+    """A step under bf16 autocast, as a GPU's dispatcher decides it: the dtypes of every operation; and what a kernel
+    says that is handed two floating dtypes and takes one, with the line that hands them, or ""."""
 
-    On a parameter of four numbers with an optimizer of the same class and defaults, AdamW's own without one; the
-    first answer is of the first change. Returns the class's name and the answers.
-    """
-    kind = type(optimizer) if optimizer else torch.optim.AdamW
-    takes = inspect.signature(kind.__init__).parameters  # some keep among their defaults what they do not take
-    defaults = {name: value for name, value in optimizer.defaults.items() if name in takes} if optimizer else {}
-    if optimizer:
-        rate = optimizer.param_groups[0]["lr"]
-        defaults["lr"] = rate.clone() if isinstance(rate, Tensor) else rate
-    with without_fakes():
-        return kind.__name__, _rates_that_compile(kind, defaults)
+    trace: TypedTrace
+    raises: str
 
 
-def _rates_that_compile(kind: type[torch.optim.Optimizer], defaults: dict[str, Any]) -> tuple[bool, ...]:
-    parameter = nn.Parameter(torch.ones(4))
-    parameter.grad = torch.ones(4)
-    small = kind([parameter], **defaults)
-    kept: list[Kept] = []
-    again = []
-    reset_dynamo()
-    try:
-        with quiet(), compilation() as log:
-            step = torch.compile(small.step, backend=keeping(kept))
-            step()
-            step()  # the state is there only from the second step on
-            for factor in (0.5, 0.3, 0.2, 0.1):
-                before = len(log.of(Recompiled))
-                for group in small.param_groups:
-                    _set_rate(group, factor * float(group["lr"]))
-                step()
-                again.append(len(log.of(Recompiled)) > before)
-    finally:
-        reset_dynamo()
-    return tuple(again)
+def begin_autocast(given: GivenModel, chip: str) -> Begun:
+    """The step under autocast, on a virtual GPU: ``result()`` is an `UnderAutocast`."""
+    return begin(chip, _autocast, given.loss, given.args, dict(given.kwargs))
 
 
-def _set_rate(group: dict[str, Any], rate: float) -> None:
-    """As a scheduler does: a tensor is filled, a number replaced."""
-    if isinstance(group["lr"], Tensor):
-        group["lr"].fill_(rate)
-    else:
-        group["lr"] = rate
-
-
-def autocast_trace(given: GivenModel, chip: str) -> TypedTrace:
-    """The dtypes of every operation of a step under bf16 autocast, as a GPU's dispatcher decides them."""
-    return run(chip, _autocast, given.loss, given.args, dict(given.kwargs))
-
-
-def _autocast(loss: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TypedTrace:
+def _autocast(loss: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> UnderAutocast:
     def step() -> Tensor:
         with torch.autocast("cuda", torch.bfloat16):
             return loss(*args, **kwargs)
 
-    return dtypes(step, model=loss)
+    with _MixedDtypes() as mixed:
+        trace = dtypes(step, model=loss)
+    return UnderAutocast(trace, next(iter(mixed.raises), ""))
+
+
+class _MixedDtypes(TorchDispatchMode):
+    """Operations that are handed two floating dtypes, tried on zeros by this CPU's kernels: they check what no fake
+    tensor checks. What only a CPU's kernel lacks is not told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[tuple[Any, ...]] = set()
+        self.raises: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = tensors((args, kwargs))
+        dtypes = tuple(each.dtype for each in given)
+        mixed = len({each for each in dtypes if each.is_floating_point}) > 1
+        if mixed and (func, dtypes) not in self.seen and sum(map(known_nbytes, given)) < MOST_TRIED_NBYTES:
+            self.seen.add((func, dtypes))
+            if said := _on_zeros(func, args, kwargs or {}):
+                line = users_line(sys._getframe(1), __file__, casts.__file__)
+                self.raises.append(f"{said}, at {line}: `{line.text}`" if line else said)
+        return func(*args, **(kwargs or {}))
+
+
+def _on_zeros(func: Any, args: Any, kwargs: dict[str, Any]) -> str:
+    """What the operation raises where it is handed zeros of these sizes and dtypes; "" if it runs."""
+
+    def zeros(value: Any) -> Any:
+        if isinstance(value, Tensor):
+            return torch.zeros(value.shape, dtype=value.dtype, device="cpu")
+        return torch.device("cpu") if isinstance(value, torch.device) else value
+
+    try:
+        with without_fakes():
+            func(*tree_map(zeros, args), **tree_map(zeros, kwargs))
+    except RuntimeError as error:
+        said = str(error).partition("\n")[0]
+        return f"{func.overloadpacket}: {said}" if OF_A_DTYPE.search(said) else ""
+    return ""
 
 
 def registers(code: GeneratedCode) -> Mapping[str, Registers]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ..doors import check_whole, door
+from .links import Links
 from .meshes import PLANNED
 from .patterns import Plan, Share, plan
 from .recommendation import USABLE, Choice, Network, estimate, model_flop, recommend
@@ -20,22 +21,27 @@ from .sharding import Shape
 class Card:
     """A card's memory, its dense matrix rates by precision, and what it can send a second, from its data sheet.
 
-    ``inside`` is NVLink, in one direction; ``across`` the network card beside it. fp32 means TF32 in products.
+    ``inside`` is NVLink, in one direction; ``across`` the network card beside it, of which a machine has one for each
+    device. ``switch``: can NVLink's switch add? fp32 means TF32 in products.
     """
 
     memory_gb: float
     tflop_per_s: Mapping[str, float]
     inside_gb_per_s: float
     across_gb_per_s: float
+    memory_tb_per_s: float
+    switch: bool = True
 
 
 CHIPS = {
-    "A100 40 GB": Card(40, {"bf16": 312, "fp32": 156}, 300, 25),
-    "A100 80 GB": Card(80, {"bf16": 312, "fp32": 156}, 300, 25),
-    "H100": Card(80, {"bf16": 989, "fp32": 494}, 450, 50),
-    "H200": Card(141, {"bf16": 989, "fp32": 494}, 450, 50),
-    "B200": Card(180, {"bf16": 2250, "fp32": 1125}, 900, 50),
+    "A100 40 GB": Card(40, {"bf16": 312, "fp32": 156}, 300, 25, 1.555, switch=False),
+    "A100 80 GB": Card(80, {"bf16": 312, "fp32": 156}, 300, 25, 2.039, switch=False),
+    "H100": Card(80, {"bf16": 989, "fp32": 494}, 450, 50, 3.35),
+    "H200": Card(141, {"bf16": 989, "fp32": 494}, 450, 50, 4.8),
+    "B200": Card(180, {"bf16": 2250, "fp32": 1125}, 900, 50, 8.0),
 }
+MEMORY_SHARE = 0.8
+"""Of the memory's bandwidth: what an optimizer reaches that only reads and writes."""
 BEST = "the best that fits"
 
 
@@ -44,16 +50,13 @@ class Assumed:
     """Shares of the data sheet's rates that a step reaches: of the matrix rate, of NVLink, of the network card."""
 
     matrix: float = 0.4
-    inside: float = 2 / 3
+    inside: float = 0.8
     across: float = 0.9
 
     def network(self, chip: Card, precision: str) -> Network:
-        return Network(
-            1e9 * chip.inside_gb_per_s * self.inside,
-            1e9 * chip.across_gb_per_s * self.across,
-            1e12 * chip.tflop_per_s[precision] * self.matrix,
-            host=None,
-        )
+        links = Links(1e9 * chip.inside_gb_per_s, 1e9 * chip.across_gb_per_s, self.inside, self.across, chip.switch)
+        memory = 1e12 * MEMORY_SHARE * chip.memory_tb_per_s
+        return Network(links, 1e12 * chip.tflop_per_s[precision] * self.matrix, memory, host=None)
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,12 @@ def fit(
     The rest as in ``plan``. One device takes any pattern, for there is nothing to divide. If nothing fits, `BEST` is
     what holds least. Raises ValueError as ``plan``, for a chip that is not known, for shares that are not above 0 and
     at most 1, and where no pattern divides the model.
+
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> from compile_lab.simulator.fit import fit
+    >>> found = fit(MODELS["7 B"], "fsdp", 8, "H100")
+    >>> found.fits, round(found.tokens_per_s), round(found.mfu, 2), found.deciding
+    (True, 43229, 0.24, 'matrix')
     """
     check_whole("devices", devices)
     if chip not in CHIPS:

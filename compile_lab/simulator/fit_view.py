@@ -60,7 +60,7 @@ AXES = {
 }
 
 LEFT, LONG = 12.0, 930.0
-TIMES = {"computes": "blue", "messages: waited for, or slowing": "purple", "bubble": "grey"}
+TIMES = {"computes": "blue", "messages: waited for, or slowing": "purple", "bubble": "grey", "optimizer": "green"}
 _SHARES = {
     "matrix": "the share of the matrix rate",
     "inside": "the share of NVLink",
@@ -167,7 +167,7 @@ def memory(found: Fit, chip: str) -> Drawing:
 def pace(found: Fit) -> Drawing:
     """The step: what is computed, what is waited for, on an axis whose end is a round number."""
     choice, canvas = found.choice, Canvas()
-    parts = dict(zip(TIMES, (choice.compute_ms, choice.exposed_ms, choice.bubble_ms), strict=True))
+    parts = dict(zip(TIMES, (choice.compute_ms, choice.exposed_ms, choice.bubble_ms, choice.update_ms), strict=True))
     end = next(e * 10.0**p for p in range(-2, 12) for e in (1, 2, 5) if e * 10.0**p >= choice.step_ms)
     at = LEFT
     for name, milliseconds in parts.items():
@@ -183,8 +183,9 @@ def pace(found: Fit) -> Drawing:
         canvas.svg(),
         f"A step of {seconds(found.step_s)}: {', '.join(said.values())}",
         f"Assumed: {assumed.matrix:.0%} of {chip.tflop_per_s[found.plan.precision]:g} TFLOP/s, {assumed.inside:.0%} of "
-        f"{chip.inside_gb_per_s:g} GB/s in a machine of eight, {assumed.across:.0%} of {chip.across_gb_per_s:g} GB/s "
-        "out of it (data sheets). Gradients and parameters travel beside the computation, which they slow; "
+        f"{chip.inside_gb_per_s:g} GB/s a device in a machine of eight, {assumed.across:.0%} of eight cards of "
+        f"{chip.across_gb_per_s:g} GB/s out of it (data sheets). Gradients and parameters travel beside the "
+        "computation, which they slow; "
         "the rest is waited for.",
         Table(["part of a step", "takes"], [[name, seconds(value / 1e3)] for name, value in parts.items()]),
         legend=key({said[name]: TIMES[name] for name in TIMES}),

@@ -48,7 +48,7 @@ def kept_of_a_layer(layout: Layout) -> int:
 
 def end_activations(layout: Layout) -> int:
     """Bytes that the last norm and the loss keep: its log-softmax, in fp32, and one number."""
-    return _norm(layout) + (_sizes(layout)[0] * layout.shape.vocabulary + 1) * FP32
+    return _norm(layout) + (_logits(layout) + 1) * FP32
 
 
 def stage_activations(layout: Layout, stage: int) -> int:
@@ -71,9 +71,9 @@ def buffers(layout: Layout, stage: int) -> dict[str, int]:
         boundary = layout.rows * layout.length * layout.shape.dim * layout.stream
         found[PASSED] = boundary * ((stage > 0) + (stage < pp - 1))
     if layout.is_last(stage):
-        logits = layout.rows * layout.length * layout.shape.vocabulary
-        found[LOGITS] = (FP32 + layout.computed) * logits // layout.pieces
-        found[LOGITS] += logits // layout.pieces * layout.computed if pp > 1 else 0  # a stage keeps what it gave
+        # Sliced, their gradient is computed in three steps, each with a tensor of its own.
+        numbers = 3 * FP32 if _slices(layout) > 1 else FP32 + layout.computed
+        found[LOGITS] = (numbers + (layout.computed if pp > 1 else 0)) * _logits(layout)  # a stage keeps what it gave
     if not layout.gathers and layout.computed < FP32:
         found[COPIES] = layout.computed * whole
     return found | {GATHERED: _gathered(layout, block, root), GRADIENTS: _on_their_way(layout, block, root)}
@@ -100,6 +100,15 @@ def _sizes(layout: Layout) -> tuple[int, int]:
     """Tokens of a micro-batch, and those times the model's width."""
     tokens = layout.rows // layout.pieces * layout.length
     return tokens, tokens * layout.shape.dim
+
+
+def _logits(layout: Layout) -> int:
+    """How many logits of a micro-batch the first device has: tensor parallel slices them by the vocabulary."""
+    return _sizes(layout)[0] * -(-layout.shape.vocabulary // _slices(layout))
+
+
+def _slices(layout: Layout) -> int:
+    return 1 if layout.gathered_logits else layout.size("tp")
 
 
 def _streams(layout: Layout) -> int:

@@ -23,6 +23,12 @@ class HostRates:
     under tensor parallel, alone and with the sequence split.
 
     The defaults are rounded from what ``experiments.patterns.calibrated`` finds in a recording: eager, torch 2.11.
+
+    >>> from compile_lab.simulator import plan
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> from compile_lab.simulator.host import HostRates, issue_s
+    >>> [round(1e3 * issue_s(plan(MODELS["124 M"], pattern, 4), HostRates())) for pattern in ("ddp", "fsdp", "tp")]
+    [23, 69, 115]
     """
 
     layer_s: float = 1.6e-3

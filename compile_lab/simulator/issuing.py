@@ -115,6 +115,11 @@ def work(
     GPU's time the share ``work_left`` remains. A CUDA graph has the compiled kernels and one launch, which costs
     ``graph_launch_us``. Raises ValueError for an unknown way, less than one kernel, a negative time or share, or
     ``fused`` below 1.
+
+    >>> from compile_lab.simulator.issuing import WAYS, work
+    >>> calls = [work(way, 100, kernel_us=2, issue_us=5, fused=4, graph_launch_us=10) for way in WAYS]
+    >>> [(call.way, call.call_us, call.limited_by) for call in calls]
+    [('eager', 500.0, 'CPU'), ('compiled', 200.0, 'GPU'), ('CUDA graph', 200.0, 'GPU')]
     """
     if way not in WAYS:
         raise ValueError(f"way is {shown(way)}; it must be one of {', '.join(map(repr, WAYS))}")
@@ -134,7 +139,13 @@ def work(
 
 @door
 def issued(asked: Demand, calls: int = 1) -> Issued:
-    """When each kernel of so many calls in a row is issued, started and done. ValueError for no call."""
+    """When each kernel of so many calls in a row is issued, started and done. ValueError for no call.
+
+    >>> from compile_lab.simulator.issuing import issued, work
+    >>> call = issued(work("eager", 3, kernel_us=2, issue_us=5))
+    >>> call.end_us, list(call.gaps())
+    (17.0, [(0.0, 5.0), (7.0, 10.0), (12.0, 15.0)])
+    """
     check_whole("calls", calls)
     runs, host_us, gpu_us = [], 0.0, 0.0
     for call in range(calls):

@@ -48,7 +48,7 @@ def fill(canvas: Canvas, box: tuple[float, float, float, float], part: Part, col
 def opening(shape: Shape, name: str, devices: int = 4) -> Drawing:
     """What each device has of one layer of the model called `name`, and holds and sends, under four patterns."""
     plans = {pattern: plan(shape, pattern, devices) for pattern in TITLES}
-    canvas, unit, high, left, pitch = Canvas(), 17.0, 96, 92, 138
+    canvas, unit, high, left, pitch = Canvas(), 17.0, 120, 92, 138
     bars = left + pitch * devices + 20
     longest = max(max(found.total_nbytes, found.sent_nbytes) for found in plans.values())
     scale = (canvas.width - bars) / longest
@@ -84,10 +84,10 @@ def _bars(canvas: Canvas, x: float, y: float, scale: float, found: Plan) -> None
     for colour, nbytes in zip(COLOURS.values(), [*vars(share.held).values(), share.buffers_nbytes], strict=True):
         canvas.box(at, y, nbytes * scale, 20, colour)
         at += nbytes * scale
-    canvas.box(x, y + 46, max(2, found.sent_nbytes * scale), 14, SENT)
-    canvas.words(x, y + 39, f"holds {with_unit(share.total_nbytes)}")
-    canvas.words(x, y + 78, said := f"sends {with_unit(found.sent_nbytes)}")
-    canvas.words(x + 8 + 9.6 * len(said), y + 78, SENDS[found.pattern], fine=True, size=15)
+    canvas.box(x, y + 58, max(2, found.sent_nbytes * scale), 14, SENT)
+    canvas.words(x, y + 48, f"holds {with_unit(share.total_nbytes)}")  # clear of both bars on a phone, too
+    canvas.words(x, y + 98, said := f"sends {with_unit(found.sent_nbytes)}")
+    canvas.words(x + 8 + 9.6 * len(said), y + 98, SENDS[found.pattern], fine=True, size=15)
 
 
 def _in_words(plans: Mapping[str, Plan]) -> str:

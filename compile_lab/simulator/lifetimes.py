@@ -146,6 +146,12 @@ def lived(graph: StoredGraph, budget: float) -> LivedStep:
 
     A value dies with its last reader; views share a buffer; a gradient that lies otherwise than its parameter is copied
     into ``.grad``. Raises ValueError for a budget out of range.
+
+    >>> from compile_lab.simulator.joint_graphs import stored_graphs
+    >>> from compile_lab.simulator.lifetimes import lived
+    >>> steps = [lived(stored_graphs()["MiniGPT, one layer"], budget) for budget in (0.5, 1)]
+    >>> [(step.held_nbytes, step.again) for step in steps]
+    [(1490948, 50), (3625480, 15)]
     """
     split = halves(graph, saved(graph, budget))
     run = _Run(graph)

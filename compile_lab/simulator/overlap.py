@@ -21,7 +21,12 @@ class Span(NamedTuple):
 
 @door
 def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """The same time in order and without overlaps: spans that touch or overlap are joined, empty ones left out."""
+    """The same time in order and without overlaps: spans that touch or overlap are joined, empty ones left out.
+
+    >>> from compile_lab.simulator import Span, merged
+    >>> merged([Span(4, 5), Span(0, 2), Span(1, 3)])
+    (Span(start_ms=0, end_ms=3), Span(start_ms=4, end_ms=5))
+    """
     joined: list[Span] = []
     for start, end in sorted(spans):
         if joined and start <= joined[-1].end_ms:
@@ -33,7 +38,12 @@ def merged(spans: Iterable[Span]) -> tuple[Span, ...]:
 
 @door
 def intersection(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
-    """The time that is in both `left` and `right`, which are merged already. Takes time linear in their lengths."""
+    """The time that is in both `left` and `right`, which are merged already. Takes time linear in their lengths.
+
+    >>> from compile_lab.simulator.overlap import Span, intersection
+    >>> intersection([Span(0, 4), Span(6, 8)], [Span(3, 7)])
+    (Span(start_ms=3, end_ms=4), Span(start_ms=6, end_ms=7))
+    """
     common, i, j = [], 0, 0
     while i < len(left) and j < len(right):
         start, end = max(left[i].start_ms, right[j].start_ms), min(left[i].end_ms, right[j].end_ms)
@@ -48,7 +58,12 @@ def intersection(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...
 
 @door
 def difference(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
-    """The time that is in `left` and not in `right`, which are merged already."""
+    """The time that is in `left` and not in `right`, which are merged already.
+
+    >>> from compile_lab.simulator import Span, difference
+    >>> difference([Span(0, 4), Span(6, 8)], [Span(3, 7)])
+    (Span(start_ms=0, end_ms=3), Span(start_ms=7, end_ms=8))
+    """
     edges = [-math.inf, *(edge for span in right for edge in span), math.inf]
     gaps = [Span(*pair) for pair in zip(edges[::2], edges[1::2], strict=True)]
     return intersection(left, gaps)
@@ -56,7 +71,12 @@ def difference(left: Sequence[Span], right: Sequence[Span]) -> tuple[Span, ...]:
 
 @door
 def total_ms(spans: Iterable[Span]) -> float:
-    """How long the spans last together, in milliseconds."""
+    """How long the spans last together, in milliseconds.
+
+    >>> from compile_lab.simulator import Span, total_ms
+    >>> total_ms([Span(0, 2), Span(5.5, 8)])
+    4.5
+    """
     return sum(span.time_ms for span in spans)
 
 
@@ -134,6 +154,10 @@ def overlap_of(
     """The Overlap that spans of computation and collectives make; it fills in each collective's `hidden`.
 
     With `alone`, there may be no collective at all, and nothing is exposed then. Otherwise that is a ValueError.
+
+    >>> from compile_lab.simulator.overlap import Span, Transfer, overlap_of
+    >>> print(overlap_of([Span(0, 6)], [Transfer("all_reduce", 4, 8, None, 0.0)]))
+    1 collectives, 4 ms of communication, of which 50% hidden behind 6 ms of compute; exposed 2 ms
     """
     computing, ordered = merged(compute), sorted(collectives, key=lambda each: (each.start_ms, each.end_ms))
     communicating = merged(Span(each.start_ms, each.end_ms) for each in ordered)

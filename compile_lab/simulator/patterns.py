@@ -12,7 +12,7 @@ Sources: Rajbhandari et al. (2020) for what is divided, Shoeybi et al. (2019) fo
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..doors import check_whole, door
 from ..page.units import in_gb
@@ -113,8 +113,12 @@ class Plan:
 
     def inside_machine(self, axis: str) -> bool:
         """Are the ranks along this axis, with all axes inside it, devices of one machine?"""
-        inner = AXES[AXES.index(axis) :]
-        return math.prod(self.mesh.get(each, 1) for each in inner) <= MACHINE
+        return self.mesh[axis] <= self.in_machine(axis)
+
+    def in_machine(self, axis: str) -> int:
+        """How many of the ranks along this axis are devices of one machine."""
+        inner = math.prod(self.mesh.get(each, 1) for each in AXES[AXES.index(axis) + 1 :])
+        return max(1, min(self.mesh[axis], MACHINE // inner))
 
     def __str__(self) -> str:
         mesh = " × ".join(f"{axis} {size}" for axis, size in self.mesh.items()) or "one device"
@@ -136,6 +140,7 @@ def plan(
     precision: str = "fp32",
     optimizer: str = "AdamW",
     checkpointing: bool = False,
+    gathered_logits: bool = False,
 ) -> Plan:
     """What does each device hold and send in a step, if ``pattern`` spreads a model of this ``shape`` over ``devices``?
 
@@ -143,9 +148,16 @@ def plan(
     sequences in a step over all devices (by default as many as devices), each of ``length`` tokens (by default the
     model's context). A pipeline runs 1F1B over ``microbatches`` (by default of one sequence each). FSDP gathers block
     by block, and what is around the blocks as one unit. With ``checkpointing`` a layer keeps its input alone, and is
-    computed again in the backward.
+    computed again in the backward. ``gathered_logits`` as in ``mini_model.parallel.parallelize``.
 
     Raises ValueError for a name that is not known and a size that does not divide, with the rule and a way out.
+
+    >>> from compile_lab.simulator import plan
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> for pattern in ("ddp", "fsdp"):
+    ...     print(plan(MODELS["7 B"], pattern, 8, precision="bf16"))
+    ddp on replicate 8: 162 GB on the fullest device, 48.1 GB sent by the busiest in a step
+    fsdp on shard 8: 28.6 GB on the fullest device, 47.3 GB sent by the busiest in a step
     """
     _known("pattern", pattern, PLANNED), _known("precision", precision, PRECISIONS)
     _known("optimizer", optimizer, OPTIMIZERS)
@@ -161,6 +173,7 @@ def plan(
     check_whole("microbatches", pieces)
     check_divides(shape, mesh, batch, length, pattern in SEQUENCE_PARALLEL, pieces)
     layout = layout_of(shape, pattern, mesh, batch, length, pieces, precision, checkpointing)
+    layout = replace(layout, gathered_logits=gathered_logits)
     stages = tuple(_share(layout, stage, OPTIMIZERS[optimizer]) for stage in range(pp))
     return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, checkpointing, stages)
 

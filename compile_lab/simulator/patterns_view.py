@@ -7,9 +7,9 @@ from ..page.figures import PALETTE, Drawing, Figure, Series, lines
 from ..page.tables import Table
 from ..page.units import significant, unit_of, with_unit
 from .collectives import Collective
-from .meshes import PATTERNS, mesh_of
+from .meshes import MACHINE, PATTERNS, mesh_of
 from .patterns import Plan
-from .recommendation import Network, Recommendation, compute_s
+from .recommendation import Network, Recommendation, axis_s, compute_s
 from .sharding import Parameter, Shape, parameters
 
 _DEVICES = [PALETTE[name] for name in ("blue", "orange", "green", "vermillion")]
@@ -164,7 +164,7 @@ def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collec
 
 def ranking(recommendation: Recommendation) -> list[str | Table]:
     """The recommended pattern and its reason, the others in their order, and why some are out."""
-    out = "; ".join(f"{name} {_short(why)}" for name, why in recommendation.refused.items())
+    out = _left_out(recommendation.refused)
     if not recommendation.choices:
         return [f"**Nothing fits.** {out}"]
     best = recommendation.choices[0]
@@ -179,26 +179,39 @@ def ranking(recommendation: Recommendation) -> list[str | Table]:
         for each in recommendation.choices
     ]
     columns = ["pattern", "mesh", "holds", "sends", "step, ms", "messages, ms", "bubble, ms", "issued, ms"]
-    told = f"{len(rows)} patterns fit: the shortest step first"
-    table = Table(columns, rows, align="ll" + "r" * 6, folded=told)
-    return [f"**{best}.**", table, f"Out: {out}." if out else "Everything fits."]
+    fit = "1 pattern fits" if len(rows) == 1 else f"{len(rows)} patterns fit: the shortest step first"
+    table = Table(columns, rows, align="ll" + "r" * 6, folded=fit)
+    return [f"**{best}.**", table, out or "Everything fits."]
 
 
-def _short(why: str) -> str:
-    return why.removeprefix("does not divide: ").partition(": tensor")[0].partition(": each")[0].partition(", ")[0]
+def _left_out(refused: Mapping[str, str]) -> str:
+    """What is too large, and how large; and what this number of devices cannot be divided for."""
+    large = [f"{name} ({why.partition(': ')[2].partition(' a device')[0]} a device)"
+             for name, why in refused.items() if why.startswith("does not fit")]  # fmt: skip
+    uneven = [name for name, why in refused.items() if not why.startswith("does not fit")]
+    parts = [f"Too large: {', '.join(large)}."] if large else []
+    parts += [f"The devices do not divide the model, or make no mesh, for {', '.join(uneven)}."] if uneven else []
+    return " ".join(parts)
 
 
 def rates_that_it_takes(plans: Mapping[str, Plan], network: Network) -> Drawing:
-    """How long the busiest device of each plan sends, at the rate inside a machine and out of it, beside computing."""
+    """How long the busiest device of each plan sends along its one axis, beside computing: on one machine that has all
+    devices, on machines that the axis covers wholly, and with one device in each."""
     computing = 1e3 * compute_s(next(iter(plans.values())), network)
-    speeds = {"inside a machine": network.inside_bytes_per_s, "between machines": network.across_bytes_per_s}
-    taken = {name: [1e3 * found.sent_nbytes / speed for speed in speeds.values()] for name, found in plans.items()}
+    places = {"one machine": 2**30, f"machines of {MACHINE}": MACHINE, "one device a machine": 1}
+    taken = {
+        name: [
+            1e3 * sum(axis_s(found, axis, network, min(size, most)) for axis, size in found.mesh.items())
+            for most in places.values()
+        ]
+        for name, found in plans.items()
+    }
     longest = max(max(times) for times in taken.values())
     end = next(e * 10.0**p for p in range(8) for e in (1, 2, 5) if e * 10.0**p >= longest)
-    canvas, left, high = Canvas(), 80, 58
-    scale, colours = (canvas.width - left - 12) / end, dict(zip(speeds, ("blue", "orange"), strict=True))
+    canvas, left, high = Canvas(), 80, 80
+    scale, colours = (canvas.width - left - 12) / end, dict(zip(places, ("blue", "orange", "vermillion"), strict=True))
     for row, (name, times) in enumerate(taken.items()):
-        canvas.words(0, high * row + 30, name)
+        canvas.words(0, high * row + 40, name)
         for bar, (colour, milliseconds) in enumerate(zip(colours.values(), times, strict=True)):
             y, wide = high * row + 22 * bar, milliseconds * scale
             canvas.box(left, y, wide, 20, colour, title=f"{milliseconds:,.0f} ms")
@@ -210,15 +223,15 @@ def rates_that_it_takes(plans: Mapping[str, Plan], network: Network) -> Drawing:
     canvas.line([(left + computing * scale, 0), (left + computing * scale, bottom)], thick=3, dashed=True)
     ticks = [(share, f"{share * end:,.0f}" if share < 1 else f"{end:,.0f} ms") for share in _TICKS]
     canvas.axis(left, bottom, canvas.width - left - 12, ticks)
-    said = "; ".join(f"{name} {times[0]:,.0f} and {times[1]:,.0f} ms" for name, times in taken.items())
+    said = "; ".join(f"{name} {', '.join(f'{each:,.0f}' for each in times)} ms" for name, times in taken.items())
     rows = [[name, with_unit(plans[name].sent_nbytes), *(round(t) for t in times)] for name, times in taken.items()]
     return Drawing(
         canvas.svg(),
-        f"Time to send what a step sends, inside a machine and between machines: {said}. A device computes for "
+        f"Time to send what a step sends, on {', on '.join(places)}: {said}. A device computes for "
         f"{computing:,.0f} ms.",
-        f"The time of all sending of a step, at assumed rates of {network.inside_bytes_per_s / 1e9:g} and "
-        f"{network.across_bytes_per_s / 1e9:g} GB/s. Dashed: a device computes for {computing:,.0f} ms.",
-        Table(["pattern", "sends", *(f"{name}, ms" for name in speeds)], rows, align="lrrr"),
+        f"The time of all sending of a step. Assumed: {network.links}. Dashed: a device computes for "
+        f"{computing:,.0f} ms.",
+        Table(["pattern", "sends", *(f"{name}, ms" for name in places)], rows, align="lrrrr"),
         legend=key(colours),
     )
 

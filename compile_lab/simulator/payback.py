@@ -10,15 +10,16 @@ import functools
 import json
 import math
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..doors import check_amount, check_whole, door
 
 STORED = "paybacks.json"
-ONCE = 0.1
-"""Half the interval of a time that was measured a single time, as a share: assumed."""
+ONCE = 2.0
+"""How many times as long as another the same start may take: no two compilations of one program differed by more in the
+recording ``payback``."""
 CACHES = ("warm", "artifacts", "cold")
 """What a restart finds: the folder of the run before, what ``save_cache_artifacts`` kept, nothing."""
 
@@ -55,8 +56,13 @@ class Interval:
 
     @classmethod
     def once(cls, value: float) -> Interval:
-        """A time above 0 that was measured a single time: taken as sure to a tenth, which is no measurement."""
-        return cls(value, value * (1 - ONCE), value * (1 + ONCE))
+        """A start's time above 0, measured a single time: another may take `ONCE` times as long, or as short."""
+        return cls(value, value / ONCE, value * ONCE)
+
+    @classmethod
+    def of_runs(cls, median: float, runs: Sequence[float]) -> Interval:
+        """The median of a time that was measured several times, and the shortest and the longest of them."""
+        return cls(median, min(runs), max(runs)) if len(runs) > 1 else cls.once(median)
 
     def times(self, many: float) -> Interval:
         """As many of the same, from 0: what is wrong about one is wrong about all."""
@@ -139,6 +145,14 @@ def balance(way: CompiledWay, steps: int, restarts: int = 0, cache: str = "cold"
     The first start is cold; with ``shipped`` it finds the cache, too. Steps' and starts' errors are independent of each
     other, so half-widths add as squares; what is wrong about one step is wrong about all of them.
     Raises ValueError for a cache that was not measured for this way, and for numbers that are none.
+
+    >>> from compile_lab.simulator.payback import CompiledWay, Interval, balance
+    >>> way = CompiledWay("a model", "default", 30, Interval(8, 7, 9), {"cold": Interval(20, 18, 24)})
+    >>> for steps in (1_000, 2_500, 10_000):
+    ...     print(steps, balance(way, steps).verdict)
+    1000 loses
+    2500 cannot be told
+    10000 pays
     """
     check_whole("steps", steps, 0)
     check_whole("restarts", restarts, 0)

@@ -11,9 +11,10 @@ from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import Drawing
 from ..page.tables import Table
 from ..page.units import significant
-from .payback import CACHES, CompiledWay, Interval, balance, stored
+from .payback import CACHES, ONCE, CompiledWay, Interval, balance, stored
 
 OWN = "my own times"
+OWN_SOURCE = f"Your own times; a start may take {ONCE:g} times as long, or as short"
 MOST_TEETH = 60
 """Restarts that are drawn one by one; of more, the line is straight."""
 Place = Callable[[float, float], tuple[float, float]]
@@ -56,7 +57,7 @@ def panel(
     """Hours saved or lost by one job, along its steps. The last five are looked at for a job of one's own only.
 
     ``unsure_by`` is half the interval of the difference of two steps, in per cent of an eager one; starts are taken as
-    sure to a tenth. Raises ValueError as `balance`, and for a way of a model that was not recorded.
+    `ONCE` says. Raises ValueError as `balance`, and for a way of a model that was not recorded.
     """
     check_whole("steps", steps), check_whole("devices", devices), check_whole("restarts", restarts, 0)
     times = (eager_step, compiled_step, unsure_by, cold_start, later_start)
@@ -64,7 +65,7 @@ def panel(
     found = balance(row, steps, restarts, a_restart_finds)
     return [
         told(row, steps, restarts, a_restart_finds, devices),
-        along(row, steps, restarts, a_restart_finds, row.source or "Your own times; starts taken as sure to a tenth"),
+        along(row, steps, restarts, a_restart_finds, row.source or OWN_SOURCE),
         scales(found.saved_s, found.compile_s),
     ]
 

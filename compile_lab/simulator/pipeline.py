@@ -137,6 +137,12 @@ def simulate(
 
     Raises ValueError for a schedule that is not known, sizes that it cannot run, more than `MOST_PAIRS` of stage and
     micro-batch, times below 0, and lists of times that are not one for each stage.
+
+    >>> from compile_lab.simulator import simulate
+    >>> for schedule in ("GPipe", "1F1B"):
+    ...     print(simulate(schedule, stages=4, microbatches=8))
+    GPipe: 4 ranks, 4 stages, 8 micro-batches: bubble 27.3%, a rank holds at most 8 micro-batches
+    1F1B: 4 ranks, 4 stages, 8 micro-batches: bubble 27.3%, a rank holds at most 4 micro-batches
     """
     ranks = _checked(schedule, stages, microbatches)
     orders = table(schedule, stages, microbatches)
@@ -163,6 +169,12 @@ def table(schedule: str, stages: int, microbatches: int) -> list[Order]:
     """For each rank, its actions in order. GPipe and 1F1B are written out here; the others come from torch.
 
     Raises ValueError as ``simulate``.
+
+    >>> from compile_lab.simulator import table
+    >>> for order in table("1F1B", stages=2, microbatches=3):
+    ...     print(*(f"{kind}{microbatch}" for kind, _, microbatch in order))
+    F0 F1 B0 F2 B1 B2
+    F0 B0 F1 B1 F2 B2
     """
     ranks = _checked(schedule, stages, microbatches)
     check_pairs(stages, microbatches)
@@ -199,6 +211,10 @@ def timeline_of(
 
     An action is (kind, stage, micro-batch); times are as in ``simulate``. Raises ValueError, naming the first action
     that is wrong, for orders that leave an action out, or have it twice or on two ranks; and for orders that deadlock.
+
+    >>> from compile_lab.simulator import timeline_of
+    >>> print(timeline_of([[("F", 0, 0), ("B", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]))
+    by hand: 2 ranks, 2 stages, 1 micro-batch: bubble 50.0%, a rank holds at most 1 micro-batch
     """
     stages, microbatches = _sizes(orders)
     costs = _costs(stages, forward, input_grad, weight_grad)
@@ -247,6 +263,10 @@ def closed_form(schedule: str, stages: int, microbatches: int) -> Fraction | Non
     (p − 1) / (m + p − 1) for p ranks and m micro-batches; with v stages on a rank (p − 1) / (v·m + p − 1), where m is a
     multiple of p or the schedule is breadth-first (Narayanan et al., 2021; Lamy-Poirier, 2023). None where no formula
     is known.
+
+    >>> from compile_lab.simulator import closed_form
+    >>> closed_form("1F1B", stages=4, microbatches=12), closed_form("Interleaved1F1B", stages=8, microbatches=12)
+    (Fraction(1, 5), Fraction(1, 9))
     """
     ranks = _checked(schedule, stages, microbatches)
     if schedule in ("GPipe", "1F1B"):

@@ -1,7 +1,8 @@
 """Which sharding pattern should I take? ``recommend`` lays a model out in every way, and ranks those that fit.
 
 A step is as long as its device works or as its program takes to issue it, whichever is longer (``host``). The device
-computes, and sends over the network that each message crosses. Rates are assumed, in ``Network``, and five rules.
+computes, and sends over the links that each message crosses (``links``). Rates are assumed, in ``Network``, and five
+rules.
 Traffic of gradients and parameters hides behind the computation as far as that lasts, but not for nothing: it slows
 what it hides behind. What tensor parallel and a pipeline send is waited for. A collective has a least time. Tensor
 parallel leaves a part of each layer undivided. A pipeline is as slow as its last stage, which has the head. Chapter 11
@@ -12,10 +13,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..doors import door
+from ..doors import Told, door
 from ..page.units import in_gb, significant
 from .host import HostRates, issue_s
-from .meshes import DATA_AXES, MACHINE, PATTERNS
+from .links import Links
+from .meshes import DATA_AXES, PATTERNS
 from .patterns import Plan, plan
 from .sharding import Shape, parameter_count, parameters
 
@@ -29,26 +31,33 @@ USABLE = 0.9
 @door
 @dataclass(frozen=True)
 class Network:
-    """Assumed rates of one device: the bytes a second that it sends inside its machine and out of it, and its FLOP/s.
+    """Assumed rates of one device: its links, its FLOP/s, and the bytes a second of its memory.
 
-    The defaults are round numbers for a machine of eight H100 or H200 with a network card for each: about two thirds of
-    NVLink's 450 GB/s and nearly all of 50 GB/s, and 40 % of the matrix rate in bf16. The others are rounded from
+    The defaults are those of a machine of eight H100 or H200 with a network card for each: `Links`, 40 % of the matrix
+    rate in bf16, and four fifths of the memory's bandwidth, at which the optimizer goes over what it updates. The
+    others are rounded from
     recordings on two H200: floor_s, a collective's least time, however little it sends; beside, the share of hidden
     traffic's time by which it lengthens the computation; repeated, the share of the work that every device of a
     tensor-parallel group does whole; host, the program's rates, None if it is never late. ValueError for a rate that
     is none.
+
+    >>> from compile_lab.simulator import Network, recommend
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> networks = Network(), Network(host=None)
+    >>> [round(recommend(MODELS["124 M"], 8, 80e9, network=each).choices[0].step_ms) for each in networks]
+    [23, 6]
     """
 
-    inside_bytes_per_s: float = 300e9
-    across_bytes_per_s: float = 45e9
+    links: Links = Links()  # noqa: RUF009, for it is frozen
     flop_per_s: float = 400e12
+    memory_bytes_per_s: float = 2.7e12
     floor_s: float = 40e-6
-    beside: float = 0.65
-    repeated: float = 0.12
+    beside: float = 0.88
+    repeated: float = 0.16
     host: HostRates | None = HostRates()  # noqa: RUF009, for it is frozen
 
     def __post_init__(self) -> None:
-        for name in ("inside_bytes_per_s", "across_bytes_per_s", "flop_per_s"):
+        for name in ("flop_per_s", "memory_bytes_per_s"):
             if not 0 < (rate := getattr(self, name)) < math.inf:
                 raise ValueError(f"Network.{name} is {rate}: a rate is a number above 0; leave it out for the default")
         for name in ("floor_s", "beside", "repeated"):
@@ -57,8 +66,7 @@ class Network:
 
     def __str__(self) -> str:
         return (
-            f"assumed: {self.inside_bytes_per_s / 1e9:g} GB/s a device inside a machine of {MACHINE}, "
-            f"{self.across_bytes_per_s / 1e9:g} GB/s out of it, {self.flop_per_s / 1e12:g} TFLOP/s; "
+            f"assumed: {self.links}; {self.flop_per_s / 1e12:g} TFLOP/s; "
             f"{1e6 * self.floor_s:g} µs a collective at the least, {self.beside:.0%} of hidden traffic paid, "
             f"{self.repeated:.0%} of the work undivided under tp; "
             + (f"{1e3 * self.host.layer_s:.2g} ms of Python a layer" if self.host else "a program that is never late")
@@ -68,18 +76,20 @@ class Network:
 @dataclass(frozen=True)
 class Choice:
     """A plan that fits, and its estimated step: the device's time spent computing, for messages that it waits for or
-    that slow it, and in a bubble; and the time in which the program issues it all, 0 if that is never late."""
+    that slow it, in a bubble, and in the optimizer; and the time in which the program issues it all, 0 if that is never
+    late."""
 
     plan: Plan
     compute_ms: float
     exposed_ms: float
     bubble_ms: float
+    update_ms: float
     issued_ms: float
     why: str
 
     @property
     def device_ms(self) -> float:
-        return self.compute_ms + self.exposed_ms + self.bubble_ms
+        return self.compute_ms + self.exposed_ms + self.bubble_ms + self.update_ms
 
     @property
     def step_ms(self) -> float:
@@ -89,8 +99,8 @@ class Choice:
         return f"{self.plan.pattern}: {self.why}"
 
 
-@dataclass(frozen=True)
-class Recommendation:
+@dataclass(frozen=True, repr=False)
+class Recommendation(Told):
     """The patterns that fit, best first; why the others do not; and what was assumed."""
 
     choices: tuple[Choice, ...]
@@ -122,6 +132,12 @@ def recommend(
     temporaries, workspaces, fragmentation.
 
     Raises ValueError for a memory that is not positive, and as ``plan`` for a precision or optimizer it does not know.
+
+    >>> from compile_lab.simulator import recommend
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> found = recommend(MODELS["7 B"], 8, 80e9)
+    >>> found.choices[0].plan.pattern, round(found.choices[0].step_ms), found.refused["ddp"].partition(",")[0]
+    ('fsdp', 376, 'does not fit: 153 GB a device')
     """
     if not memory_nbytes > 0:  # nor for NaN
         raise ValueError(f"memory_nbytes={memory_nbytes}: a device's memory in bytes is more than 0")
@@ -150,6 +166,11 @@ def compute_s(plan: Plan, network: Network) -> float:
     """Seconds that a device computes in a step, if all devices share the work equally.
 
     With checkpointing the layers' forward comes twice.
+
+    >>> from compile_lab.simulator import Network, compute_s, plan
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> [round(compute_s(plan(MODELS["7 B"], "fsdp", each, batch=64), Network()), 2) for each in (8, 16, 32)]
+    [1.82, 0.91, 0.45]
     """
     return (model_flop(plan) + again_flop(plan)) / plan.devices / network.flop_per_s
 
@@ -172,6 +193,13 @@ def again_flop(plan: Plan) -> float:
     return per_token * plan.batch * plan.length if plan.checkpointing else 0
 
 
+def update_s(plan: Plan, network: Network) -> float:
+    """Seconds in which the fullest device's optimizer reads parameters, gradients and state, and writes the first and
+    the last: a device with a slice of them has less to do."""
+    held = [share.held for share in plan.stages]
+    return max(2 * each.parameters + each.gradients + 2 * each.optimizer for each in held) / network.memory_bytes_per_s
+
+
 def last_stage(plan: Plan) -> float:
     """How many times the mean the last stage of a pipeline computes: it has the head besides its layers."""
     shape, stages = plan.shape, plan.mesh.get("pp", 1)
@@ -180,16 +208,21 @@ def last_stage(plan: Plan) -> float:
 
 
 def traffic_s(plan: Plan, network: Network) -> dict[str, float]:
-    """For each axis, the seconds that the busiest device spends in its collectives of a step.
+    """For each axis, the seconds that the busiest device spends in its collectives of a step."""
+    return {axis: axis_s(plan, axis, network, plan.in_machine(axis)) for axis in plan.mesh}
 
-    A collective takes its least time and, on top, that of its bytes.
+
+def axis_s(plan: Plan, axis: str, network: Network, in_machine: int) -> float:
+    """Seconds that the busiest device spends along an axis of which so many ranks are devices of one machine.
+
+    A collective takes as long as the links need, and no less than its least time.
     """
-    taken = dict.fromkeys(plan.mesh, 0.0)
-    for each in plan.busiest.collectives:
-        inside = plan.inside_machine(each.axis)
-        rate = network.inside_bytes_per_s if inside else network.across_bytes_per_s
-        taken[each.axis] += each.count * network.floor_s + each.sent_nbytes / rate
-    return taken
+    return sum(
+        each.count
+        * max(network.floor_s, network.links.seconds(each.kind, each.ranks, in_machine, each.sent_nbytes / each.count))
+        for each in plan.busiest.collectives
+        if each.axis == axis
+    )
 
 
 def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
@@ -201,19 +234,19 @@ def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
     waited = max(network.beside * behind, behind - computing)
     waited += sum(each for axis, each in traffic.items() if axis not in DATA_AXES)
     bubble = computing * (plan.mesh.get("pp", 1) - 1) / plan.microbatches
+    update = update_s(plan, network)
     issued = issue_s(plan, network.host) if network.host else 0.0
-    why = _why(plan, memory_nbytes, waited, bubble, computing, issued)
-    return Choice(plan, 1e3 * computing, 1e3 * waited, 1e3 * bubble, 1e3 * issued, why)
+    why = _why(plan, memory_nbytes, waited, bubble, computing + waited + bubble + update, issued)
+    return Choice(plan, *(1e3 * each for each in (computing, waited, bubble, update, issued)), why)
 
 
-def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, computing: float, issued: float) -> str:
+def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, device: float, issued: float) -> str:
     """One sentence: what a device holds, what it sends and where, and what it waits for."""
     out = [axis for axis in plan.mesh if not plan.inside_machine(axis)]
     crossing = sum(each.sent_nbytes for each in plan.busiest.collectives if each.axis in out)
     sends = f"sends {in_gb(plan.sent_nbytes)} a step" + (
         f", {in_gb(crossing)} of it out of the machine" if crossing else ""
     )
-    device = computing + waited + bubble
     waits = [
         f"{share:.0%} of it {what}"
         for share, what in ((waited / device, "for messages"), (bubble / device, "in the bubble"))

@@ -11,17 +11,17 @@ from .serving import Capacity, capacity, sized_work
 
 WEIGHTS = {"16 bits": 2.0, "8 bits": 1.0, "4 bits": 0.5}
 LEFT, WIDE = 150.0, 780.0
-BINDS = {
-    "reading": "**Reading binds**: a larger batch is almost free until the caches weigh as much as the weights.",
-    "arithmetic": "**Arithmetic binds**: more sequences now take more time each.",
-    "memory size": "**It does not fit**: the step below would need more memory than there is.",
-}
+HEADS = ("1", "4", "8")
+"""How many heads of queries share one key and value; 1 is plain multi-head attention."""
+LIGHT = 0.1
+"""Up to this share of the weights the caches hardly count."""
 
 
 def axes(bandwidth: float = 4.0, rate: float = 700.0) -> dict[str, tuple[str, ...] | Range]:
     """The controls of `panel`; bandwidth in TB/s and rate in TFLOP/s start where a machine was measured."""
     return {
         "weights": tuple(WEIGHTS),
+        "query_heads_a_key": HEADS,
         "model": Range(0.1, 500, 7, 0.1, "1e9 weights", log=True),
         "batch": Range(1, 1024, 8, log=True),
         "context": Range(128, 131_072, 4096, 128, "tokens", log=True),
@@ -32,12 +32,22 @@ def axes(bandwidth: float = 4.0, rate: float = 700.0) -> dict[str, tuple[str, ..
 
 
 def panel(
-    weights: str, model: float, batch: int, context: int, bandwidth: float, arithmetic: float, memory: float
+    weights: str,
+    query_heads_a_key: str,
+    model: float,
+    batch: int,
+    context: int,
+    bandwidth: float,
+    arithmetic: float,
+    memory: float,
 ) -> list[str | Drawing]:
-    """A decode step at its limits. ValueError for a size or a rate that is not above 0."""
+    """A decode step at its limits; ``context`` counts the tokens in each cache.
+
+    ValueError for a size or a rate that is not above 0.
+    """
     for name, value in {"bandwidth": bandwidth, "arithmetic": arithmetic, "memory": memory}.items():
         check_amount(name, value)
-    work = sized_work(model, context, WEIGHTS[weights])
+    work = sized_work(model, context, WEIGHTS[weights], heads_a_key=int(query_heads_a_key))
     found = capacity(work, batch, memory * 1e9, bandwidth * 1e12, arithmetic * 1e12)
     return [told(found), limits(found, memory * 1e9)]
 
@@ -49,7 +59,24 @@ def told(found: Capacity) -> str:
         f"**{significant(found.step_ms)} ms** a step at least: {significant(found.tokens_per_s)} tokens/s, "
         f"{significant(each)} to each sequence. The weights take {in_gb(found.work.weights_nbytes)}, a "
         f"sequence's cache {in_gb(found.work.cache_nbytes)}; **{found.most_sequences:,} sequences fit**. "
-        f"{BINDS[found.limit]}"
+        f"{_binds(found)}"
+    )
+
+
+def _binds(found: Capacity) -> str:
+    """What binds a step, and what one more sequence then costs."""
+    if found.limit == "memory size":
+        return "**It does not fit**: the step below would need more memory than there is."
+    if found.limit == "arithmetic":
+        return "**Arithmetic binds**: each further sequence takes its share of the step longer."
+    work = found.work
+    caches = found.batch * work.cache_nbytes / work.weights_nbytes
+    if caches <= LIGHT:
+        return "**Reading binds**, and the step reads the weights above all: a larger batch is almost free."
+    each_ms = found.reading_ms * work.cache_nbytes / work.nbytes(found.batch)
+    return (
+        f"**Reading binds**: the caches are {significant(caches)} times the weights, and each further sequence adds "
+        f"{significant(each_ms)} ms to the step."
     )
 
 

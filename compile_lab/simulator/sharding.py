@@ -60,6 +60,12 @@ def parameters(shape: Shape, sequence: bool = False) -> tuple[Parameter, ...]:
 
     Tensor parallel splits q, k, v by heads, the MLP by its width, the embedding and the head by the vocabulary; with
     ``sequence`` parallel, the positions too.
+
+    >>> from compile_lab.simulator import parameters
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> weight = next(each for each in parameters(MODELS["124 M"]) if each.name == "blocks.*.mlp.up.weight")
+    >>> weight.shape, weight.split(tp=2), weight.split(tp=2, shard=4)
+    ((3072, 768), (1536, 768), (384, 768))
     """
     dim, four, words = shape.dim, 4 * shape.dim, shape.vocabulary
     block = [
@@ -89,7 +95,13 @@ def parameters(shape: Shape, sequence: bool = False) -> tuple[Parameter, ...]:
 
 @door
 def parameter_count(shape: Shape) -> int:
-    """How many numbers the model's parameters hold."""
+    """How many numbers the model's parameters hold.
+
+    >>> from compile_lab.simulator import parameter_count
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> parameter_count(MODELS["124 M"])
+    124439808
+    """
     return sum(each.numbers() * each.count for each in parameters(shape))
 
 

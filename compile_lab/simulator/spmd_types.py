@@ -108,6 +108,11 @@ def check(program: Callable[..., object], **types: str) -> tuple[TypedStep, ...]
 
     Raises WrongType, which names the line, the rule and the way out; ValueError for a type that is none, for a value R
     or P, and for names that are not the program's.
+
+    >>> from compile_lab.simulator.spmd_types import check
+    >>> program = lambda ops, x, w: ops.all_reduce(ops.partial(ops.mean_of_squares(x @ ops.replicate(w))), "I")
+    >>> [(step.operation, step.backward) for step in check(program, x="V", w="I")]
+    [('replicate', 'all_reduce'), ('@', None), ('mean_of_squares', None), ('partial', None), ('all_reduce', None)]
     """
     wanted = list(inspect.signature(program).parameters)[1:]
     if set(wanted) != set(types):

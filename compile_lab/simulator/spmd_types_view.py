@@ -9,7 +9,14 @@ from .spmd_types import GRADIENT, TypedStep
 
 @door
 def types_of(steps: Sequence[TypedStep], caption: str = "") -> Table:
-    """One row an operation, in the order of the forward: its type and collective, and its gradient's."""
+    """One row an operation, in the order of the forward: its type and collective, and its gradient's.
+
+    >>> from compile_lab.simulator.spmd_types import check
+    >>> from compile_lab.simulator.spmd_types_view import types_of
+    >>> steps = check(lambda ops, x: ops.all_reduce(ops.partial(ops.mean_of_squares(x)), to="I"), x="V")
+    >>> [row[1:4] for row in types_of(steps).rows]
+    [['mean_of_squares(V)', 'V', None], ['partial(V)', 'P', None], ['all_reduce(P)', 'I', 'all_reduce']]
+    """
     rows = [
         [
             str(each.line or ""),

@@ -100,6 +100,14 @@ def stage(shape: Shape, pattern: str, devices: int, *, batch: int | None = None,
 
     ``batch`` and ``precision`` as in ``plan``. A pipeline takes as many micro-batches as divide its sequences and fill
     14 spans, at least. Raises ValueError as ``plan``.
+
+    >>> from compile_lab.simulator.explored_view import MODELS
+    >>> from compile_lab.simulator.stage import stage
+    >>> for frame in stage(MODELS["124 M"], "fsdp", 4).frames[1:4]:
+    ...     print(frame.phase, [move.what for move in frame.moves])
+    Forward: embedding ['embeddings and head']
+    Forward, layer 1: gather ["layer 1's parameters"]
+    Forward, layer 1: attention ["layer 2's parameters, ahead"]
     """
     mesh = mesh_of(shape, pattern, devices) if pattern else {}
     batch = devices if batch is None else batch

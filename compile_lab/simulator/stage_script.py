@@ -21,7 +21,7 @@ from .holdings import (
 )
 from .patterns import Share
 from .pipeline import simulate
-from .traffic import BUCKET_NBYTES, FIRST_BUCKET_NBYTES, FP32, Layout
+from .traffic import BUCKET_NBYTES, FIRST_BUCKET_NBYTES, FP32, LOSS_REDUCES, Layout
 from .wire import buckets
 
 MOMENTS = 17
@@ -126,12 +126,11 @@ def _embedding(layout: Layout, forward: bool) -> Moves:
 
 
 def _head(layout: Layout, forward: bool) -> Moves:
-    tokens, tp = layout.rows // layout.pieces * layout.length, layout.size("tp")
+    tokens = layout.rows // layout.pieces * layout.length
     stream = tokens * layout.shape.dim * FP32
-    logits = tokens * (-(-layout.shape.vocabulary // tp) * tp) * layout.computed
     if forward:
         gather = [("all_gather", "tp", "the head's input", stream)] if layout.sequence else []
-        return [*gather, ("all_gather", "tp", "logits", logits)]
+        return [*gather, ("all_reduce", "tp", "three numbers a token", LOSS_REDUCES * tokens * FP32)]
     return [("reduce_scatter" if layout.sequence else "all_reduce", "tp", "the head's gradient", stream)]
 
 
@@ -202,7 +201,7 @@ def straight(layout: Layout, share: Share) -> Iterator[Beat]:
     on.now(gathered=g * (on.root + (0 if reshard else layers) * on.block), activations=layers * kept + ends,
            logits=on.most[LOGITS])  # fmt: skip
     yield on.beat("Head and loss", "The turn: all activations are there, and no gradient yet."
-                  + _if(tp, " Logits are gathered."), _head(layout, True), *left)  # fmt: skip
+                  + _if(tp, " Each device has a slice of the logits."), _head(layout, True), *left)  # fmt: skip
     back = min(1, others) if reshard else 0
     on.now(gathered=g * (on.root + (back if reshard else layers) * on.block), logits=0,
            on_the_way=layout.reduced * on.root * sliced, gradients=_made(on, 0, "last"))  # fmt: skip

@@ -10,6 +10,9 @@ from .wire import buckets
 
 FP32 = 4
 
+LOSS_REDUCES = 3
+"""All-reduces of one fp32 number a token, by which a loss of sliced logits is computed: torch's ``loss_parallel``."""
+
 FIRST_BUCKET_NBYTES, BUCKET_NBYTES = 2**20, 25 * 2**20
 """DDP's default buckets: a small one first, so that the first all-reduce starts early, then 25 MiB each."""
 
@@ -20,7 +23,8 @@ class Layout:
 
     ``computed``, ``gathered`` and ``reduced`` are bytes of a number, as in ``patterns.Precision``. ``slices`` is what
     each device along ``shard`` has a slice of; ``reshard``: does a layer's gathered copy go after its forward?
-    ``checkpointed``: each layer keeps its input alone, and is computed again in the backward.
+    ``checkpointed``: each layer keeps its input alone, and is computed again in the backward. ``gathered_logits``: does
+    each device along ``tp`` compute the loss of all logits, instead of its slice's part?
     """
 
     shape: Shape
@@ -35,6 +39,7 @@ class Layout:
     slices: tuple[str, ...] = ("parameters", "gradients", "state")
     reshard: bool = True
     checkpointed: bool = False
+    gathered_logits: bool = False
 
     def size(self, axis: str) -> int:
         return self.mesh.get(axis, 1)
@@ -103,13 +108,14 @@ def _each(layout: Layout, stage: int) -> Iterator[Row]:
 def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
     """One all-reduce forward and one backward for each pair of split products; or a gather and a scatter in its place.
 
-    The embedding and the head are split by the vocabulary, so each adds one more, and the logits are gathered. A pair's
+    The embedding and the head are split by the vocabulary, so each adds one more. The logits stay sliced: for the loss
+    the devices exchange, for each token, the largest logit, the sum of exponentials, and the target's part. (Or they
+    are gathered.) A pair's
     result travels as it was computed, and its input, which a norm made, in fp32: autocast computes norms in that.
     """
-    shape, tp, pieces = layout.shape, layout.size("tp"), layout.pieces
+    shape, pieces = layout.shape, layout.pieces
     tokens = layout.rows // pieces * layout.length
     first, last = stage == 0, layout.is_last(stage)
-    padded = -(-shape.vocabulary // tp) * tp
     counts = (2 * layout.layers, layout.computed), (2 * layout.layers + last, FP32), (first, layout.stream)
     for kind in ("all_gather", "reduce_scatter") if layout.sequence else ("all_reduce",):
         yield from ((kind, "tp", pieces * count, tokens * shape.dim * size) for count, size in counts)
@@ -126,7 +132,11 @@ def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
         yield from ((kind, "tp", pieces * first, positions) for kind in ("all_gather", "reduce_scatter"))
         # A norm sees a slice of the tokens: the gradients of its weight and bias have to be added up.
         yield "all_reduce", "tp", 2 * (2 * layout.layers + last), shape.dim * 4
-    yield "all_gather", "tp", pieces * last, tokens * padded * layout.computed
+    if layout.gathered_logits:
+        padded = -(-shape.vocabulary // layout.size("tp")) * layout.size("tp")
+        yield "all_gather", "tp", pieces * last, tokens * padded * layout.computed
+    else:
+        yield "all_reduce", "tp", LOSS_REDUCES * pieces * last, tokens * FP32
 
 
 def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:

@@ -30,6 +30,10 @@ def buckets(nbytes: Sequence[int], cap_nbytes: float, first_nbytes: float | None
     A bucket is closed once it has `cap_nbytes` or more; so a large gradient can make it much larger than the cap. The
     first is closed at `first_nbytes`: DDP takes 1 MB with its default cap of 25 MB, and otherwise the cap.
     Raises ValueError for a cap that is not above 0, and for a gradient of less than 0 bytes.
+
+    >>> from compile_lab.simulator import buckets
+    >>> buckets([30, 50, 40, 200, 10], cap_nbytes=100, first_nbytes=30)
+    [[0], [1, 2, 3], [4]]
     """
     check_amount("a gradient of nbytes", *nbytes)
     if not (cap_nbytes > 0 and (first_nbytes or cap_nbytes) > 0):
@@ -68,6 +72,13 @@ def ddp_overlap(
 
     Raises ValueError where there is no gradient, one is ready after the backward's end, the wire has no speed, or a
     time is below 0.
+
+    >>> from compile_lab.simulator import MB, Gradient, ddp_overlap
+    >>> gradients = [Gradient(ready_ms, 10 * MB) for ready_ms in (2, 4, 6, 8)]
+    >>> for cap_nbytes in (10 * MB, 40 * MB):
+    ...     print(ddp_overlap(gradients, 8, cap_nbytes=cap_nbytes, bytes_per_ms=5 * MB))
+    4 collectives, 8 ms of communication, of which 75% hidden behind 8 ms of compute; exposed 2 ms
+    1 collectives, 8 ms of communication, of which 0% hidden behind 8 ms of compute; exposed 8 ms
     """
     if not gradients or max(each.ready_ms for each in gradients) > backward_ms:
         raise ValueError(f"give at least one gradient, each ready within the backward's {backward_ms} ms")
@@ -102,6 +113,10 @@ def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequ
     once if the wire is free, and takes `collective_ms`: a number, or one for each. "w0" waits for collective 0.
     Raises ValueError for a wait whose collective has not been started, where a collective is not waited for, and for
     times below 0 or not one for each collective.
+
+    >>> from compile_lab.simulator.wire import step_of
+    >>> print(step_of("AG0 w0 AG1 MM w1 MM".split(), compute_ms=3, collective_ms=2))
+    2 collectives, 4 ms of communication, of which 50% hidden behind 6 ms of compute; exposed 2 ms
     """
     check_amount("compute_ms", compute_ms)
     check_amount("collective_ms", *([collective_ms] if isinstance(collective_ms, int | float) else collective_ms))
@@ -138,6 +153,11 @@ def measured_wire(rates: Sequence[Mapping[str, Any]], kind: str) -> Callable[[in
     `rates` are rows of the recording `collectives`, for one number of ranks. Times between two measured sizes lie on
     the line through both; beyond the largest size its bandwidth holds. Raises ValueError for a kind that was not
     measured.
+
+    >>> from compile_lab.simulator import measured_wire
+    >>> rates = [{"kind": "all_reduce", "nbytes": nbytes, "median_us": us} for nbytes, us in ((1000, 20), (3000, 40))]
+    >>> [measured_wire(rates, "all_reduce")(nbytes) for nbytes in (1000, 2000, 6000)]
+    [0.02, 0.03, 0.08]
     """
     for row in rates:
         if missing := {"kind", "nbytes", "median_us"} - row.keys():
@@ -171,6 +191,10 @@ def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = Tr
     The host is ahead, so the next block is gathered while one computes. In the backward that takes `prefetch`: without
     it, a gather is issued behind the reduce-scatter of the block before, and waits on the wire until that is done.
     Raises ValueError for less than 1 block or 0 products of the head, and for more than `MOST_PRODUCTS` of either.
+
+    >>> from compile_lab.simulator import fsdp_order
+    >>> " ".join(fsdp_order(blocks=2, head=0))
+    'AG0 w0 AG1 w1 AG2 MM w2 MM AG3 AG5 w3 w5 AG4 MM MM RS8 w4 MM MM RS7 RS6 w6 w7 w8'
     """
     check_whole("blocks", blocks, 1, MOST_PRODUCTS)
     check_whole("head", head, 0, MOST_PRODUCTS)

@@ -26,7 +26,16 @@ STAGES = ("ttir", "ttgir", "llir", "ptx", "sass")
 @door
 @dataclass(frozen=True)
 class Config:
-    """A way to lay a kernel out: a value for each ``tl.constexpr`` parameter, warps a block, pipeline stages."""
+    """A way to lay a kernel out: a value for each ``tl.constexpr`` parameter, warps a block, pipeline stages.
+
+    >>> from compile_lab.virtual_gpu import Config
+    >>> print(Config({"XBLOCK": 1024}, num_warps=8))
+    XBLOCK=1024, 8 warps
+    >>> Config({"XBLOCK": 1024}, num_warps=6)
+    Traceback (most recent call last):
+        ...
+    ValueError: num_warps is 6; a block has 1, 2, 4, 8, 16 or 32 warps
+    """
 
     blocks: Mapping[str, int]
     num_warps: int = 4
@@ -105,6 +114,14 @@ def assemble(
 
     Raises ValueError for an unknown chip or names that do not fit the kernel's, TypeError for what is no kernel,
     VirtualGPUError for what does not compile, for that chip or at all.
+
+    What is no kernel is refused at once:
+
+    >>> from compile_lab.virtual_gpu import assemble
+    >>> assemble(len, "H200")
+    Traceback (most recent call last):
+        ...
+    TypeError: this asks for an inductor.Kernel or a @triton.jit function, not builtin_function_or_method
     """
     return assemble_all(kernel, chip, None if config is None else [config], arguments=arguments, first=True)[0]
 
@@ -118,7 +135,16 @@ def assemble_all(
     arguments: Mapping[str, str | int] | None = None,
     first: bool = False,
 ) -> tuple[Assembly, ...]:
-    """The same for several configurations; by default for all that Inductor would try for its kernel (or the first)."""
+    """The same for several configurations; by default for all that Inductor would try for its kernel (or the first).
+
+    A chip that is not known is refused before a child is started:
+
+    >>> from compile_lab.virtual_gpu import assemble_all
+    >>> assemble_all(len, "H300")
+    Traceback (most recent call last):
+        ...
+    ValueError: no virtual chip is called 'H300'; there is H200, H100, A100, T4
+    """
     where = chip_named(chip)
     name, source, kernel = _kernel(kernel)
     if isinstance(kernel, HandWritten):

@@ -18,6 +18,7 @@ KNOWN_TORCH = ((2, 11), (2, 15))
 """The first and the last torch whose internals this was seen to fit."""
 
 _SOURCE = Path(__file__).with_name("fake_cuda.cpp")
+_RULES = _SOURCE.with_name("attention.h")
 
 
 def library() -> Path:
@@ -27,7 +28,7 @@ def library() -> Path:
     """
     torch, version = installed_torch()
     check_torch(version)
-    key = hashlib.sha256(f"{version} {torch} ".encode() + _SOURCE.read_bytes()).hexdigest()[:16]
+    key = hashlib.sha256(f"{version} {torch} ".encode() + _SOURCE.read_bytes() + _RULES.read_bytes()).hexdigest()[:16]
     target = _cache() / f"fake_cuda-{version}-{key}.so"
     if not target.exists():
         _compile(torch, target)

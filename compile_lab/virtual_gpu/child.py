@@ -14,7 +14,8 @@ import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from typing import Any
 
 from .._torch.virtual_gpu import virtual_gpu_pieces
@@ -22,6 +23,9 @@ from . import fake_cuda, travel
 from .chips import Chip
 from .errors import UnsupportedKernel
 from .server import Reply, receive, send
+
+PRINTED = 1_000_000
+"""Bytes of what a child prints that are kept of its beginning, and as many of its end."""
 
 
 def serve(fd: int, guard: ctypes.CDLL) -> None:
@@ -34,7 +38,7 @@ def serve(fd: int, guard: ctypes.CDLL) -> None:
             if chip not in chips:
                 chips[chip] = _with_chip(chip, guard, [parent, *chips.values()])
             send(chips[chip], request)
-            _wait(chips[chip], parent)
+            _wait([chips[chip]], parent)
             if (reply := receive(chips[chip])) is None:
                 return  # the chip's fork has died, and its last words are in the log
             send(parent, reply)
@@ -62,45 +66,68 @@ def _with_chip(chip: Chip, guard: ctypes.CDLL, others: list[socket.socket]) -> s
 
 
 def _forked(parent: socket.socket, request: bytes) -> Reply:
-    read, write = os.pipe()
-    out, err = os.memfd_create("stdout"), os.memfd_create("stderr")
+    (read, write), (out, its_out), (err, its_err) = os.pipe(), os.pipe(), os.pipe()
     child = os.fork()
     if not child:
         parent.close()
-        os.dup2(out, 1), os.dup2(err, 2)
+        os.dup2(its_out, 1), os.dup2(its_err, 2)
+        for each in (read, out, err, its_out, its_err):
+            os.close(each)
+        said = answer(request)
+        sys.stdout.flush(), sys.stderr.flush()  # while somebody reads: the answer is the last that is read
         with os.fdopen(write, "wb") as file:
-            file.write(answer(request))
-        sys.stdout.flush(), sys.stderr.flush()
+            file.write(said)
         os._exit(0)
-    os.close(write)
-    written = _read_all(read, parent)
+    for each in (write, its_out, its_err):
+        os.close(each)
+    answered, printed = bytearray(), {out: _Printed(), err: _Printed()}
+    _read({read: answered.extend, out: printed[out].add, err: printed[err].add}, read, parent)
     _, status = os.waitpid(child, 0)
-    return Reply(written, os.waitstatus_to_exitcode(status), _text(out), _text(err))
+    return Reply(bytes(answered), os.waitstatus_to_exitcode(status), printed[out].text, printed[err].text)
 
 
-def _read_all(pipe: int, parent: socket.socket) -> bytes:
-    """What the child writes until its end."""
-    parts: list[bytes] = []
-    while True:
-        _wait(pipe, parent)
-        part = os.read(pipe, 1 << 20)
-        if not part:
-            os.close(pipe)
-            return b"".join(parts)
-        parts.append(part)
+@dataclass
+class _Printed:
+    """What was printed, of a flood its beginning and its end."""
+
+    head: bytes = b""
+    tail: bytes = b""
+    nbytes: int = 0
+
+    def add(self, part: bytes) -> None:
+        room = PRINTED - len(self.head)
+        self.nbytes += len(part)
+        self.head += part[:room]
+        self.tail = (self.tail + part[room:])[-PRINTED:]
+
+    @property
+    def text(self) -> str:
+        left_out = self.nbytes - len(self.head) - len(self.tail)
+        told = f"\n… {left_out:,} bytes are left out …\n" if left_out else ""
+        return self.head.decode(errors="replace") + told + self.tail.decode(errors="replace")
 
 
-def _wait(answer: int | socket.socket, parent: socket.socket) -> None:
-    """Until there is something to read. The parent says nothing meanwhile: if its socket is readable, it is gone."""
-    ready, _, _ = select.select([answer, parent], [], [])
+def _read(takes: dict[int, Callable[[bytes], None]], last: int, parent: socket.socket) -> None:
+    """Take what comes until the pipe ``last`` ends, and then what the others hold; a fork may print on."""
+    while last in takes:
+        for pipe in _wait([*takes], parent):
+            if part := os.read(pipe, 1 << 20):
+                takes[pipe](part)
+            else:
+                del takes[pipe]
+                os.close(pipe)
+    for pipe in _wait([*takes], parent, 0):
+        takes[pipe](os.read(pipe, 1 << 20))
+    for pipe in takes:
+        os.close(pipe)
+
+
+def _wait(answers: Collection[int | socket.socket], parent: socket.socket, timeout_s: float | None = None) -> list[Any]:
+    """Which can be read. The parent says nothing meanwhile: if its socket is readable, it is gone."""
+    ready, _, _ = select.select([*answers, parent], [], [], timeout_s)
     if parent in ready:
         os.killpg(0, signal.SIGKILL)
-
-
-def _text(fd: int) -> str:
-    with os.fdopen(fd, "rb") as file:
-        file.seek(0)
-        return file.read().decode(errors="replace")
+    return ready
 
 
 def answer(request: bytes) -> bytes:
@@ -128,7 +155,7 @@ def _own(error: BaseException) -> BaseException:
 def _run(asked: dict[str, Any]) -> bytes:
     travel.landing = "cuda"
     with fake_cuda.tracing(asked["config"]):
-        function, args, kwargs = travel.loads(asked["body"])
+        function, args, kwargs = travel.unpacked(asked["body"])
         return travel.dumps(function(*args, **kwargs), values=False)
 
 

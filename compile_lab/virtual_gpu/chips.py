@@ -19,6 +19,11 @@ KIB, MIB, GB = 1 << 10, 1 << 20, 10**9
 class Chip:
     """A GPU as the compiler sees it. Shared memory in bytes: ``shared_nbytes`` is what a kernel may use without asking,
     ``shared_optin_nbytes`` the most that one may ask for, ``shared_sm_nbytes`` what a multiprocessor has.
+
+    >>> from compile_lab.virtual_gpu import chip
+    >>> h200 = chip("H200")
+    >>> h200.architecture, h200.multiprocessors, h200.warps_per_sm
+    ('sm_90', 132, 64)
     """
 
     name: str
@@ -69,7 +74,16 @@ CHIPS = {row[0]: Chip(*row[:-1], memory_gb_per_s=row[-1]) for row in _ROWS}
 
 @door
 def chip(name: str | Chip) -> Chip:
-    """The chip of that name. ValueError lists the names; a Chip is passed on, so that one of your own will do."""
+    """The chip of that name. ValueError lists the names; a Chip is passed on, so that one of your own will do.
+
+    >>> from compile_lab.virtual_gpu import chip
+    >>> print(chip("A100"), chip("A100").architecture)
+    virtual A100 sm_80
+    >>> chip("H300")
+    Traceback (most recent call last):
+        ...
+    ValueError: no virtual chip is called 'H300'; there is H200, H100, A100, T4
+    """
     if isinstance(name, Chip):
         return name
     if name not in CHIPS:

@@ -14,7 +14,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..doors import door
+from ..doors import check_seconds, door
 from ..source import place
 from . import server, travel
 from .chips import Chip
@@ -44,8 +44,17 @@ def run(
     result comes back pickled; a tensor in it comes back on the "meta" device. What the function prints is printed here.
     No torch setting of this process travels, and none is changed.
 
-    Raises ValueError for an unknown chip, TypeError for what cannot travel or a function that is none, and
-    VirtualGPUError for everything that went wrong in the child: its exception, its death, ``timeout_s`` seconds over.
+    Raises ValueError for an unknown chip or a ``timeout_s`` that is not above 0, TypeError for what cannot travel or a
+    function that is none, and VirtualGPUError for everything that went wrong in the child: its exception, its death,
+    ``timeout_s`` seconds over.
+
+    A chip that is not known is refused before a child is started:
+
+    >>> from compile_lab.virtual_gpu import run
+    >>> run("H300", len, "abc")
+    Traceback (most recent call last):
+        ...
+    ValueError: no virtual chip is called 'H300'; there is H200, H100, A100, T4
     """
     where = chip_named(chip)
     body = _packed((function, args, kwargs), values=False)
@@ -74,7 +83,16 @@ class Begun:
 
 @door
 def begin(chip: str | Chip, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Begun:
-    """The same as `run`, and does not wait: all but an unknown chip is told where the result is asked for."""
+    """The same as `run`, and does not wait: all but an unknown chip is told where the result is asked for.
+
+    A chip that is not known is refused before a child is started:
+
+    >>> from compile_lab.virtual_gpu import begin
+    >>> begin("H300", len, "abc")
+    Traceback (most recent call last):
+        ...
+    ValueError: no virtual chip is called 'H300'; there is H200, H100, A100, T4
+    """
     where = chip_named(chip)
     answer: Future[bytes] = Future()
 
@@ -143,6 +161,15 @@ def interpret(
 
     Raises as `run` does; a VirtualGPUError of kind UnsupportedKernel for a kernel that the interpreter cannot run
     (random numbers, a device function without a stand-in).
+
+    A chip that is not known is refused before a child is started:
+
+    >>> import torch
+    >>> from compile_lab.virtual_gpu import interpret
+    >>> interpret(torch.nn.Linear(4, 4), torch.ones(2, 4), chip="H300")
+    Traceback (most recent call last):
+        ...
+    ValueError: no virtual chip is called 'H300'; there is H200, H100, A100, T4
     """
     where = chip_named(chip)
     body = _packed((fn, args, kwargs, edit or {}), values=True)
@@ -152,6 +179,7 @@ def interpret(
 
 def asked(mode: server.Mode, work: str, chip: Chip, body: bytes, timeout_s: float, **more: Any) -> bytes:
     """Have a child do `work` with `body`: its answer, or its exception as a VirtualGPUError."""
+    check_seconds("timeout_s", timeout_s)
     request = {"work": work, "chip": chip, "body": body, "folder": str(Path.cwd())}
     request |= {"path": sys.path, "sources": _sources()}
     reply = server.ask(mode, travel.dumps({**request, **more}, values=False), timeout_s)
@@ -166,7 +194,7 @@ def asked(mode: server.Mode, work: str, chip: Chip, body: bytes, timeout_s: floa
 
 def _packed(thing: Any, *, values: bool) -> bytes:
     try:
-        return travel.dumps(thing, values=values)
+        return travel.packed(thing, values=values)
     except (pickle.PicklingError, TypeError, ValueError) as error:
         raise TypeError(f"The function and its arguments must travel to another process, and cannot: {error}") from None
 

@@ -45,7 +45,7 @@ def knowing_mode() -> Any:
                 made = super().dispatch(func, types, *pieces.tree_map_only(Tensor, self._constant, (args, kwargs)))
             except (pieces.DataDependentOutputException, pieces.DynamicOutputShapeException) as error:
                 raise ValueUnknown(None, value_unknown()) from error
-            if not isinstance(made, Tensor) or made.numel() > ELEMENTS:
+            if not isinstance(made, Tensor) or made._has_symbolic_sizes_strides or made.numel() > ELEMENTS:
                 return made
             with pieces.no_dispatch():
                 if _makes_a_constant(func, given):

@@ -17,11 +17,11 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include "attention.h"
+
 namespace {
 
 const c10::Device kDevice(c10::DeviceType::CUDA, 0);
-int capability = 0;  // 90 for 9.0
-bool cudnn_first = false;
 
 struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::CUDA> {
   c10::Device exchangeDevice(c10::Device) const override { return kDevice; }
@@ -43,29 +43,10 @@ struct Hooks final : at::CUDAHooksInterface {
   int getNumGPUs() const override { return 1; }
 };
 
-enum Attention : int64_t { kMath = 0, kFlash = 1, kEfficient = 2, kCudnn = 3 };  // at::SDPBackend
-
-// Which attention a CUDA build of torch would take: its order of preference, and of its conditions those that hang on
-// the dtype, the head's width, the mask, the chip and the user's switches (sdpa_kernel).
 int64_t choose_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                         const std::optional<at::Tensor>& mask, double, bool causal, std::optional<double>, bool) {
-  const auto& user = at::globalContext();
-  const auto dtype = q.scalar_type();
-  const bool half = dtype == at::kHalf || (dtype == at::kBFloat16 && capability >= 80);
-  const auto width = q.sym_size(-1);
-  const bool same_width = width == k.sym_size(-1) && width == v.sym_size(-1);
-  const bool masked = mask.has_value();
-  const auto fits_cudnn = [&](const at::Tensor& t) { return t.sym_size(-1) % 8 == 0 && t.sym_size(-1) <= 256; };
-  const bool learned = masked && mask->requires_grad();  // a bias that is trained: cuDNN's kernel has no gradient for it
-  const bool ordinary = q.dim() == 4 && k.sym_size(-2) != 1 && !user.deterministicAlgorithms() && !learned;
-  if (cudnn_first && user.userEnabledCuDNNSDP() && half && ordinary && fits_cudnn(q) && fits_cudnn(v)) return kCudnn;
-  const bool square = !causal || q.sym_size(-2) == k.sym_size(-2);
-  if (user.userEnabledFlashSDP() && half && capability >= 80 && !masked && same_width && width <= 256 && square)
-    return kFlash;
-  const int64_t align = half ? 8 : capability >= 80 ? 4 : 1;
-  const bool fits = (half || dtype == at::kFloat) && width == k.sym_size(-1) && width % align == 0 && v.sym_size(-1) % align == 0;
-  if (user.userEnabledMemEfficientSDP() && fits) return kEfficient;
-  return kMath;
+                         const std::optional<at::Tensor>& mask, double dropout, bool causal, std::optional<double>,
+                         bool grouped) {
+  return static_cast<int64_t>(attention::choose({q, k, v, mask, dropout, causal, grouped}));
 }
 
 struct Memory final : c10::Allocator {
@@ -174,9 +155,10 @@ void compute_on_cpu() {
 
 }  // namespace
 
-extern "C" void install(int chip_capability, int prefer_cudnn) {
-  capability = chip_capability;
-  cudnn_first = prefer_cudnn;
+extern "C" void install(int capability, int cudnn) {
+  attention::capability = capability;
+  attention::cudnn = cudnn;
+  attention::set_order();
   compute_on_cpu();
   at::native::_fused_sdp_choice_stub.set_cuda_dispatch_ptr(&choose_attention);
   c10::impl::device_guard_impl_registry[static_cast<size_t>(c10::DeviceType::CUDA)].store(new Guard());

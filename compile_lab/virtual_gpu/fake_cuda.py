@@ -17,11 +17,15 @@ from torch import Tensor
 from .._torch.aot import functorch_config
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import inductor_config
-from .._torch.virtual_gpu import virtual_gpu_pieces
+from .._torch.triton_kernels import launch_nothing
+from .._torch.virtual_gpu import symbolically, virtual_gpu_pieces
 from .chips import Chip
 from .constants import knowing_mode
 
 CUDA = torch.device("cuda", 0)
+
+CUDNN_OF_TORCH = {(2, 11): 91900, (2, 13): 92000, (2, 14): 92400, (2, 15): 92600}
+"""Which cuDNN the CUDA 13 wheel of a torch asks for."""
 
 # Whether an odd-shaped matrix product is padded, Inductor decides by timing it on the GPU (shape_padding). Nothing is
 # timed here: it is not padded, unless force_shape_pad asks for it.
@@ -31,24 +35,26 @@ SETTINGS = {"fx_graph_cache": False, "compile_threads": 1, "shape_padding": Fals
 def install(chip: Chip, guard: ctypes.CDLL) -> None:
     """From here on this process has one GPU, a `chip`, that can be asked everything and can hold nothing."""
     major, minor = chip.capability
-    guard.install(10 * major + minor, _prefers_cudnn(chip))
+    guard.install(10 * major + minor, _cudnn_version())
     _answer_for_the_driver(chip)
     _hold_constants()
+    _know_the_gru()
+    launch_nothing()
     _forget_that_there_was_no_gpu()
     virtual_gpu_pieces().triton_driver.set_active(_Driver(chip))
 
 
-def _prefers_cudnn(chip: Chip) -> bool:
-    """Whether torch's CUDA build would try cuDNN's attention first: on Hopper, if its cuDNN is newer than 9.15.0.
+def _cudnn_version() -> int:
+    """The cuDNN beside torch, as cuDNN counts (92000 for 9.20.0): attention's rules ask for it.
 
-    A CUDA wheel installs its cuDNN as a package beside it. The CPU build has none, and is taken for the CUDA 13 wheel
-    of the same torch, whose cuDNN is recent from torch 2.11 on.
+    A CUDA wheel installs its cuDNN as a package. The CPU build has none, and is taken for the CUDA 13 wheel of the same
+    torch.
     """
-    recent = torch.__version__ >= (2, 11)
     for package in ("nvidia-cudnn-cu13", "nvidia-cudnn-cu12"):
         with contextlib.suppress(metadata.PackageNotFoundError):
-            recent = tuple(map(int, metadata.version(package).split(".")[:3])) > (9, 15, 0)
-    return chip.capability[0] == 9 and recent
+            major, minor, patch = map(int, metadata.version(package).split(".")[:3])
+            return 10_000 * major + 100 * minor + patch
+    return max(version for torch_of_it, version in CUDNN_OF_TORCH.items() if torch.__version__ >= torch_of_it)
 
 
 def _answer_for_the_driver(chip: Chip) -> None:
@@ -71,10 +77,20 @@ def _answer_for_the_driver(chip: Chip) -> None:
         # Inductor asks through its own table of the same functions, filled when it was imported.
         if hasattr(pieces.CudaInterface, name):
             setattr(pieces.CudaInterface, name, staticmethod(answer))
+    torch.cuda.default_generators = (_Generator(),)
     # torch.cuda.is_available() stays False: where it is True, torch makes real tensors on the GPU (to save its random
     # state, to trace its fusion patterns). Inductor's choices hang on its own table.
     pieces.CudaInterface.is_available = staticmethod(lambda: True)
     torch.cuda.amp.common.amp_definitely_not_available = lambda: False
+
+
+class _Generator(torch.Generator):
+    """Stands for the GPU's random numbers, whose state is kept where a dropout is run again in the backward."""
+
+    device = torch.device("cuda", 0)
+
+    def clone_state(self) -> "_Generator":
+        return self
 
 
 def _properties(chip: Chip) -> types.SimpleNamespace:
@@ -145,6 +161,30 @@ def _hold_constants() -> None:
     Tensor.__deepcopy__ = copied
 
 
+def _know_the_gru() -> None:
+    """What a GPU makes of a cell of a GRU where cuDNN does not: of an LSTM's torch tells the shapes itself."""
+    aten = torch.library.Library("aten", "IMPL", "Meta")
+    aten.impl("_thnn_fused_gru_cell", _gru_cell)
+    aten.impl("_thnn_fused_gru_cell_backward", _gru_cell_backward)
+    _kept.append(aten)
+
+
+_kept: list[torch.library.Library] = []
+GATES, LEFT_BY_A_CELL = 3, 5
+"""Of a GRU: its gates, and what its forward leaves to its backward, both a vector as long as its state."""
+
+
+def _gru_cell(input_gates: Tensor, hidden_gates: Tensor, hx: Tensor, *biases: Tensor | None) -> tuple[Tensor, Tensor]:
+    rows, length = hx.shape
+    return torch.empty_like(hx, memory_format=torch.contiguous_format), hx.new_empty(rows, LEFT_BY_A_CELL * length)
+
+
+def _gru_cell_backward(grad: Tensor, left: Tensor, has_bias: bool) -> tuple[Tensor | None, ...]:
+    gates = [left.new_empty(grad.shape[0], GATES * grad.shape[1]) for _ in range(2)]
+    biases = [each.new_empty(each.shape[1]) if has_bias else None for each in gates]
+    return *gates, torch.empty_like(grad, memory_format=torch.contiguous_format), *biases
+
+
 def _forget_that_there_was_no_gpu() -> None:
     for module in virtual_gpu_pieces().modules_that_remember:
         for function in vars(module).values():
@@ -200,12 +240,16 @@ def _returning(graph: Any) -> Callable[[list[Any]], tuple[Any, ...]]:
 
     def call(args: list[Any]) -> tuple[Any, ...]:
         known = dict(pair for shape, arg in zip(inputs, args, strict=True) for pair in _bound(shape, arg))
+        numbers = {symbol: each for symbol, each in known.items() if isinstance(each, int)}
         given = list(args)
         args.clear()
 
-        def size(expression: Any) -> int:
-            exact = expression.subs(known) if hasattr(expression, "subs") else expression
-            return int(exact if not getattr(exact, "free_symbols", None) else hint(exact))
+        def size(expression: Any) -> int | torch.SymInt:
+            exact = expression.subs(numbers) if hasattr(expression, "subs") else expression
+            free = getattr(exact, "free_symbols", ())
+            if free and free <= known.keys():  # of sizes that hang on values: they stay symbols, the caller's own
+                return symbolically(exact, known)
+            return int(hint(exact) if free else exact)
 
         return tuple(
             given[place] if place is not None else _made(output, size)

@@ -7,6 +7,7 @@ TRITON_INTERPRET=1 from before the first import of triton.
 """
 
 import contextlib
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -59,7 +60,7 @@ class Interpreter:
 
     def _replace_what_touches_the_device(self) -> None:
         guards = interpreter_pieces().guards
-        guards._empty_strided_cuda = lambda size, stride, dtype: torch.empty_strided(size, stride, dtype=dtype)
+        guards._empty_strided_cuda = _unwritten
         interpreter_pieces().torch_c._cuda_getCurrentRawStream = lambda device: 0
         # The interpreter's CPU memory is aligned as numpy aligns it, which no kernel here depends on.
         guards.assert_alignment = lambda *_: None
@@ -76,6 +77,14 @@ class Interpreter:
             number += 1
             key = f"{name} ({number})"
         return _Kernel(key, edited, self.launches)
+
+
+def _unwritten(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
+    """Memory of which each element says that nothing has written it: NaN, or the largest number of its dtype."""
+    memory = torch.empty_strided(size, stride, dtype=dtype)
+    if dtype.is_floating_point or dtype.is_complex:
+        return memory.fill_(math.nan)
+    return memory.fill_(True if dtype == torch.bool else torch.iinfo(dtype).max)
 
 
 def _twin(tensor: torch.Tensor) -> torch.Tensor:
@@ -110,7 +119,10 @@ class _Kernel:
         self.decorated: dict[str, Any] = {}
         self.function = self._defined(source)
         signature = self.decorated["triton_meta"]["signature"]
-        self.blocks = [name for name in signature if name.endswith("BLOCK")]
+        # Of a reduction both ways a program walks so many rows: its workspace and the sum behind it count on it
+        rows = self.decorated["inductor_meta"].get("RSPLIT_SIZE")
+        self.fixed = {"RSPLIT_SIZE": rows, "NUM_STAGES": 1} if rows else {}
+        self.blocks = [name for name in signature if name.endswith("BLOCK") or name in self.fixed]
         # A size of 1 is a constexpr to the compiler, and is passed like any other.
         self.names = [name for name in signature if name not in self.blocks]
         # A template's grid is fixed when it is called: it comes as arguments after the kernel's own.
@@ -142,7 +154,9 @@ class _Kernel:
         # All memory is the CPU's here, and a constant of the graph says that its is the GPU's. No kernel writes to one.
         here = [arg.cpu() if torch.is_tensor(arg) else arg for arg in args]
         values = dict(zip(self.names, here, strict=True))
-        blocks = {name: size for name, size in self._sizes().items() if name in self.blocks}
+        blocks = {name: size for name, size in self._sizes().items() if name in self.blocks} | self.fixed
+        if rows := self.fixed.get("RSPLIT_SIZE"):
+            blocks["XBLOCK"] = math.gcd(blocks["XBLOCK"], rows)  # a program takes whole blocks
         numbers = {name: value for name, value in values.items() if isinstance(value, int)}
         grid_of = interpreter_pieces().triton_heuristics.GridExpr.from_meta
         grid = grid_of(self.decorated["inductor_meta"], dict(blocks)).eval_slow({**numbers, **blocks})
@@ -187,6 +201,8 @@ class _Libdevice:
     """NVIDIA's device library is machine code; torch has the same functions for the CPU."""
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("__"):
+            raise AttributeError(name)  # Python asks whether it wraps something
         if name not in _SAME_IN_TORCH and name not in _RENAMED:
             raise UnsupportedKernel(f"libdevice.{name} has no stand-in on the CPU")
         function = getattr(torch, _RENAMED.get(name, name))

@@ -20,9 +20,9 @@ from .interpreter import Interpreter
 def judged(body: bytes, config: dict[str, Any]) -> dict[str, Any]:
     """The fields of an Interpreted. `body` is unpickled once for each side: neither sees what the other changed."""
     with flex_as_on_a_gpu():  # the data is here, and stands for a GPU's
-        fn, args, kwargs, _ = travel.loads(body)
+        fn, args, kwargs, _ = travel.unpacked(body)
         expected = _step(fn, fn, args, kwargs)
-        fn, args, kwargs, edit = travel.loads(body)
+        fn, args, kwargs, edit = travel.unpacked(body)
         interpreter = Interpreter(edit)
         with compiling(config):
             outputs, gradients = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)

@@ -3,6 +3,7 @@
 A ``@triton.jit`` function needs its source, which for one of a notebook's cells is in no file, and cannot be pickled.
 """
 
+import ast
 import inspect
 import linecache
 import textwrap
@@ -49,7 +50,7 @@ def hand_written(kernel: Any) -> HandWritten:
             kind = type(kernel).__name__
             raise TypeError(f"{kind} wraps a kernel and chooses its blocks: give the @triton.jit function itself")
         raise TypeError(f"this asks for an inductor.Kernel or a @triton.jit function, not {type(kernel).__name__}")
-    source = textwrap.dedent(inspect.getsource(function))
+    source = _under_the_innermost_decorator(textwrap.dedent(inspect.getsource(function)))
     scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     names = {
         name: _named(scope[name])
@@ -57,6 +58,31 @@ def hand_written(kernel: Any) -> HandWritten:
         if name in scope
     }
     return HandWritten(function.__name__, source, {k: v for k, v in names.items() if k != function.__name__})
+
+
+def _under_the_innermost_decorator(source: str) -> str:
+    """From ``@triton.jit`` on: what stands above it chooses blocks, and is told apart."""
+    [function] = ast.parse(source).body
+    return "".join(source.splitlines(keepends=True)[function.decorator_list[-1].lineno - 1 :])
+
+
+def tuned_parts(chooser: Any) -> tuple[Any, ...]:
+    """What chooses a kernel's blocks, as its parts, of which `tuned_again` makes it once more: what Inductor knows of.
+
+    Raises TypeError, as Dynamo does in its way, for one with a function of its own that prunes or is called around it.
+    """
+    if type(chooser).__name__ == "Heuristics":
+        return chooser.fn, None, chooser.values
+    if getattr(chooser, "early_config_prune", None) or getattr(chooser, "perf_model", None):
+        raise TypeError(f"{chooser.base_fn.__name__} prunes its configurations by a function: torch.compile takes none")
+    return chooser.fn, chooser.configs, chooser.keys
+
+
+def tuned_again(kernel: Any, configs: list[Any] | None, chosen_by: Any) -> Any:
+    """``@triton.heuristics``, if there are no configurations, or ``@triton.autotune``."""
+    import triton
+
+    return triton.autotune(configs, key=chosen_by)(kernel) if configs else triton.heuristics(chosen_by)(kernel)
 
 
 def _named(value: Any) -> Any:

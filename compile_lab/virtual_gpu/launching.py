@@ -26,6 +26,14 @@ def interpret_kernel(
     runs by itself, one after the other: a race between programs is not seen, and nothing is said about time.
     Raises TypeError for what is no kernel, ValueError for a grid that is too large, VirtualGPUError for a kernel that
     fails, with the interpreter's reason.
+
+    What is no kernel is refused at once:
+
+    >>> from compile_lab.virtual_gpu import interpret_kernel
+    >>> interpret_kernel(len, 4)
+    Traceback (most recent call last):
+        ...
+    TypeError: this asks for an inductor.Kernel or a @triton.jit function, not builtin_function_or_method
     """
     made = hand_written(kernel)
     sizes = (grid,) if isinstance(grid, int) else tuple(grid)
@@ -34,13 +42,13 @@ def interpret_kernel(
         programs *= size
     if not 1 <= programs <= PROGRAMS:
         raise ValueError(f"grid is {grid!r}, {programs:,} programs; the interpreter is given 1 to {PROGRAMS:,}")
-    body = travel.dumps((made, sizes, args, constants), values=True)
+    body = travel.packed((made, sizes, args, constants), values=True)
     return travel.loads(asked("interpret", "launch", chip_named("H200"), body, timeout_s, config={}))
 
 
 def launched(body: bytes) -> tuple[Any, ...]:
     """The child's side."""
-    made, grid, args, constants = travel.loads(body)
+    made, grid, args, constants = travel.unpacked(body)
     assert isinstance(made, HandWritten)
     args = tuple(arg.detach() if isinstance(arg, Tensor) else arg for arg in args)
     if "tl.dot" in str(made) and any(isinstance(arg, Tensor) and arg.dtype == torch.bfloat16 for arg in args):

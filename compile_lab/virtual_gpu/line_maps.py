@@ -133,7 +133,12 @@ def _joined(pairs: Iterable[tuple[int | None, int]]) -> Lines:
 
 @door
 def opcodes(code: str) -> Iterator[str]:
-    """The operation of each instruction of PTX or SASS, without its predicate: ``ex2.approx.f32``, ``LDG.E.128``."""
+    """The operation of each instruction of PTX or SASS, without its predicate: ``ex2.approx.f32``, ``LDG.E.128``.
+
+    >>> from compile_lab.virtual_gpu import opcodes
+    >>> [*opcodes("LDG.E.128 R4, [R2.64];"), *opcodes("@!P0 MUFU.EX2 R5, R4;"), *opcodes("// nothing")]
+    ['LDG.E.128', 'MUFU.EX2']
+    """
     for line in code.splitlines():
         if is_instruction(line):
             yield re.sub(r"^@!?%?\w+\s+", "", line.strip()).split()[0].rstrip(";")

@@ -1,11 +1,13 @@
 """What goes to a child process and comes back: functions by cloudpickle, tensors as descriptions or with their values.
 
-A description is shape, stride, dtype, requires_grad and whether it is a parameter. The same tensor twice (tied
-weights) is the same tensor twice on the other side, since pickle remembers what it has seen.
+A description is shape, stride, dtype, requires_grad, whether it is a parameter, and what `mark_dynamic` has noted. The
+same tensor twice (tied weights) is the same tensor twice on the other side, since pickle remembers what it has seen.
 """
 
 import io
 import pickle
+import sys
+import types
 from typing import Any
 
 import cloudpickle
@@ -13,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
+from .._torch.custom_ops import CustomOpDef, found_at, operator_again, parts_of, place_of, readers_operators
 from .._torch.virtual_gpu import parametrized_again
-from .kernels import KERNELS, TUNED, HandWritten, hand_written
+from .kernels import KERNELS, TUNED, HandWritten, hand_written, tuned_again, tuned_parts
 
 landing = "meta"
 """The device on which descriptions become tensors again: "cuda" in a child, under its fake mode; here "meta", since a
@@ -34,15 +37,66 @@ def dumps(thing: Any, *, values: bool) -> bytes:
 loads = pickle.loads
 
 
+def packed(thing: Any, *, values: bool) -> bytes:
+    """What a child is to do, as bytes: as `dumps`, with the operators that the reader's code has made."""
+    own = readers_operators({"__main__", *cloudpickle.list_registry_pickle_by_value()})
+    return dumps((own, thing), values=values)
+
+
+def unpacked(body: bytes) -> Any:
+    """What `packed` was given, in a child. The modules of functions that came by value can be imported there: Dynamo
+    does so where it looks up a global name of an inlined function, and would else run the reader's file once more.
+    """
+    landing = _Landing(io.BytesIO(body))
+    _, thing = landing.load()
+    for names in landing.scopes.values():
+        name = names.get("__name__", "__main__")
+        if name not in sys.modules:
+            sys.modules[name] = types.ModuleType(name)
+            _stand_ins.add(name)
+        if name in _stand_ins:  # by the last load: another may have brought the same names with other values
+            vars(sys.modules[name]).update({key: each for key, each in names.items() if not key.startswith("__")})
+    return thing
+
+
+_stand_ins = {"__main__"}
+"""Modules of this process that stand for the caller's; those that can be imported here are their own."""
+
+
+class _Landing(pickle.Unpickler):
+    """Keeps, as ``scopes``, the global names of each function that comes by value, one dict a module."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.scopes: dict[int, dict[str, Any]] = {}
+
+    def find_class(self, module: str, name: str) -> Any:
+        found = super().find_class(module, name)
+        if (module, name) != ("cloudpickle.cloudpickle", "_function_setstate"):
+            return found
+
+        def filled(function: types.FunctionType, state: Any) -> Any:
+            self.scopes[id(function.__globals__)] = function.__globals__
+            return found(function, state)
+
+        return filled
+
+
 _SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 class _Travelling(cloudpickle.Pickler):
     def reducer_override(self, thing: Any) -> Any:
-        if type(thing).__name__ in (*KERNELS, *TUNED):  # the second kind is refused there
+        if type(thing).__name__ in KERNELS:
             return HandWritten.made, (hand_written(thing), f"{thing.__name__}.py")
+        if type(thing).__name__ in TUNED:
+            return tuned_again, tuned_parts(thing)
         if isinstance(thing, nn.Module) and is_parametrized(thing):
             return parametrized_again, (type(thing).__bases__[0], dict(thing.__dict__), tuple(thing.parametrizations))
+        if isinstance(thing, CustomOpDef):
+            return operator_again, parts_of(thing)
+        if (place := place_of(thing)) is not None:
+            return found_at, (place,)
         return super().reducer_override(thing)
 
 
@@ -50,7 +104,7 @@ class _Described(_Travelling):
     def reducer_override(self, thing: Any) -> Any:
         if isinstance(thing, Tensor):
             described = tuple(thing.size()), tuple(thing.stride()), thing.dtype, thing.requires_grad, _kind(thing)
-            return _landed, described
+            return _landed, (*described, _marks(thing))
         # A number that was read from a tensor, or the size of one that hangs on values: it is known, or this raises.
         for kind, plain in _SYMBOLIC.items():
             if isinstance(thing, kind):
@@ -83,8 +137,17 @@ def _kind(tensor: Tensor) -> str:
     return "tensor"
 
 
-def _landed(size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, grad: bool, kind: str) -> Tensor:
-    return _marked(torch.empty_strided(size, stride, dtype=dtype, device=landing), grad, kind)
+def _marks(tensor: Tensor) -> dict[str, Any]:
+    """What ``mark_dynamic`` and its like have noted on it."""
+    return {name: value for name, value in vars(tensor).items() if name.startswith("_dynamo_")}
+
+
+def _landed(
+    size: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype, grad: bool, kind: str, marks: dict[str, Any]
+) -> Tensor:
+    tensor = _marked(torch.empty_strided(size, stride, dtype=dtype, device=landing), grad, kind)
+    vars(tensor).update(marks)
+    return tensor
 
 
 def _marked(tensor: Tensor, grad: bool, kind: str) -> Tensor:

@@ -37,6 +37,12 @@ def occupancy(chip: Chip, registers: int, shared_bytes: int, num_warps: int) -> 
     """For a kernel of ``registers`` a thread, ``shared_bytes`` and ``num_warps`` a block.
 
     Raises ValueError for a kernel that the chip cannot run at all, with the limit that it breaks.
+
+    >>> from compile_lab.virtual_gpu import chip, occupancy
+    >>> for registers in (32, 128):
+    ...     print(occupancy(chip("H200"), registers, shared_bytes=0, num_warps=8))
+    64 of 64 warps (warps)
+    16 of 64 warps (registers)
     """
     check_whole("registers", registers, 0)
     check_whole("shared_bytes", shared_bytes, 0)

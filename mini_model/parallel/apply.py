@@ -25,6 +25,7 @@ from torch.distributed.tensor.parallel import (
     PrepareModuleInput,
     RowwiseParallel,
     SequenceParallel,
+    loss_parallel,
     parallelize_module,
 )
 
@@ -69,11 +70,15 @@ def fsdp(model: nn.Module, mesh: DeviceMesh, dtype: torch.dtype | None = None) -
     return fully_shard(model, mesh=mesh, mp_policy=policy)
 
 
-def tensor_parallel(model: nn.Module, mesh: DeviceMesh, sequence: bool = False) -> nn.Module:
+def tensor_parallel(
+    model: nn.Module, mesh: DeviceMesh, sequence: bool = False, gathered_logits: bool = True
+) -> nn.Module:
     """Every rank computes some heads, some of the MLP's width and some of the vocabulary.
 
     sequence: what lies between the matrix products (norms, residual stream) holds a slice of the positions, so that
     an all-gather before and a reduce-scatter after each pair of products take the place of one all-reduce.
+    gathered_logits: without, the logits are a DTensor sliced by the vocabulary; torch's `loss_parallel` computes the
+    loss of that, and both forward and backward run inside of it.
     Shoeybi et al. 2019, and Korthikanti et al. 2022 for the sequence.
     """
     for block in _blocks(model):
@@ -84,7 +89,7 @@ def tensor_parallel(model: nn.Module, mesh: DeviceMesh, sequence: bool = False) 
         and hasattr(model, "token_embedding")
         and model.head.weight is model.token_embedding.weight
     )
-    plan = {name: style for name, style in _ends_plan(sequence).items() if hasattr(model, name)}
+    plan = {name: style for name, style in _ends_plan(sequence, gathered_logits).items() if hasattr(model, name)}
     if plan:
         parallelize_module(model, mesh, plan)
     if tied:  # both are sliced by rows of the vocabulary, and each got slices of its own
@@ -107,17 +112,21 @@ def _block_plan(sequence: bool) -> dict[str, ParallelStyle]:
     }
 
 
-def _ends_plan(sequence: bool) -> dict[str, ParallelStyle]:
+def _ends_plan(sequence: bool, gathered_logits: bool) -> dict[str, ParallelStyle]:
+    logits = {
+        "output_layouts": Replicate() if gathered_logits else Shard(-1),
+        "use_local_output": gathered_logits,
+    }
     if not sequence:
         return {
             "token_embedding": RowwiseParallel(input_layouts=Replicate()),
-            "head": ColwiseParallel(output_layouts=Replicate()),
+            "head": ColwiseParallel(**logits),
         }
     return {
         "token_embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
         "position_embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0)),
         "norm": SequenceParallel(),
-        "head": ColwiseParallel(input_layouts=Shard(1), output_layouts=Replicate()),
+        "head": ColwiseParallel(input_layouts=Shard(1), **logits),
     }
 
 
@@ -208,11 +217,13 @@ def parallelize(
     microbatches: int = 4,
     dtype: torch.dtype | None = None,
     mode: str | None = None,
+    gathered_logits: bool = False,
 ) -> Parallel:
     """The model spread over the mesh by a pattern of `PATTERNS`. It is taken apart: use the result, not the model.
 
     mesh: of the pattern's axes, or a number of devices as in `make_mesh`. schedule, microbatches: of the pipeline.
     dtype: of the computation (autocast), and of what FSDP gathers. mode: each block is compiled, in that mode.
+    gathered_logits: under tensor parallel every rank computes the loss of all logits, instead of its slice's part.
     ValueError for an unknown name or a size that does not divide, TypeError for what is no model, mesh or floating
     dtype, before anything is changed.
     """
@@ -235,13 +246,15 @@ def parallelize(
     parts: list[nn.Module] = stages(model, mesh["pp"], schedule) if "pp" in axes else [model]
     for part in parts:
         if "tp" in axes:
-            tensor_parallel(part, mesh["tp"], pattern_of(pattern).sequence)
+            tensor_parallel(part, mesh["tp"], pattern_of(pattern).sequence, gathered_logits)
         for block in _blocks(part) if mode else ():
             block.compile(mode=mode, fullgraph=True)
         if "shard" in axes:
             fsdp(part, mesh["replicate", "shard"] if "replicate" in axes else mesh["shard"], dtype)
     wrapped = ddp(model, mesh) if axes == ("replicate",) else None
     run = pipeline(parts, mesh["pp"], schedule, microbatches) if "pp" in axes else _whole_model(wrapped or model)
+    if "tp" in axes and not gathered_logits:
+        run = _of_sliced_logits(run)
     return Parallel(model.config, parts, mesh, run, wrapped, microbatches, dtype)
 
 
@@ -252,6 +265,17 @@ def _whole_model(module: nn.Module) -> Callable[[Tensor, Tensor], Tensor]:
         return loss.detach()
 
     return run
+
+
+def _of_sliced_logits(run: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Each rank computes its slice's part of the loss: the ranks exchange three numbers a token, and no logits."""
+
+    def with_sliced_logits(tokens: Tensor, targets: Tensor) -> Tensor:
+        with loss_parallel():
+            loss = run(tokens, targets)
+        return loss.full_tensor() if isinstance(loss, DTensor) else loss
+
+    return with_sliced_logits
 
 
 class Parallel:

@@ -102,7 +102,20 @@ def load(folder: Path, settings: dict[str, Any], state: dict[str, Any]) -> Found
         dcp.load(state, storage_reader=_Reader(source))
     except dcp.CheckpointException as error:
         raise CheckpointError(f"{source}: does not hold this model ({_reason(error)}). {WAY_OUT}") from None
+    broken: list[list[str]] = [[]] * dist.get_world_size()
+    dist.all_gather_object(broken, [*_not_finite(state)])
+    if names := sorted(set().union(*broken)):
+        raise CheckpointError(f"{source}: its tensors are not all finite: {names[0]!r} holds NaN or inf. {WAY_OUT}")
     return found
+
+
+def _not_finite(state: dict[str, Any], prefix: str = "") -> Iterator[str]:
+    """The tensors of which this rank's slice holds NaN or inf, by their names in the checkpoint."""
+    for name, value in state.items():
+        if isinstance(value, dict):
+            yield from _not_finite(value, f"{prefix}{name}.")
+        elif not torch.isfinite(getattr(value, "to_local", lambda value=value: value)()).all():
+            yield f"{prefix}{name}"
 
 
 class _Reader(dcp.FileSystemReader):

@@ -32,7 +32,14 @@ class HeadwiseAttention(nn.Module):
 
 
 def by_head(rows: Tensor, heads: int) -> Tensor:
-    """Rows of qkv from the order (q k v, head) to (head, q k v)."""
+    """Rows of qkv from the order (q k v, head) to (head, q k v).
+
+    >>> import torch
+    >>> from mini_model.parallel.parts import by_head
+    >>> q, k, v = [10, 11], [20, 21], [30, 31]
+    >>> by_head(torch.tensor([*q, *k, *v]), heads=2)
+    tensor([10, 20, 30, 11, 21, 31])
+    """
     return rows.unflatten(0, (3, heads, -1)).transpose(0, 1).flatten(0, 2).contiguous()
 
 

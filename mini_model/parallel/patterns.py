@@ -64,12 +64,22 @@ SCHEDULES = {
 
 
 def pattern_of(name: str) -> Pattern:
-    """The pattern of that name. ValueError lists the names."""
+    """The pattern of that name. ValueError lists the names.
+
+    >>> from mini_model.parallel.patterns import pattern_of
+    >>> pattern_of("fsdp+tp")
+    Pattern(axes=('shard', 'tp'), sequence=False)
+    """
     return PATTERNS[one_of("pattern", name, PATTERNS)]
 
 
 def schedule_of(name: str) -> Schedule:
-    """The pipeline schedule of that name. ValueError lists the names."""
+    """The pipeline schedule of that name. ValueError lists the names.
+
+    >>> from mini_model.parallel.patterns import schedule_of
+    >>> schedule_of("DualPipeV")
+    Schedule(stages_per_rank=2, v_shaped=True, splits_backward=True)
+    """
     return SCHEDULES[one_of("schedule", name, SCHEDULES)]
 
 
@@ -79,6 +89,13 @@ def mesh_sizes(config: GPTConfig | None, pattern: str, devices: int, **given: in
     given: sizes of axes by name. The others choose in the table's order, tensor parallel first and inside a machine,
     by the heads and layers of `config`; the last takes what is left, and if it is the only one, no config is needed.
     ValueError for an unknown pattern or axis, or a number of devices that makes no such mesh.
+
+    >>> from mini_model.model import MINI
+    >>> from mini_model.parallel.patterns import mesh_sizes
+    >>> mesh_sizes(MINI, "fsdp+tp", 8)
+    {'shard': 2, 'tp': 4}
+    >>> mesh_sizes(MINI, "fsdp+tp", 8, tp=2)
+    {'shard': 4, 'tp': 2}
     """
     axes = pattern_of(pattern).axes
     for name, size in {"devices": devices, **given}.items():
@@ -183,7 +200,16 @@ def _check_microbatches(schedule: str, ranks: int, microbatches: int) -> None:
 
 
 def check_batch(batch: int, sizes: dict[str, int], microbatches: int = 4) -> None:
-    """ValueError if a batch of that many rows does not divide among the data axes, and there into micro-batches."""
+    """ValueError if a batch of that many rows does not divide among the data axes, and there into micro-batches.
+
+    >>> from mini_model.parallel.patterns import check_batch
+    >>> check_batch(32, {"shard": 4})
+    >>> check_batch(30, {"shard": 4})
+    Traceback (most recent call last):
+        ...
+    ValueError: a batch of 30 rows does not divide by 4 data-parallel ranks: each takes equally many rows.
+    Take a batch that is a multiple of 4
+    """
     data = prod(sizes.get(axis, 1) for axis in DATA_AXES)
     if batch % data:
         raise ValueError(

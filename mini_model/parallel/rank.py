@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import threading
 import time
@@ -14,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from .. import PARENT
+from .. import PARENT, stops
 from ..checkpoint import CheckpointError, other_threads
 from ..loop import Settings
 from ..model import config
@@ -75,13 +74,16 @@ def at_work(work: Callable[[], T], device: torch.device, kept: str) -> T:
     """
     threading.Thread(target=_end_with, args=(PARENT,), daemon=True).start()
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    stopped = _heed_control_c()
+    raised: list[int] = []
     try:
-        found = work()
+        with stops.raised() as raised:
+            found = work()
     except BaseException as error:
-        if stopped or isinstance(error, KeyboardInterrupt):  # torch makes errors of its own of an interrupt
-            when = f" {error}" if isinstance(error, KeyboardInterrupt) and error.args else ""
-            raise SystemExit(leave(f"\nstopped{when}; {kept}", 130)) from None
+        stops.ends_at_once()
+        if raised or isinstance(error, KeyboardInterrupt):  # torch makes errors of its own of an interrupt
+            stopped = error if isinstance(error, KeyboardInterrupt) else stops.Stopped(raised[0])
+            when = f" {stopped}" if stopped.args else ""
+            raise SystemExit(leave(f"\nstopped{when}; {kept}", stops.code(stopped))) from None
         if isinstance(error, CheckpointError | FloatingPointError):
             raise SystemExit(leave(f"error: {error}", 1)) from None
         if _is_of_a_lost_rank(error):
@@ -156,18 +158,6 @@ def restore(
         if note and found.step < run["steps"]:
             print(f"note: {note}", file=sys.stderr)
     return found.step
-
-
-def _heed_control_c() -> list[int]:
-    """Fills with the signal when there is one; torchrun passes Control-C on to every rank."""
-    stopped: list[int] = []
-
-    def interrupt(number: int, _frame: object) -> None:
-        stopped.append(number)
-        raise KeyboardInterrupt
-
-    signal.signal(signal.SIGINT, interrupt)
-    return stopped
 
 
 def _end_with(parent: int) -> None:

@@ -12,6 +12,7 @@ import sys
 import time
 import types
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import torch
@@ -20,7 +21,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import compile_lab
-from compile_lab._torch import aot, dispatcher, distributed, dynamo, inductor, opinfo, virtual_gpu
+from compile_lab._torch import aot, caches, dispatcher, distributed, dynamo, inductor, opinfo, virtual_gpu
 
 PACKAGE = Path(compile_lab.__file__).parent
 PRIVATE_NAMES = sorted((PACKAGE / "_torch").glob("*.py"))
@@ -208,6 +209,19 @@ def test_graph_break_breaks():
     assert len(made) == 2
 
 
+def test_what_torch_warns_of_once_is_told_again_after_forget_warnings():
+    def told():
+        dynamo.reset_dynamo()
+        with mock.patch.object(torch._dynamo.variables.tensor.log, "warning") as logged:
+            torch.compile(lambda x: x / x.max().item(), backend="eager")(torch.ones(2))
+        return logged.call_count
+
+    dynamo.forget_warnings()
+    assert [told(), told()] == [1, 0]
+    dynamo.forget_warnings()
+    assert told() == 1
+
+
 def test_inductors_config_can_be_patched():
     before = inductor.inductor_config.force_disable_caches
     with inductor.inductor_config.patch(force_disable_caches=not before):
@@ -312,6 +326,35 @@ def test_inductors_modes_caches_and_cuda_graph_log(monkeypatch):
         assert os.environ["TORCHINDUCTOR_CACHE_DIR"] != "kept"
     assert os.environ["TORCHINDUCTOR_CACHE_DIR"] == "kept"
     found.clear_caches()
+
+
+def test_inputs_hash_tells_one_device_from_another():
+    zero, one, again = (caches.inputs_hash(device) for device in ("cuda:0", "cuda:1", "cuda:0"))
+    assert zero == again != one
+
+
+def test_compile_workers_ready_waits_for_the_pool(monkeypatch):
+    from torch._inductor.async_compile import AsyncCompile
+
+    asked = []
+    monkeypatch.setattr("torch._inductor.async_compile.get_compile_threads", lambda: 2)
+    monkeypatch.setattr(AsyncCompile, "wait_pool_ready", lambda: asked.append("ready"))
+    pool = mock.Mock()
+    monkeypatch.setattr(AsyncCompile, "process_pool", lambda: pool)
+    inductor.compile_workers_ready()
+    pool.submit.assert_called_once_with(AsyncCompile._get_ready)
+    assert asked == ["ready"]
+
+
+def test_searches_heard_are_those_of_the_block():
+    from torch._inductor import select_algorithm
+
+    cache = select_algorithm.get_algorithm_selector_cache()
+    kernel = mock.Mock()
+    kernel.name = "triton_mm_1"
+    with inductor.searches_heard() as heard:
+        cache.feedback_saver_fns[-1]({kernel: 2}, "mm", None)
+    assert heard == [("mm", {"triton_mm_1": 2.0})] and not cache.feedback_saver_fns
 
 
 def test_triton_helpers_look_for_a_driver_in_one_function_that_can_be_replaced():

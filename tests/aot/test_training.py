@@ -6,34 +6,25 @@ from pathlib import Path
 import pytest
 import torch
 import torch.nn.functional as F
+from small_gpt import graphs_of, leaf, small_gpt
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
 from compile_lab._torch.aot import aot_pieces
-from compile_lab.aot import cut_view
-from compile_lab.aot import view as aot_view
 from compile_lab.aot.saved import folded
 from compile_lab.aot.training import training_graphs
 from compile_lab.eager.saved import eager_saved
 from mini_model.model import GPTConfig, MiniGPT
 
-SMALL = GPTConfig(vocabulary=50, context=16, dim=16, layers=3, heads=2)
-
-
-def leaf(*shape):
-    return torch.randn(*shape, requires_grad=True)
-
 
 @pytest.fixture(scope="module")
 def gpt():
-    torch.manual_seed(0)
-    return MiniGPT(SMALL), torch.randint(0, 50, (2, 16))
+    return small_gpt()
 
 
 @pytest.fixture(scope="module")
 def gpt_graphs(gpt):
-    model, tokens = gpt
-    return {name: training_graphs(model, tokens, tokens, partitioner=name) for name in ("min_cut", "default")}
+    return graphs_of(*gpt)
 
 
 def inductor_keeps(fn, *args):
@@ -262,20 +253,3 @@ def test_a_model_nobody_here_wrote(kind):
     assert len(graphs.each) == 1 and graphs.saved_nbytes > 0
     assert all(each.source and each.readers and each.why for each in graphs.saved)
     assert all("transformers" in str(each.source) for each in graphs.saved)
-
-
-def test_the_views_say_the_same(gpt_graphs):
-    graphs = gpt_graphs["min_cut"]
-    assert sum(row[2] for row in aot_view.rules(graphs).rows) == graphs.saved_nbytes
-    assert sum(row[3] for row in aot_view.saved(graphs, residents=False).rows) == graphs.saved_nbytes
-    assert aot_view.comparison(gpt_graphs).rows[0][-1] == graphs.saved_nbytes
-    assert "class " not in aot_view.code(graphs.joint).source
-    with pytest.raises(ValueError, match="too many to draw"):
-        cut_view.operations(graphs)
-
-
-def test_a_drawing_says_in_words_what_crosses():
-    graphs = training_graphs(lambda x, w: (x.sin() @ w).sum(), leaf(4, 4), leaf(4, 4))
-    drawn = cut_view.operations(graphs, table=aot_view.saved(graphs))
-    assert "saved and crossing over" in drawn.alt.lower() and len(drawn.table.rows) == len(graphs.saved)
-    assert ">sin · 64 bytes<" in drawn.svg and "stroke-dasharray" in drawn.svg and ">kept: 64 bytes<" in drawn.svg

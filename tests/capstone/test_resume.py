@@ -17,7 +17,7 @@ import torch
 from capstone.log import LogError, TrainingLog, read_log
 from capstone.options import TrainingOptions
 from capstone.train import main, train
-from mini_model import checkpoint, lock, loop
+from mini_model import checkpoint, lock, loop, stops
 from mini_model.checkpoint import CheckpointError
 from mini_model.model import CONFIGS, GPTConfig
 
@@ -44,11 +44,11 @@ def froms(path: Path) -> list[int]:
     return [line["from"] for line in map(json.loads, path.read_text().splitlines()) if "run" in line]
 
 
-def press() -> None:
-    """Control-C, and not over before it was noticed: two signals that come at once are one."""
-    before, end = signal.getsignal(signal.SIGINT), time.monotonic() + 30
-    os.kill(os.getpid(), signal.SIGINT)
-    while signal.getsignal(signal.SIGINT) is before:
+def press(number: int = signal.SIGINT) -> None:
+    """Control-C, or another signal, and not over before it was noticed: two signals that come at once are one."""
+    before, end = signal.getsignal(number), time.monotonic() + 30
+    os.kill(os.getpid(), number)
+    while signal.getsignal(number) is before:
         assert time.monotonic() < end, "no signal came"
         time.sleep(0.001)
 
@@ -94,22 +94,28 @@ def whole_run(asked: TrainingOptions) -> dict:
     return asked.run("grammar")
 
 
-def test_the_command_says_how_to_go_on(tmp_path, monkeypatch, capsys):
-    add = TrainingLog.add
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_command_saves_its_step_at_each_signal_that_asks_to_stop_and_says_how_to_go_on(
+    number, tmp_path, monkeypatch, capsys
+):
+    add, before = TrainingLog.add, [signal.getsignal(each) for each in stops.ASKS]
 
     def pressed(self, steps):
         add(self, steps)
-        os.kill(os.getpid(), signal.SIGINT)
+        press(number)
 
     words = f"--config tiny --steps 12 --batch 4 --device cpu --log {tmp_path}/log".split()
     with monkeypatch.context() as patch:
         patch.setattr(TrainingLog, "add", pressed)
-        assert main([*words, "--checkpoint", f"{tmp_path}/run.pt"]) == 130
+        assert main([*words, "--checkpoint", f"{tmp_path}/run.pt"]) == 128 + number
         assert (
             f"stopped after step 1 of 12; the same command continues from {tmp_path}/run.pt" in capsys.readouterr().err
         )
-        assert main(words) == 130
+        assert main(words) == 128 + number
         assert "stopped after step 1 of 12; nothing was saved" in capsys.readouterr().err
+    assert [signal.getsignal(each) for each in stops.ASKS] == [signal.SIG_DFL] * 3  # a second one ends it at once
+    for each, handler in zip(stops.ASKS, before, strict=True):
+        signal.signal(each, handler)
     assert main([*words, "--checkpoint", f"{tmp_path}/run.pt"]) == 0
     shown = capsys.readouterr()
     assert "continuing from" in shown.err and shown.out.startswith("validation loss")
@@ -158,6 +164,37 @@ def test_a_log_of_another_run_is_refused_and_left_as_it_is(tmp_path):
         assert (tmp_path / "log.jsonl").read_bytes() == before
     with pytest.raises(LogError, match="could not be written"):
         train(options(tmp_path, log=tmp_path / "no/such/log"))
+
+
+def test_what_is_no_regular_file_is_no_log(tmp_path):
+    """A device would be read for ever, a pipe waited for, and a folder cannot be written."""
+    os.mkfifo(tmp_path / "pipe")
+    for path in (Path("/dev/zero"), Path("/dev/full"), tmp_path / "pipe", tmp_path):
+        with pytest.raises(LogError, match=f"{path}: not a regular file, so not a log. "):
+            train(options(tmp_path, checkpoint=None, log=path))
+        with pytest.raises(LogError, match=r"not a regular file, so not a log\. Name the --log file"):
+            read_log(path)
+
+
+def test_a_large_file_that_is_no_log_is_refused_without_reading_it(tmp_path):
+    with (tmp_path / "log.jsonl").open("wb") as file:
+        file.truncate(10**10)  # 10 GB of zeros without a line's end, which take no room on the disk
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(LogError, match=r"not a log of capstone\.train"):
+        train(options(tmp_path, checkpoint=None))
+    with pytest.raises(LogError, match=r"not a log of capstone\.train"):
+        read_log(tmp_path / "log.jsonl")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
+
+
+def test_two_runs_do_not_share_a_log(tmp_path):
+    asked = options(tmp_path)
+    with TrainingLog(asked.log, whole_run(asked), 0, {}) as log:
+        with pytest.raises(CheckpointError, match=r"log.jsonl: another run is at work on it.*name another file"):
+            train(replace(asked, checkpoint=tmp_path / "another.pt"))
+        assert log.path.read_bytes().count(b"\n") == 1
+    assert train(replace(asked, checkpoint=tmp_path / "another.pt")).steps[-1].step == 12
+    assert not [*tmp_path.glob(".*.lock")]
 
 
 def test_a_disk_that_fills_up_is_told(tmp_path):

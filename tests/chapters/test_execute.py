@@ -25,7 +25,7 @@ def notebook(tmp_path):
 
 
 def test_outputs_and_provenance_are_stored_without_times(notebook):
-    path = notebook("import os\nprint(6 * 7)", "os.environ['COMPILE_LAB_PUBLISH']")
+    path = notebook("import os\nprint(6 * 7)", "os.environ.get('COMPILE_LAB_PUBLISH')")
     seconds = execute.execute(path)
     stored = nbformat.read(path, as_version=4)
     assert stored.cells[0].outputs[0].text == "42\n"
@@ -45,6 +45,24 @@ def test_a_notebook_that_stops_is_left_as_it_was(notebook, source, error):
     with pytest.raises(error):
         execute.execute(path)
     assert path.read_bytes() == before and [found.name for found in path.parent.iterdir()] == [path.name]
+
+
+def test_a_cell_that_runs_only_once_is_found_before_anything_is_stored(notebook):
+    path = notebook("x = 1", "assert 'made' not in globals()\nmade = True")
+    before = path.read_bytes()
+    with pytest.raises(CellExecutionError, match="assert 'made' not in globals"):
+        execute.execute(path)
+    assert path.read_bytes() == before
+
+
+def test_the_second_time_is_live_and_what_is_stored_is_of_the_first(notebook):
+    counts = "times = globals().get('times', 0) + 1"
+    path = notebook(counts, "import os\nprint(times, 'COMPILE_LAB_PUBLISH' in os.environ)")
+    execute.execute(path)
+    stored = nbformat.read(path, as_version=4)
+    assert [cell.execution_count for cell in stored.cells] == [1, 2]
+    assert stored.cells[1].outputs[0].text == "1 True\n"
+    assert stored.metadata["compile_lab"]["sources"] == execute.sources(stored)
 
 
 def test_an_unknown_name_lists_what_there_is(notebook):

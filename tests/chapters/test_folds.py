@@ -54,8 +54,8 @@ def test_torchs_interface_and_an_instrument_stay_in_sight(source):
         "from IPython.display import Markdown\nMarkdown(f'{trace(f, x)}')",
         TRACE + "from compile_lab.page import Explorer\nExplorer('title', axes, lambda a: trace(f, a))",
         "import torch\nmodel = torch.nn.Linear(3, 3)\nx = torch.randn(3)",
-        "from compile_lab.experiments import patterns_view as view\nview.rates(rows)",
-        "from compile_lab import record\non_gpu = record.result('dispatch')",
+        "from chapters.four_patterns.experiments import patterns_view as view\nview.rates(rows)",
+        "from chapters import record\non_gpu = record.result('dispatch')",
         TRACE + "trace(f, x)" + "\nx = 1" * folds.LONGEST_IN_SIGHT,
     ],
 )

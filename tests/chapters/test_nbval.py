@@ -12,6 +12,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from sources import sources
 
 from compile_lab.page.explore import PUBLISH
 
@@ -21,13 +22,25 @@ ROOT = Path(__file__).resolve().parents[2]
 @pytest.fixture
 def validated(tmp_path):
     """The lines in which nbval, with the book's own settings, names the cells of a notebook that fail."""
-    shutil.copy(ROOT / "notebooks/conftest.py", tmp_path)
+    chapter = tmp_path / "notebooks/chapter.ipynb"
+    chapter.parent.mkdir()
+    for each in ("conftest.py", "notebooks/conftest.py"):
+        shutil.copy(ROOT / each, tmp_path / each)
     environment = {name: value for name, value in os.environ.items() if name != PUBLISH}
 
-    def run(notebook):
-        nbformat.write(notebook, tmp_path / "chapter.ipynb")
+    def run(notebook, *options):
+        nbformat.write(notebook, chapter)
         settings = ["-c", "pyproject.toml", "-p", "no:cacheprovider", "-p", "no:xdist", "--color=no"]
-        command = [sys.executable, "-m", "pytest", "--nbval", "-q", *settings, str(tmp_path / "chapter.ipynb")]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "--nbval",
+            "-q",
+            *settings,
+            str(chapter),
+            *options,
+        ]
         ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
         assert ran.returncode in (0, 1), ran.stdout
         return re.findall(r"^FAILED .*::(.*?) - ", ran.stdout, re.MULTILINE)
@@ -53,6 +66,14 @@ def test_an_output_altered_by_hand_is_found(validated):
 def test_a_cell_that_runs_only_once_in_a_kernel_is_found(validated):
     once = "assert 'made' not in globals()\nmade = True"
     assert validated(notebook("x = 1", once, "y = 2")) == ["Cell 1 again"]
+
+
+def test_a_chapter_that_ran_twice_when_it_was_stored_does_so_again_only_if_its_code_is_new(validated):
+    kept = notebook("x = 1", "assert 'made' not in globals()\nmade = True")
+    kept.metadata["compile_lab"] = {"sources": sources(kept)}
+    assert validated(kept) == [] and validated(kept, "--weekly") == ["Cell 1 again"]
+    kept.cells[0].source = "x = 2"
+    assert validated(kept) == ["Cell 1 again"]
 
 
 def test_the_page_is_compared_and_the_second_time_is_live(validated):

@@ -69,6 +69,12 @@ def test_the_weekly_run_reports_and_does_not_block():
     assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps(workflow))
 
 
+def test_what_make_test_leaves_out_is_run_weekly_and_a_failure_is_red():
+    workflow = load(ROOT / ".github/workflows/whole.yml")
+    assert "schedule" in workflow["on"] and "make test ARGS=--weekly" in {step.get("run") for step in steps(workflow)}
+    assert not any(one.get("continue-on-error") for one in (*workflow["jobs"].values(), *steps(workflow)))
+
+
 def test_the_fifty_architectures_are_surveyed_weekly_and_a_broken_promise_is_red():
     workflow = load(ROOT / ".github/workflows/architectures.yml")
     assert "schedule" in workflow["on"]
@@ -151,15 +157,22 @@ def test_what_the_site_ships_is_pinned():
     assert {name: locked[f"node_modules/{name}"]["version"] for name in pins} == pins
 
 
-def test_readme_shows_every_command():
-    readme = (ROOT / "README.md").read_text("utf-8")
+def test_contributing_shows_every_command():
+    shown = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
     targets = re.findall(r"^(\w+):.*##", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
     assert len(targets) > 8
-    assert [target for target in targets if f"`make {target}`" not in readme] == []
+    assert [target for target in targets if f"`make {target}`" not in shown] == []
 
 
-def test_readme_names_every_folder_of_the_packages():
-    tree = (ROOT / "README.md").read_text("utf-8").partition("## Where things live")[2].split("```")[1]
+def test_readme_fits_two_screens():
+    """Of about 45 lines each, of about 150 characters."""
+    lines = (ROOT / "README.md").read_text("utf-8").splitlines()
+    assert sum(max(1, -(-len(line) // 150)) for line in lines) <= 90
+
+
+def test_contributing_names_every_folder_of_the_packages():
+    tree = (ROOT / "CONTRIBUTING.md").read_text("utf-8").partition("## Where things live")[2].split("```")[1]
     named = {line.split()[0] for line in tree.splitlines() if line.startswith("  ") and line.split()[0].endswith("/")}
     packages = [path for name in ("compile_lab", "mini_model", "capstone") for path in (ROOT / name).iterdir()]
+    packages += [ROOT / "chapters/shared", ROOT / "chapters/exercises"]
     assert named == {f"{path.name}/" for path in packages if (path / "__init__.py").exists()}

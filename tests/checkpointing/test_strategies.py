@@ -1,33 +1,24 @@
 """Strategies leave loss and gradients alone; plans predict what the allocator gives out; limits are real."""
 
 import functools
-import json
 import math
-import subprocess
-import sys
 
-import psutil
 import pytest
 import torch
-from torch import nn
 
+from chapters.shared import subjects
 from compile_lab import recordings
 from compile_lab.aot.training import training_graphs
-from compile_lab.checkpointing import view as checkpointing_view
 from compile_lab.checkpointing.cost import Cost, Subject, measured, measured_plan, reference
 from compile_lab.checkpointing.plan import plans
 from compile_lab.checkpointing.strategies import (
     EVERY_LAYER,
     MATMULS_KEPT,
     NONE,
-    Strategy,
-    budgets,
     checkpointed,
-    keeping,
     segments_of,
 )
 from compile_lab.eager.flops import work_of
-from compile_lab.experiments import memory_limit, subjects
 from compile_lab.memory.measured import measure_step
 from compile_lab.memory.predict import lifetimes
 
@@ -132,57 +123,6 @@ def test_held_bytes_of_a_plan_are_those_of_the_same_graphs_under_autograd(subjec
     fn = as_graphs(subject.model, memory_budget=0.1)
     peak = measure_step(lambda: fn(*subject.args), reset=subject.forget)
     assert peak.held_nbytes == planned[0.1].saved_nbytes + 4
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")
-def test_a_step_that_does_not_fit_fits_under_a_budget():
-    without, budgeted = memory_limit.steps_under_limit(layers=4, rows=8192)
-    assert without.loss_under_limit is None and "can't allocate memory" in without.error
-    assert budgeted.loss_under_limit == budgeted.loss == pytest.approx(without.loss, rel=1e-5)
-
-
-@pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")
-def test_a_caller_that_is_killed_leaves_no_child():
-    child = (
-        "import os, sys, time; from compile_lab.experiments import memory_limit; "
-        "memory_limit._end_with(int(sys.argv[1])); print(os.getpid(), flush=True); time.sleep(1000)"
-    )
-    parent = f"import os, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}, str(os.getpid())])"
-    caller = subprocess.Popen([sys.executable, "-c", parent], stdout=subprocess.PIPE, text=True)
-    left = psutil.Process(int(caller.stdout.readline()))
-    caller.kill()
-    caller.wait()
-    assert not psutil.wait_procs([left], timeout=10)[1]
-
-
-@pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")
-def test_a_child_whose_caller_is_gone_before_it_starts_measures_nothing():
-    asked = {"layers": 1, "dim": 2, "rows": 2, "budgets": [1], "caller": 1}
-    command = [sys.executable, "-m", "compile_lab.experiments.memory_limit", json.dumps(asked)]
-    ran = subprocess.run(command, capture_output=True, text=True)
-    assert (ran.returncode, ran.stdout, ran.stderr) == (1, "", "")
-
-
-@pytest.mark.parametrize(
-    ("make", "said"),
-    [
-        (lambda: Strategy("odd", every=0), "at least one block"),
-        (lambda: Strategy("odd", keep=("mm",)), "set every"),
-        (lambda: Strategy("odd", budget=0.5), "compiled=True"),
-        (lambda: budgets([1.5]), "from 0 to 1"),
-        (lambda: keeping(["linear"]), "below autograd"),
-        (lambda: keeping(["no_such_operation"]), "below autograd"),
-        (lambda: checkpointed(subjects.deep_mlp(2, 8), every=-1), "every=-1: a segment has at least one block"),
-        (lambda: checkpointed(subjects.deep_mlp(2, 8), every=0), "every=0: a segment has at least one block"),
-        (lambda: checkpointed(nn.Linear(2, 2)), "no ModuleList 'blocks'"),
-        (lambda: plans(nn.Linear(2, 2), torch.ones(2), budgets=[2]), "from 0 to 1"),
-        (lambda: checkpointing_view.curves([]), "none of these strategies has a memory budget"),
-    ],
-)
-def test_what_does_not_go_together_is_refused(make, said):
-    with pytest.raises(ValueError, match=said):
-        make()
 
 
 def test_the_recording_can_be_read_and_agrees_with_itself():

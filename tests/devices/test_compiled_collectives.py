@@ -3,16 +3,11 @@
 import pytest
 import torch
 import torch.distributed as dist
-import torch.nn.utils.parametrize as parametrize
-from torch import nn
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from sharded_steps import pretended_mesh, step_orders
 
-from compile_lab._torch.distributed import fake_group
-from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
+from compile_lab._torch.dynamo import dynamo_config
 from compile_lab.devices import ranks
 from compile_lab.devices.compiled_collectives import BUCKETED, REORDERED, compiled, order, orders
-from compile_lab.devices.view import order_table
 from compile_lab.simulator import wire
 
 SOURCE = """
@@ -38,50 +33,14 @@ def test_generated_code_is_read_as_tokens_and_each_wait_knows_its_collective():
     assert order(SOURCE) == ("AG0", "AG1", "MM", "w1", "k", "k", "AR2", "C3", "w2", "w0", "w3")
 
 
-class Gather(nn.Module):
-    def forward(self, part):
-        return part.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial("avg")])
-
-
-def sharded(model, mesh):
-    for module in list(model.modules()):
-        for name, each in list(module.named_parameters(recurse=False)):
-            part = DTensor.from_local(each.detach().chunk(mesh.size())[0].clone(), mesh, [Shard(0)])
-            setattr(module, name, nn.Parameter(part))
-            parametrize.register_parametrization(module, name, Gather(), unsafe=True)
-    return model
-
-
 @pytest.fixture
 def mesh():
-    fake_group(8, 0)
-    try:
-        yield init_device_mesh("cpu", (8,))
-    finally:
-        dist.destroy_process_group()
-
-
-def step_orders(mesh, options):
-    reset_dynamo()
-    model = sharded(nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(3))), mesh)
-    run, x = torch.compile(model, fullgraph=True, options=options), torch.randn(16, 64)
-    return orders(lambda: run(x).square().mean().backward())
+    with pretended_mesh() as made:
+        yield made
 
 
 def without_kernels(graph):
     return " ".join(token for token in graph if token != "k")
-
-
-def test_inductor_moves_and_joins_the_collectives_of_a_sharded_step(mesh):
-    plain, moved, joined = (step_orders(mesh, options) for options in ({}, REORDERED, BUCKETED))
-    starts = [[[token for token in graph if token[:2] in ("AG", "RS")] for graph in each] for each in (plain, joined)]
-    assert [len(graph) for graph in starts[0]] == [3, 3] and [len(graph) for graph in starts[1]] == [1, 1]
-    assert without_kernels(moved[0]) == "AG0 AG1 AG2 w0 MM w1 MM w2 MM"
-    for each in (plain, moved, joined):
-        assert [graph.count("MM") for graph in each] == [3, 5]
-    assert wire.step_of(moved[0], 1.0, 1.0).span_ms == 4
-    shown = repr(order_table({"plain": plain}, "caption"))
-    assert "caption" in shown and " ".join(plain[1]) in shown
 
 
 @pytest.mark.differs("2.15", "Inductor moves collectives unasked: aten_distributed_optimizations.enable_simple_overlap")

@@ -1,6 +1,5 @@
 """The collectives of a compiled step: how they are read, what each way does to them, and how they are drawn."""
 
-import functools
 import math
 import pickle
 import types
@@ -8,6 +7,7 @@ import types
 import pytest
 import torch
 import torch.distributed as dist
+from fsdp_step import mlp, step_on
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.fsdp import fully_shard
@@ -18,15 +18,11 @@ from compile_lab.devices import steps as overlap_runs
 from compile_lab.devices.step_collectives import (
     SCATTERED_ONCE,
     WAYS,
-    GraphCollective,
-    GraphOrder,
-    StepCollectives,
     _read,
     in_buckets,
     on_virtual_gpus,
     step_collectives,
 )
-from compile_lab.devices.step_collectives_view import orders, table
 from mini_model.simple_fsdp import simple_fsdp
 
 SOURCE = """
@@ -79,20 +75,6 @@ def test_on_paper_what_lies_under_a_product_is_hidden():
         found.on_wire(1.0, bytes_per_ms=0)
 
 
-def mlp():
-    torch.manual_seed(0)
-    return nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(4)))
-
-
-def step_on(mesh, device="cpu", options=None):
-    """A compiled SimpleFSDP step over rows of its own on each rank."""
-    with torch.device(device):
-        model = simple_fsdp(mlp(), mesh)
-        x = torch.ones(16, 64)
-    run = torch.compile(model, fullgraph=True, options=options)
-    return lambda: run(x).square().mean().backward()
-
-
 @pytest.mark.slow
 def test_on_pretended_ranks_the_bytes_are_the_models_whatever_the_way():
     whole = sum(each.nbytes for each in mlp().parameters())
@@ -112,17 +94,6 @@ def test_on_pretended_ranks_the_bytes_are_the_models_whatever_the_way():
     assert moved.covered_nbytes == 3 / 4 * whole and moved.in_flight_nbytes == whole
     assert found["as it is"].graphs[0].in_flight_nbytes == whole / 4
     assert found["as it is"].graphs[0].returned_nbytes > 3 / 4 * whole, "the gathered weights are kept"
-
-
-@pytest.mark.slow
-def test_on_virtual_gpus_the_compiler_schedules_by_its_own_estimates():
-    ways = {"as it is": {}, "in buckets": in_buckets(0.04), "scheduled": WAYS["scheduled"]}
-    build = functools.partial(step_on, device="cuda")
-    found = {name: on_virtual_gpus(build, 8, options) for name, options in ways.items()}
-    assert len({each.nbytes for each in found.values()}) == 1
-    assert [each.count("all_gather") for each in found.values()] == [4, 2, 1]
-    assert found["as it is"].covered_nbytes == 0 < found["scheduled"].covered_nbytes
-    assert "in buckets" in repr(table(found))
 
 
 def on_two_ranks():
@@ -240,27 +211,3 @@ def test_inductor_can_make_a_cache_key_of_the_buckets_options():
     options = pickle.loads(pickle.dumps(in_buckets(25)))
     sizes = {name: size(3) for name, size in options.items() if callable(size)}
     assert sizes and set(sizes.values()) == {25}
-
-
-def drawn():
-    gather = GraphCollective("all_gather", 4000, "float32", 0, 2, 1)
-    late = GraphCollective("reduce_scatter", 4000, "float32", 1, 2, 0)
-    return StepCollectives(
-        (
-            GraphOrder(("AG0", "MM", "w0", "k"), (gather,), 100),
-            GraphOrder(("MM", "RS0", "w0"), (late,), 10),
-        )
-    )
-
-
-def test_a_line_from_start_to_wait_red_where_nothing_can_hide_it():
-    picture = orders({"one way": drawn()}, "caption")
-    assert "1 all-gather; 1 reduce-scatter; 50 % of the bytes" in picture.alt and "caption" in picture._repr_html_()
-    assert picture.svg.count("before its wait") == 2 and "all-gather, 4 kB, float32, 1 products" in picture.svg
-    blue, red = (picture.svg.split("<rect")[at].split("fill='")[1][:7] for at in (1, 2))
-    assert blue != red
-    with pytest.raises(ValueError, match="none is number 2"):
-        orders({"one way": drawn()}, graphs=(2,))
-    with pytest.raises(ValueError, match="no way is given"):
-        orders({})
-    assert "50 %" in repr(table({"one way": drawn()}))

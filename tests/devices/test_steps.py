@@ -1,5 +1,9 @@
 """Overlap on real ranks: a throttled wire keeps its bandwidth, buckets hide what one bucket cannot."""
 
+import ctypes
+import hashlib
+import sys
+import threading
 import time
 
 import pytest
@@ -55,11 +59,16 @@ def times_of_two_steps():
     return overlap_runs.step_times_us(steps, rounds=2, warm_up=1), calls
 
 
-def test_steps_take_turns_begin_together_and_are_warmed_up():
+def test_steps_take_turns_in_changing_order_begin_together_and_are_warmed_up():
+    orders = []
     for times, calls in ranks.run(times_of_two_steps, 2):
-        assert calls == ["short", "long"] * 3 and [len(times[name]) for name in times] == [2, 2]
+        rounds = [calls[at : at + 2] for at in range(0, 6, 2)]
+        assert all(sorted(each) == ["long", "short"] for each in rounds) and rounds[0] != rounds[1]
+        assert [len(times[name]) for name in times] == [2, 2]
         assert all(issued <= whole for name in times for whole, issued in times[name])
         assert min(whole for whole, _ in times["short"]) < 50_000 <= min(whole for whole, _ in times["long"])
+        orders.append(calls)
+    assert orders[0] == orders[1], "all ranks take the same step at a time"
 
 
 def typical():
@@ -112,6 +121,26 @@ def test_a_throttled_group_computes_what_gloo_does_and_takes_bytes_over_bandwidt
         assert 0.05 <= (end - start) / 1e9 < 0.5, "500 kB at 10 MB/s"
 
 
+def many_gathers_on_their_way():
+    group = throttle.throttled(1e12)
+    right = True
+    for each in range(1500):
+        parts = [torch.full((8192,), float(10 * each + dist.get_rank())) for _ in range(4)]
+        wholes = [torch.empty(16384) for _ in parts]
+        works = [
+            group.allgather_into_tensor_coalesced([whole], [part]) for whole, part in zip(wholes, parts, strict=True)
+        ]
+        for whole, work in zip(wholes, works, strict=True):
+            work.wait()
+            right &= (whole.view(2, -1) == torch.tensor([[10.0 * each], [10.0 * each + 1]])).all().item()
+    return right
+
+
+def test_many_gathers_on_their_way_leave_the_heap_whole():
+    """Given to gloo's coalesced gather, such a run ended by SIGABRT (torch 2.13.0)."""
+    assert ranks.run(many_gathers_on_their_way, 2, timeout=120) == [True, True]
+
+
 def test_a_wire_without_speed_is_refused():
     with pytest.raises(ValueError, match="bytes_per_s=0: a wire carries more"):
         throttle.throttled(0)
@@ -121,3 +150,22 @@ def test_the_slowest_rank_stands_for_its_step():
     sent = overlap_of([Span(0, 2)], [Transfer("all_reduce", 1, 3, 1, 0.0)])
     several = [overlap_runs.StepRun(step, step - 1, step + 1, sent) for step in (3.0, 5.0, 4.0)]
     assert overlap_runs.slowest(several) is several[1]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="where threads cannot be looked at it is a pause")
+def test_a_step_settles_when_gloos_threads_are_at_rest():
+    """A profiler that stops before is written into after it was freed, and the rank may die of it."""
+    noted, begun = [], threading.Event()
+
+    def gloo():
+        ctypes.CDLL(None).prctl(15, b"pt_gloo_runloop")  # PR_SET_NAME
+        begun.set()
+        hashlib.sha256(bytes(300_000_000))  # without the interpreter's lock
+        noted.append(True)
+
+    thread = threading.Thread(target=gloo)
+    thread.start()
+    begun.wait()
+    ranks.settle()
+    assert noted == [True]
+    thread.join()

@@ -53,7 +53,7 @@ def test_the_recording_is_what_is_found_here(results):
     told = ("id", "cured", "trigger", "cure", "arguments", "leaves_out")
     kept = {each["name"]: [each.get(name) for name in told] for each in stored.result["entries"]}
     found = {each.name: [getattr(each, name) for name in told] for each in results}
-    assert kept == found, "run 'python -m compile_lab.record break_atlas', and commit what it wrote"
+    assert kept == found, "run 'python -m chapters.record break_atlas', and commit what it wrote"
 
 
 def test_every_entry_has_an_answer():

@@ -1,11 +1,9 @@
 """A trace as a reader sees it."""
 
-import pytest
 import torch
 
 from compile_lab.dynamo import view as dynamo_view
 from compile_lab.dynamo.tracing import trace
-from compile_lab.page.claims import VERDICTS, Verdict, judged
 
 
 def prints(x):
@@ -41,17 +39,3 @@ def test_the_summary_says_when_nothing_was_compiled():
 
     assert dynamo_view.summary(trace(loops, torch.ones(2))).startswith("**Nothing was compiled**")
     assert dynamo_view.summary(trace(torch.sin, torch.ones(2))) == "**One graph**: 1 graph with 1 op, 0 breaks."
-
-
-def test_a_verdict_is_one_of_three_words():
-    shown = Verdict("C07", "Printing <breaks>", VERDICTS[0], "2 graphs of `f`")
-    assert repr(shown).startswith("C07 confirmed: ")
-    assert all(part in shown._repr_html_() for part in ("&lt;breaks&gt;", "<code>f</code>"))
-    with pytest.raises(ValueError, match="not 'true'"):
-        Verdict("C07", "Printing breaks", "true", "")
-
-
-def test_a_claim_in_parts_is_judged_by_how_many_hold():
-    assert [judged(parts) for parts in ([True, True], [True, False], [False])] == list(VERDICTS)
-    with pytest.raises(ValueError, match="no part of the claim was tested"):
-        judged([])

@@ -7,6 +7,7 @@ import torch
 
 from compile_lab.inductor import boxes_view
 from compile_lab.inductor.generated import generated_code
+from compile_lab.inductor.traffic import eager_traffic, generated_traffic
 
 
 def product(x, w):
@@ -37,8 +38,22 @@ def test_both_directions_or_several_cases_are_rows(code):
     assert len(widths(cases.svg)) == 2 * len(code.kernels) == len(cases.table.rows)
 
 
-def test_fusion_is_a_row_before_and_a_row_after(code):
-    drawing = boxes_view.fused(code)
+def test_fusion_is_eager_the_schedule_and_what_fusing_made_of_it(code):
+    x, w = (torch.empty(size, device="meta") for size in ((64, 128), (128, 256)))
+    eager = eager_traffic(product, x, w.requires_grad_())
+    drawing = boxes_view.fused(code, eager)
     before = sum(group.kind != "nop" for graph in code.graphs for group in graph.before)
-    assert len(widths(drawing.svg)) == before + len(code.kernels)
-    assert "forward, entry by entry" in drawing.alt and "forward, fused" in drawing.alt
+    assert len(widths(drawing.svg)) == len(eager.launches) + before + len(code.kernels)
+    assert all(f"forward, {way}" in drawing.alt for way in ("eager", "Inductor's schedule unfused", "fused"))
+    graph = code.graphs[0]
+    assert drawing.table.rows[0][4:] == (eager.nbytes("forward"), graph.unfused_nbytes, graph.fused_nbytes)
+
+
+def test_launches_of_several_ways_are_rows_in_their_order(code):
+    x, w = (torch.empty(size, device="meta") for size in ((64, 128), (128, 256)))
+    ways = {"eager": eager_traffic(product, x, w.requires_grad_()), "compiled": generated_traffic(code)}
+    drawing = boxes_view.moved(ways, "forward")
+    assert [row[1] for row in drawing.table.rows if row[0] == "eager"] == ["mm", "relu", "sum"]
+    assert len(widths(drawing.svg)) == sum(len(traffic.of("forward")) for traffic in ways.values())
+    kinds = {"a library's matmul", "torch's own kernel", "a kernel that Inductor wrote"}
+    assert {row[2] for row in drawing.table.rows} == kinds

@@ -65,6 +65,13 @@ def test_views_and_allocations_launch_nothing_and_products_are_told_apart():
     assert found.nbytes("backward", matmuls=False) == ONE + 4 * D, "the bias's gradient: a sum over all rows"
 
 
+def test_two_parts_of_one_memory_are_two_reads_and_one_part_is_one():
+    halves = eager_traffic(lambda x: torch.mul(*x.chunk(2)), *shapes((ROWS, D)))
+    assert halves.nbytes("forward") == ONE + ONE / 2, "as q, k and v of one product: all of it is read"
+    same = eager_traffic(lambda x: x * x, *shapes((ROWS, D)))
+    assert same.nbytes("forward") == 2 * ONE, "read once, written once"
+
+
 def test_a_module_is_left_on_its_device():
     layer = nn.Linear(4, 4)
     eager_traffic(layer, torch.ones(2, 4))

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from chapters.shared import subjects
 from compile_lab import memory
-from compile_lab.experiments import subjects
 from compile_lab.inductor.generated import generated_code
 from compile_lab.inductor.records import EXTERN
 from compile_lab.inductor.traffic import generated_traffic
@@ -229,3 +229,28 @@ def test_buffers_of_a_symbolic_size_count_as_they_were_traced():
     torch._dynamo.mark_dynamic(x, 0)
     traffic = generated_traffic(generated_code(lambda x: (x.sin() @ x.t()).softmax(-1), x))
     assert [each.nbytes for each in traffic.in_role("result", "forward")] == [33 * 33 * 4]
+
+
+UNWRITTEN = """
+def call(self, args):
+    primals_1, tangents_1 = args
+    buf0 = empty_strided_cuda((8, 4), (4, 1), torch.float32)
+    extern_kernels.mm(primals_1, tangents_1, out=buf0)
+    buf1 = empty_strided_cuda((1, 4, 8), (32, 8, 1), torch.float32)
+    buf2 = reinterpret_tensor(buf1, (1, 1, 8), (32, 8, 1), 0)  # alias
+    {write}
+    return (buf0, buf1, None, )
+"""
+
+
+@pytest.mark.parametrize(
+    ("write", "found"),
+    [
+        ("del primals_1", ("buf1",)),
+        ("triton_a.run(primals_1, buf2, 8, stream=raw_stream0)", ()),
+        ("buf2.copy_(primals_1)", ()),
+        ("buf1 = torch.ops.aten.sin.default(primals_1)", ()),
+    ],
+)
+def test_a_result_that_no_call_is_given_is_told(write, found):
+    assert Wrapper.of(UNWRITTEN.format(write=write)).unwritten == found

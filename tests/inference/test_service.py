@@ -5,13 +5,11 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
-import torch.nn.functional as F
+from toy_service import LONG, TOY, USUAL, decode, prefill
 
 from compile_lab.capture import NotCompiledError
-from compile_lab.inference import service_view
 from compile_lab.inference.service import (
     Answer,
-    Endpoint,
     PhaseCost,
     Request,
     Stream,
@@ -21,20 +19,7 @@ from compile_lab.inference.service import (
     warm_up,
 )
 from compile_lab.modes.cost import Spread
-
-WORDS = 7
-USUAL, LONG = Request(1, 4, 3), Request(2, 6, 2)
-
-
-def prefill(tokens, lengths):
-    return F.one_hot((tokens.sum(1) + lengths) % WORDS, WORDS).float()
-
-
-def decode(tokens, positions):
-    return F.one_hot((tokens + positions) % WORDS, WORDS).float()
-
-
-TOY = Endpoint(prefill, decode, WORDS, rows=2, slots=8)
+from compile_lab.simulator.payback import ONCE
 
 
 def spied():
@@ -87,6 +72,7 @@ def test_payback_is_the_first_request_at_which_both_have_taken_as_long():
     eager, compiled = made("eager", 20.0, 20.0), made("default", 10.0, 4010.0)
     found = payback(compiled, eager, USUAL)
     assert (found.invested_s, found.saved_ms, found.requests) == (pytest.approx(4.0), 10.0, 400)
+    assert found.low == pytest.approx(400 / ONCE, abs=1) and found.high == pytest.approx(400 * ONCE, abs=1)
     n = found.requests
     assert 4000 + n * 10 <= n * 20 and not 4000 + (n - 1) * 10 <= (n - 1) * 20
     assert payback(eager, compiled, USUAL).requests is None, "eager saves nothing"
@@ -99,6 +85,12 @@ def test_paybacks_interval_holds_it_and_may_be_endless():
     assert found.low < found.requests < found.high
     close = payback(made("default", 19.5, 4019.5, spread=0.1), eager, USUAL)
     assert close.requests == 8000 and close.high is None
+
+
+def test_paybacks_interval_carries_what_other_starts_cost():
+    eager, compiled = made("eager", 20.0, 20.0), made("default", 10.0, 4010.0)
+    found = payback(compiled, eager, USUAL, {"default": [made("default", 10.0, 6010.0), made("default", 10.0, 3010.0)]})
+    assert (found.low, found.requests, found.high) == (300, 400, 600)
 
 
 def test_a_phase_is_timed_at_its_shape():
@@ -126,23 +118,3 @@ def test_what_compiled_nothing_is_not_told_as_compiled():
     pretending = replace(TOY, mode="default", since=10**9)
     with pytest.raises(NotCompiledError, match="'default' compiled nothing"):
         serve(pretending, [USUAL])
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: serve(TOY, []), "requests is empty"),
-        (lambda: serve(TOY, [Request(3, 4, 1)]), r"3 × 4 \+ 1: its batch is over the cache's 2 rows"),
-        (lambda: serve(TOY, [Request(1, 8, 2)]), "needs 9 slots a sequence, and the cache has 8"),
-        (lambda: warm_up(TOY, [Request(1, 9, 1)]), "needs 9 slots"),
-        (lambda: phase_cost(TOY, "training", USUAL), "unknown phase 'training'; the phases are prefill, decode"),
-        (lambda: TOY.compiled("fastest"), "unknown mode 'fastest'; the modes are eager"),
-        (lambda: Request(0, 1, 1), "Request.batch is 0"),
-        (lambda: Request(1, 0, 1), "Request.prompt is 0"),
-        (lambda: service_view.latencies([]), "give at least one Stream"),
-        (lambda: service_view.phases([], "decode"), "no decode was measured"),
-    ],
-)
-def test_bad_input_is_told_with_its_rule(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()

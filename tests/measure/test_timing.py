@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compile_lab.measure.timing import WARM_UP_CALLS, samples_us, spread_us, told_apart
+from compile_lab.measure.timing import WARM_UP_CALLS, in_turn_us, samples_us, spread_us, told_apart
 
 
 def test_a_sleep_is_measured_sample_by_sample():
@@ -36,3 +36,13 @@ def test_times_whose_quartiles_touch_are_not_told_apart():
     one, near, far = (SimpleNamespace(low_ms=low, high_ms=low + 1) for low in (1.0, 2.0, 2.1))
     assert not told_apart(one, near) and not told_apart(near, one)
     assert told_apart(one, far) and told_apart(far, one)
+
+
+def test_calls_are_timed_side_by_side_round_by_round_in_changing_order():
+    said = []
+    calls = {name: lambda name=name: (said.append(name), time.sleep(0.002)) for name in ("one", "other", "third")}
+    taken = in_turn_us(calls, "cpu", rounds=6, sample_s=0.002)
+    assert {name: len(times) for name, times in taken.items()} == {"one": 6, "other": 6, "third": 6}
+    assert all(time_us >= 2_000 for times in taken.values() for time_us in times)
+    rounds = [tuple(said[-18:][3 * at : 3 * at + 3]) for at in range(6)]
+    assert all(set(each) == set(calls) for each in rounds) and len(set(rounds)) > 1

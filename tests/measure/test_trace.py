@@ -7,10 +7,10 @@ from collections import Counter, defaultdict
 
 import pytest
 import torch
+from example_trace import SEEN, chrome
 from torch.autograd import DeviceType
 from torch.profiler import record_function
 
-from compile_lab.experiments.dispatch import launches_in
 from compile_lab.measure.trace import Trace, TraceEvent, profiled, profiling, read
 
 
@@ -61,34 +61,6 @@ def test_an_error_of_the_step_is_the_callers():
     assert profiled(step, "cpu").operators, "and the next step can be profiled"
 
 
-def chrome(kind, name, start, taken, thread=7, **args):
-    return {"ph": "X", "cat": kind, "name": name, "ts": start, "dur": taken, "pid": 3, "tid": thread, "args": args}
-
-
-SEEN = read(
-    {
-        "baseTimeNanoseconds": 5,
-        "traceEvents": [
-            chrome("kernel", "late", 500, 9, **{"correlation": 2, "External id": 12}),
-            chrome("kernel", "early", 300, 8, **{"correlation": 1, "External id": 12}),
-            chrome("kernel", "triton", 600, 7, **{"correlation": 3}),
-            chrome("kernel", "nobody's", 700, 6),
-            chrome("gpu_memset", "Memset", 650, 2, **{"correlation": 4, "External id": 13}),
-            chrome("cpu_op", "aten::linear", 100, 90, **{"External id": 11}),
-            chrome("cpu_op", "aten::addmm", 110, 70, **{"External id": 12}),
-            chrome("cpu_op", "aten::zero_", 200, 9, **{"External id": 13}),
-            chrome("user_annotation", "forward", 90, 200, **{"External id": 14}),
-            chrome("cuda_runtime", "cudaLaunchKernel", 120, 5, 9, **{"correlation": 1, "External id": 12}),
-            chrome("cuda_driver", "cuLaunchKernelEx", 130, 5, **{"correlation": 2, "External id": 12}),
-            chrome("cuda_driver", "cuLaunchKernel", 195, 5, **{"correlation": 3}),
-            chrome("cuda_runtime", "cudaDeviceSynchronize", 900, 5),
-            {"ph": "s", "cat": "ac2g", "name": "ac2g", "ts": 120, "pid": 3, "tid": 9, "id": 1},
-            {"ph": "i", "name": "Record Window End", "ts": 990, "pid": "", "tid": ""},
-        ],
-    }
-)
-
-
 def test_kernels_come_in_their_order_and_know_who_launched_them():
     early, late, triton, nobodys = SEEN.kernels
     assert [kernel.name for kernel in SEEN.kernels] == ["early", "late", "triton", "nobody's"] and SEEN.base_ns == 5
@@ -102,13 +74,6 @@ def test_kernels_come_in_their_order_and_know_who_launched_them():
     assert SEEN.operator_of(triton) is SEEN.operator_of(nobodys) is None
     assert len(SEEN.launches) == 4 and len(SEEN.events) == 13
     assert (early.process, early.end_us) == (3, 308)
-
-
-def test_what_operators_launch_is_counted_by_call():
-    assert launches_in(SEEN, calls=1) == [
-        {"op": "aten::addmm", "calls": 1, "kernels": 2, "kernels_us": 17},
-        {"op": "aten::zero_", "calls": 1, "kernels": 1, "kernels_us": 2},
-    ]
 
 
 def test_what_was_read_is_handed_on_and_what_is_no_trace_refused():

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from chapters.shared import subjects
 from compile_lab import memory
 from compile_lab.aot import training as aot
 from compile_lab.aot.nodes import graph_of
 from compile_lab.capture import NotCompiledError
-from compile_lab.experiments import subjects
 from compile_lab.inductor import generated as inductor
 from compile_lab.memory import measured as measured_module
 from compile_lab.memory.differences import differences
@@ -351,37 +351,6 @@ def test_errors_say_what_to_do():
         found.alive_at(5)
     with TorchDispatchMode(), pytest.raises(NotCompiledError, match="TorchDispatchMode"):
         memory.measure_peak(lambda: None)
-
-
-def test_of_one_graph_in_turn_is_what_it_is():
-    _, forward = mlp()
-    graphs = aot.training_graphs(forward)
-    assert memory.lifetimes_in_turn(graphs.each) == memory.lifetimes(graphs)
-
-
-def test_several_graphs_in_turn_are_a_bound_that_is_near():
-    torch.manual_seed(0)
-    layers = nn.ModuleList([nn.Linear(64, 64) for _ in range(4)])
-    x = torch.randn(256, 64)
-
-    def forward():
-        h = torch.tanh(layers[1](layers[0](x))) * torch.sigmoid(x)
-        torch._dynamo.graph_break()
-        h = torch.tanh(layers[2](h)) * torch.sigmoid(h)
-        torch._dynamo.graph_break()
-        return (layers[3](h) * h).square().mean()
-
-    graphs = aot.training_graphs(forward)
-    assert len(graphs.each) == 3
-    bound = memory.lifetimes_in_turn(graphs.each)
-    compiled = torch.compile(forward, backend="aot_eager_decomp_partition")
-    measured = memory.measure_step(compiled, layers.zero_grad)
-    assert measured.compiled_graphs > 2
-    assert measured.peak_nbytes <= bound.peak_nbytes <= 1.5 * measured.peak_nbytes
-    phases = [moment.phase for moment in bound.timeline]
-    assert phases == sorted(phases, key=["forward", "backward"].index)
-    with pytest.raises(ValueError, match="no operation"):
-        memory.lifetimes_in_turn(())
 
 
 def test_a_broken_function_is_refused():

@@ -1,9 +1,8 @@
 """The modes' costs: what is measured, what is refused, how torch's own figures and reasons are read."""
 
+import json
 import os
-import signal
-import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +10,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from compile_lab.capture import NotCompiledError
-from compile_lab.dynamo.tracing import trace
-from compile_lab.experiments import modes as mode_cases
-from compile_lab.experiments.compile_gains import Gated, many_breaks, many_pointwise
+from compile_lab.measure.host import HostCost
 from compile_lab.measure.trace import read
 from compile_lab.modes import cost as modes
 from compile_lab.modes import view as modes_view
@@ -21,6 +18,7 @@ from compile_lab.modes.cost import (
     Comparison,
     CompileTime,
     ModeCost,
+    Search,
     Spread,
     break_even_calls,
     measure,
@@ -256,37 +254,44 @@ def test_the_status_says_what_ran_and_why_not():
 
 def test_a_cost_comes_back_from_json():
     whole = ModeCost(
-        "default", Spread(1, 0.9, 1.1), CompileTime(2, {"Dynamo": 2}), None, 3, Launches(1, 2, 3, 4, 5), 6, 7
+        "default",
+        Spread(1, 0.9, 1.1),
+        CompileTime(2, {"Dynamo": 2}, (1, 2, 3)),
+        None,
+        3,
+        Launches(1, 2, 3, 4, 5),
+        6,
+        7,
+        searches=(Search("mm", 3, 0.2, None),),
+        host=HostCost(1, 2, 3, 4, (("call", 0.5),)),
     )
-    assert ModeCost.from_json(asdict(whole)) == whole
+    assert ModeCost.from_json(json.loads(json.dumps(asdict(whole)))) == whole
 
 
-def test_without_time_left_no_case_is_begun():
-    found = mode_cases.record("cpu", budget_s=0)
-    names = [one["name"] for one in found["workloads"]]
-    assert names == list(mode_cases.WORKLOADS)
-    stopped = {case["stopped"] for one in found["workloads"] for case in one["cases"]}
-    assert stopped == {"not begun: the recording's time was used up"}
-    assert [case["mode"] for case in found["workloads"][0]["cases"]] == list(modes.MODES)
+def test_a_break_even_has_ends_where_it_was_compiled_several_times():
+    eager, once = cost("eager", 3.0), cost("default", 1.0, cold_s=20)
+    several = replace(once, cold=CompileTime(20, {"Dynamo": 20}, (19, 20, 30)))
+    assert once.break_even_ends(eager) is None and several.break_even_ends(eager, "warm") is None
+    assert several.break_even_ends(eager) == (break_even_calls(19, 3.3, 0.9), break_even_calls(30, 2.7, 1.1))
+    assert modes_view.pays_after(several, eager) == "10,000 (7,917 to 18,750)"
+    assert modes_view.pays_after(once, eager) == "10,000"
 
 
-@pytest.mark.slow
-def test_a_case_that_is_too_slow_or_dies_is_told_and_the_next_one_measured():
-    worker = mode_cases.Worker("MiniGPT inference", "cpu")
-    try:
-        assert worker.ask("default", 0.1).stopped == "stopped after 0 s, its time limit"
-        assert worker.ask("eager", 60).call.median_ms > 0
-        os.kill(worker._process.pid, signal.SIGKILL)
-        time.sleep(0.2)
-        assert worker.ask("eager", 60).stopped == "its process came to an end (exit code -9)"
-    finally:
-        worker.stop()
+def test_of_several_cold_times_the_middle_one_is_told_and_all_are_kept():
+    found = modes._middle([CompileTime(seconds, {"Dynamo": seconds}) for seconds in (5.0, 2.0, 3.0)])
+    assert found == CompileTime(3.0, {"Dynamo": 3.0}, (5.0, 2.0, 3.0)) and (found.low_s, found.high_s) == (2.0, 5.0)
 
 
-def test_the_cases_of_the_claims_are_what_they_say():
-    x, w, b = torch.rand(4, 8), torch.rand(8, 8), torch.rand(8)
-    whole, cut = (trace(fn, x, w, b) for fn in (many_pointwise, many_breaks))
-    torch.testing.assert_close(whole.result, cut.result)
-    assert len(whole.graphs) == 1 and len(cut.graphs) == 8
-    module = Gated(8)
-    torch.testing.assert_close(torch.jit.script(module)(x), module(x))
+def test_a_search_tells_the_library_from_triton():
+    found = Search.of("mm", {"mm": 0.3, "triton_mm_1": 0.2, "triton_mm_2": float("inf"), "bias_addmm": 0.25})
+    assert found == Search("mm", 3, 0.25, 0.2) and Search.of("mm", {"mm": 0.3}).triton_ms is None
+
+
+def test_what_was_searched_and_what_the_host_does_are_tables():
+    found = (Search("mm", 20, 0.3, 0.2), Search("addmm", 18, 0.1, 0.2), Search("bmm", 1, 0.1, None))
+    tuned = replace(cost("max-autotune", 4.0, cold_s=100), searches=found)
+    asked = replace(cost("eager", 10.0), host=HostCost(900.4, 880, 950, 870, (("model.forward", 0.4),)))
+    one = Comparison("toy", "a toy", {"eager": asked, "max-autotune": tuned}, "nowhere")
+    assert modes_view.searches([one]).rows == [["toy", "nothing", 3, 39, "1 of 2", 100]]
+    (row,) = modes_view.host(one).rows
+    assert row == ["eager", None, 10_000, 870, "model.forward 40%"]

@@ -25,7 +25,7 @@ FOUND = Comparison("made up", "a workload", COSTS, "typed in", {"test_configs.ma
 
 
 def test_a_comparison_says_what_limited_the_search_and_of_whom():
-    assert FOUND.limits == "at most 4 configurations for a matrix product"
+    assert FOUND.limits == "at most 4 configurations for a matmul"
     assert FOUND.named("max-autotune") == "max-autotune (limited search)" and FOUND.named("default") == "default"
     whole = Comparison("made up", "a workload", COSTS, "typed in")
     assert whole.limits == "" and whole.named("max-autotune") == "max-autotune"

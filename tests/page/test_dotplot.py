@@ -19,6 +19,12 @@ def test_a_dot_stands_at_its_value_in_the_row_of_its_place():
     assert ">40 %</text>" in made().svg and ">GPipe</text>" in made().svg
 
 
+def test_an_axis_ends_at_a_round_number_above_the_data():
+    assert ">50 %</text>" in dots(["a"], {"x": [43.21]}, unit="%", alt="One.").svg
+    assert ">0.012 s</text>" in dots(["a"], {"x": [0.0113]}, unit="s", alt="One.").svg
+    assert ">1 %</text>" in dots(["a"], {"x": [0]}, unit="%", alt="None.").svg
+
+
 def test_the_table_has_the_same_numbers_and_the_legend_each_mark():
     assert made().table.rows == [("GPipe", 10.0, 40.0), ("1F1B", 20.0, None)]
     assert "●</b> on paper" in made().legend and "■</b> measured" in made().legend

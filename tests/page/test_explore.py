@@ -217,7 +217,7 @@ def test_many_options_go_into_a_list_and_few_side_by_side(at_home):
 def test_the_reader_sees_that_a_panel_is_being_computed(at_home):
     said = []
     explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._widgets._status.value) or a)
-    explorer._widgets = widgets.Widgets(explorer)
+    explorer._widgets = widgets.Widgets(explorer.title, explorer.axes, explorer.show)
     explorer._repr_mimebundle_()
     assert said == ["<i>computing a = 1 …</i>"]
     assert explorer._widgets._status.value == ""

@@ -4,14 +4,9 @@ import math
 
 import pytest
 import torch
-from torch import nn
 
-from compile_lab.experiments.precision import launched_casts
-from compile_lab.measure.trace import read
 from compile_lab.precision import formats as precision
-from compile_lab.precision import view as precision_view
 from compile_lab.precision.formats import FORMATS
-from compile_lab.precision.training import RECIPES, Recipe, distance, gradients, loss_in_float64, trained
 
 
 @pytest.mark.parametrize(("name", "form"), FORMATS.items())
@@ -72,118 +67,3 @@ def test_stochastic_rounding_is_right_on_average(value):
 def test_stochastic_rounding_refuses_other_dtypes():
     with pytest.raises(TypeError, match=r"x is of torch.float16; .*: call .float\(\) first"):
         precision.stochastically_rounded(torch.ones(2).half())
-
-
-class Fit(nn.Module):
-    """A regression whose loss is the model's result; the norm's weights begin at 1."""
-
-    def __init__(self):
-        super().__init__()
-        self.up, self.norm, self.down = nn.Linear(4, 16), nn.LayerNorm(16), nn.Linear(16, 1)
-
-    def forward(self, x, y):
-        x = x.to(self.up.weight.dtype)
-        return (self.down(self.norm(self.up(x))).float() - y).square().mean()
-
-
-@pytest.fixture(scope="module")
-def fits():
-    torch.manual_seed(0)
-    model = Fit()
-    batches = [(x, x.sum(1, keepdim=True)) for x in torch.randn(12, 32, 4)]
-    return model, batches, {name: trained(model, batches, recipe, 1e-3) for name, recipe in RECIPES.items()}
-
-
-def test_a_run_in_fp32_stays_near_float64_and_the_model_is_left_alone(fits):
-    model, batches, runs = fits
-    again = trained(model, batches, RECIPES["fp32"], 1e-3)
-    assert again == runs["fp32"] and again.finite  # seeded, and begun from the same model
-    assert distance(runs["fp64"], runs["fp64"], model) == 0
-    assert distance(runs["fp32"], runs["fp64"], model) < 1e-2 < distance(runs["bf16 parameters"], runs["fp64"], model)
-    with torch.no_grad():
-        wanted = model.double()(*(each.double() for each in batches[0])).item()
-    model.float()
-    assert loss_in_float64(model, trained(model, batches[:1], RECIPES["fp64"], 0.0), batches[:1]) == pytest.approx(
-        wanted, rel=1e-6
-    )
-
-
-def test_small_updates_are_lost_in_bf16_and_kept_by_both_cures(fits):
-    _, _, runs = fits
-    moved = {name: (run.parameters["norm.weight"] - 1).abs().mean().item() for name, run in runs.items()}
-    assert moved["bf16 parameters"] == 0  # lr is under half the distance from 1 to the next number
-    for name in ("bf16, fp32 masters", "bf16, stochastic rounding"):
-        assert moved[name] == pytest.approx(moved["fp64"], rel=0.5)
-    assert runs["bf16 parameters"].stuck > 0.05 > runs["fp32"].stuck
-
-
-def test_the_scaler_grows_until_a_step_is_skipped_and_halves_then(fits):
-    model, batches, _ = fits
-    run = trained(model, batches, RECIPES["fp16 autocast, scaled"], 1e-3, {"init_scale": 2.0**22, "growth_interval": 2})
-    assert run.skipped and run.finite and len(run.scales) == len(batches)
-    for step in run.skipped[:-1]:
-        assert run.scales[step + 1] == run.scales[step] / 2
-    assert not trained(model, batches[:1], RECIPES["fp32"], 1e-3).scales
-
-
-def test_gradients_that_underflow_are_saved_by_a_scale():
-    torch.manual_seed(0)
-    model, small = Fit(), 1e-6
-    batch = torch.randn(32, 4), torch.ones(32, 1)
-    with torch.no_grad():
-        model.down.weight.mul_(small), model.down.bias.mul_(small)
-    exact = gradients(model, batch, RECIPES["fp64"])
-    plain, scaled = (gradients(model, batch, RECIPES["fp16 autocast"], scale) for scale in (1.0, 2.0**10))
-    assert exact.zeros["up"] == 0 and plain.zeros["up"] == 1 and scaled.zeros["up"] < 0.1
-    assert gradients(model, batch, RECIPES["bf16 autocast"]).zeros["up"] < 0.1
-    assert not plain.parameters["up.weight"].any()
-    assert scaled.parameters["up.weight"].all()
-    assert set(plain.zeros) == {"up", "down"} and scaled.largest > 1000 * plain.largest
-    assert plain.error(exact) > 0 == exact.error(exact)
-
-
-def test_what_makes_no_recipe_or_no_training_is_refused():
-    with pytest.raises(ValueError, match="updates='fp32' is not known; it is one of 'own', 'masters', 'stochastic'"):
-        Recipe(updates="fp32")
-    with pytest.raises(ValueError, match="no batches, so nothing was trained"):
-        trained(Fit(), [], RECIPES["fp32"])
-
-
-def event(category, name, ts, dur, correlation=None):
-    args = {} if correlation is None else {"correlation": correlation}
-    return {"ph": "X", "cat": category, "name": name, "ts": ts, "dur": dur, "tid": 1, "args": args}
-
-
-TRACE = read(
-    {
-        "traceEvents": [
-            event("cpu_op", "aten::_to_copy", 10, 10),
-            event("cuda_runtime", "cudaLaunchKernel", 12, 1, 1),
-            event("cuda_runtime", "cudaLaunchKernel", 30, 1, 2),
-            event("kernel", "copy_kernel", 15, 400, 1),
-            event("kernel", "copy_kernel", 420, 200, 2),
-            event("kernel", "triton_poi_fused__to_copy_0", 700, 400, 3),
-        ]
-    }
-)
-
-
-def test_casts_in_a_profile_are_told_by_their_caller_or_by_their_kernels_name():
-    assert launched_casts(TRACE, None) == {"kernels": 3, "gpu_ms": 1.0, "cast_kernels": 1, "cast_ms": 0.4}
-    named = launched_casts(TRACE, {"triton_poi_fused__to_copy_0"})
-    assert (named["cast_kernels"], named["cast_ms"]) == (2, 0.8)
-
-
-def test_the_view_tells_rates_against_fp32_and_tf32_in_the_order_of_the_formats():
-    rows = [
-        {"precision": name, "n": 8, "median_us": us, "low_us": us, "high_us": us, "tflop_per_s": 1.0, "error": 0.1}
-        for name, us in (("bf16", 1.0), ("tf32", 2.0), ("fp32", 8.0), ("fp8 e4m3, quantised each time", 4.0))
-    ]
-    table = precision_view.rate_table(rows, 8, "here")
-    assert [row[0] for row in table.rows] == ["fp32", "tf32", "bf16", "fp8 e4m3, quantised each time"]
-    assert [row[2:4] for row in table.rows] == [
-        ("1.00", "0.25"),
-        ("4.00", "1.00"),
-        ("8.00", "2.00"),
-        ("2.00", "0.50"),
-    ]

@@ -1,4 +1,4 @@
-"""Ten of the fifty architectures, each with its whole report; the weekly run takes all of them."""
+"""Two of the fifty architectures, each with its whole report; `architectures.yml` takes all of them each week."""
 
 import json
 import time
@@ -8,7 +8,7 @@ import pytest
 from compile_lab.report import survey
 from compile_lab.report.architectures import ARCHITECTURES, made
 
-TEN = ("GPT-2", "GPT-NeoX", "OPT", "Llama", "Gemma 2", "BERT", "DistilBERT", "BART", "ViT", "ConvNeXt")
+TWO = ("DistilBERT", "ConvNeXt")
 
 
 def test_they_are_fifty_with_a_name_each():
@@ -55,16 +55,12 @@ def survey_failed(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("name", TEN)
+@pytest.mark.parametrize("name", TWO)
 def test_every_card_is_told_within_its_time_and_the_peak_is_the_allocators(name):
     begun = time.process_time()  # other tests run on this machine, so what the clock says is theirs, too
     found = survey.row(name, limit_s=300)
     assert time.process_time() - begun < 90
     assert found["failed"] == {} and len(found["cards"]) == 8
-    if name == "GPT-2":  # its loss warns, which breaks the graph
-        assert "logging_in_forward" in found["findings"] and "4 graphs" in found["trouble"]
-    else:
-        assert found["trouble"] == ""
-        assert found["predicted_bytes"] == pytest.approx(found["between_calls_bytes"], rel=1e-3)
-        if name != "ViT":  # inside the backward of its convolution the library takes memory for itself
-            assert found["predicted_bytes"] == pytest.approx(found["measured_bytes"], rel=1e-3)
+    assert found["trouble"] == ""
+    for held in ("between_calls_bytes", "measured_bytes"):
+        assert found["predicted_bytes"] == pytest.approx(found[held], rel=1e-3)

@@ -5,14 +5,14 @@ import json
 
 import pytest
 
-from compile_lab.report.cards import CardFigure, ModelReport, NamedFinding, ReportCard
+from compile_lab.report.cards import CardFigure, NamedFinding, ReportCard, ReportData
 from compile_lab.report.compare import earlier, moved
 from compile_lab.report.given import UnusableModel
 
 MEMORY = ReportCard("memory", "Memory", "It fits.", "good", (), (CardFigure("peak", 2_000_000, "bytes"),))
 BREAKS = ReportCard("breaks", "Breaks", "None.", "good", (), (CardFigure("graph breaks", 0), CardFigure("graphs", 1)))
 FINDING = NamedFinding("eval_mode", "The model is in eval mode.", "told", "cure")
-REPORT = ModelReport("M", (("chip", "virtual H200"),), (MEMORY, BREAKS), (FINDING,), 16, (), "torch 2.13", ())
+REPORT = ReportData("M", (("chip", "virtual H200"),), (MEMORY, BREAKS), (FINDING,), 16, (), "torch 2.13", ())
 
 
 @pytest.fixture

@@ -53,7 +53,8 @@ def test_what_torch_compile_wrapped_is_unwrapped_and_told():
 @pytest.mark.parametrize(
     ("model", "batch", "said"),
     [
-        (torch.relu, torch.ones(2), "it must be a torch.nn.Module"),
+        (torch.relu, torch.ones(2), "relu uses no module with parameters"),
+        (3, torch.ones(2), "it must be a torch.nn.Module or a function"),
         (Answer(torch.sum), torch.ones(2, 5), "refused its batch .*float32 .2, 5.*must be what model"),
         (Answer(torch.sum).to("meta"), torch.ones(2, 4), "on the meta device"),
         (Answer(torch.sum), 3, "without a tensor"),
@@ -98,3 +99,22 @@ def test_a_file_may_import_what_stands_beside_it(tmp_path, monkeypatch):
     monkeypatch.setattr("sys.path", [*__import__("sys").path])
     subject = loaded(f"{tmp_path / 'my_model.py'}:make")
     assert subject.rule == "mean" and subject.name == "Linear of my_model.py"
+
+
+class Counts(nn.Module):
+    """Writes into a buffer and into a frozen weight in its forward, as a batch norm and a moving average do."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.slow = nn.BatchNorm1d(4), nn.Linear(4, 4).requires_grad_(False)
+
+    def forward(self, x):
+        self.slow.weight.mul_(0.5)
+        return self.norm(x).square().mean()
+
+
+def test_a_forward_that_writes_leaves_the_model_as_it_was():
+    model = Counts()
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    given(model, torch.randn(3, 4))
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())

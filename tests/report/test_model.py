@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 import time
 from importlib.util import find_spec
@@ -11,11 +12,13 @@ import pytest
 import torch
 from torch import nn
 
+from compile_lab.memory import measure_peak
 from compile_lab.report.__main__ import main
-from compile_lab.report.captured import PARTS, Captured, CapturePart, PartTookTooLong, ReportOptions, captured, limited
+from compile_lab.report.captured import PARTS, Captured, CapturePart, ReportOptions, captured
 from compile_lab.report.cards import report_of
 from compile_lab.report.given import given, loaded
-from compile_lab.report.model import CARDS, card, checked, report, state_kept, told
+from compile_lab.report.limits import PartTookTooLong, limited
+from compile_lab.report.model import CARDS, card, cards_of, checked, report, state_kept, told
 from compile_lab.report.model_view import LISTED_NBYTES, page
 from compile_lab.report.tries import _blocks, on_devices, tried
 from compile_lab.tensors import nbytes
@@ -48,7 +51,7 @@ def branch():
 def huge():
     return nn.Linear(300_000, 300_000), torch.ones(2, 300_000)
 """
-WITHOUT_A_CHIP = ("trace", "tries", "rates", "graphs", "memory")
+WITHOUT_A_CHIP = ("trace", "tries", "rates", "state", "graphs", "memory", "eager")
 HAS_TRITON = find_spec("triton") is not None
 
 
@@ -77,7 +80,7 @@ def branching(file):
 
 
 def whole(found: Captured):
-    return {name: card(name, found) for name in CARDS}
+    return {name: card(name, found) for name in cards_of(found)}
 
 
 @pytest.mark.slow
@@ -225,18 +228,70 @@ def test_a_forward_that_is_left_to_python_has_nothing_that_is_fine():
         and "`forward` is whole left to Python" in cards["breaks"].verdict
     )
     assert {cards[name].severity for name in ("breaks", "guards", "kernels")} == {"bad"}
-    assert cards["joint"].severity == "failed" and "mend the first" in cards["joint"].parts[0].text
+    assert cards["joint"].severity == "bad" and "mend the first" in cards["joint"].parts[0].text
+
+
+class Stem(nn.Module):
+    """A large convolution that is never compiled, before a small head that is."""
+
+    def __init__(self):
+        super().__init__()
+        self.wide, self.head = nn.Conv2d(3, 64, 3), nn.Linear(64, 10)
+
+    @torch.compiler.disable
+    def seen(self, x):
+        return self.wide(x).relu().mean((2, 3))
+
+    def forward(self, x):
+        return self.head(self.seen(x)).mean()
+
+
+class Tagger(nn.Module):
+    """A method with a GRU is left to Python whole, and what calls it is not."""
+
+    def __init__(self):
+        super().__init__()
+        self.cells, self.out = nn.GRU(8, 32, batch_first=True), nn.Linear(32, 5)
+
+    def read(self, x):
+        return self.cells(x)[0]
+
+    def forward(self, x):
+        return self.out(self.read(x)).mean()
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "said"),
+    [
+        (Stem(), torch.ones(4, 3, 32, 32), "of the forward's matrix products are in it"),
+        (Tagger(), torch.ones(16, 12, 8), "`read`, left to Python, is not in it"),
+    ],
+)
+def test_a_part_is_called_a_part_and_the_peak_is_eagers(model, batch, said):
+    part = captured(given(model, batch), only=("trace", "state", "graphs", "memory", "eager"))
+    cards = {name: card(name, part) for name in ("joint", "saved", "memory")}
+    for name in ("joint", "saved"):
+        assert cards[name].severity == "look" and said in cards[name].verdict
+    (predicted,) = [each.value for each in cards["memory"].figures if each.name == "peak above what was there"]
+
+    def forget():
+        model.zero_grad(set_to_none=True)
+
+    step = lambda: model(batch).backward()  # noqa: E731
+    step(), forget()
+    assert predicted == pytest.approx(measure_peak(step, forget).peak_nbytes, rel=0.02)
+    assert "as eager runs it" in cards["memory"].verdict and said in cards["memory"].parts[-1].text
 
 
 def test_a_failed_part_takes_no_other_card_away(branching):
     cards = whole(branching)
     memory = cards["memory"]
-    assert "The peak is at most " in memory.verdict and "An upper bound, read off 3 graphs" in memory.parts[-1].text
-    lost = {**branching.parts, "memory": RuntimeError("this function broke into 2 graphs")}
+    assert "of the step as eager runs it" in memory.verdict and "since the graphs are a part" in memory.parts[-1].text
+    lost = {**branching.parts, "eager": RuntimeError("no eager step today")}
     memory = card("memory", dataclasses.replace(branching, parts=lost))
     assert memory.severity == "failed" and "graphs" in memory.verdict
     assert "mend the graph breaks" in memory.parts[0].text
-    assert cards["saved"].severity == "good" and cards["joint"].severity == "look"
+    assert cards["saved"].severity == cards["joint"].severity == "look"
 
 
 def test_a_scalar_parameter_stays_whole_under_fsdp():
@@ -263,7 +318,7 @@ def test_without_memory_a_model_says_what_it_says_with_it(file):
 
 def test_a_model_that_no_machine_holds_is_read(file):
     subject = loaded(f"{file}:huge", fake=True)
-    made = captured(subject, only=("trace", "graphs", "memory"))
+    made = captured(subject, only=("trace", "state", "graphs", "memory"))
     memory = card("memory", made)
     assert "does not fit a H200" in memory.verdict and memory.severity == "bad"
     assert dict(memory.parts[2].rows)["AdamW's state, if you use it"] == 2 * 4 * (300_000**2 + 300_000)
@@ -322,6 +377,7 @@ def test_the_model_is_afterwards_what_it_was():
         ({"devices": 1}, "from 2"),
         ({"limit_s": 0}, "limit_s is 0"),
         ({"limit_s": float("inf")}, "limit_s"),
+        ({"limit_s": 1e300}, "at most 604,800"),
     ],
 )
 def test_options_that_do_not_go_are_refused(option, said):
@@ -334,23 +390,29 @@ def test_the_face_refuses_what_is_no_model():
         report(3, torch.ones(2))
 
 
-def test_the_command_writes_a_page_or_says_what_is_wrong(file, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("compile_lab.report.captured.asked_parts", lambda options: ("trace",))
-    assert main([f"{file}:tiny", "-o", str(tmp_path / "out.html")]) == 0
-    assert (tmp_path / "out.html").read_text().startswith("<!doctype html>")
-    assert "out.html" in capsys.readouterr().out
-    assert main([f"{file}:tiny", "--json", "-o", str(tmp_path / "out.json")]) == 0
+@pytest.mark.slow
+def test_the_command_writes_a_report_and_compares_it_with_an_earlier_one(file, tmp_path, capsys):
+    target, earlier, page_of = f"{file}:tiny", str(tmp_path / "out.json"), tmp_path / "out.html"
+    assert main([target, "--json", "-o", earlier]) == 0
     assert json.loads((tmp_path / "out.json").read_text())["name"] == "MiniGPT of own_model.py"
-    capsys.readouterr()
-    broken = tmp_path / "broken_one.py"
-    broken.write_text("def make(:\n")
-    for target, output, said in (
-        (f"{broken}:make", "o.html", "cannot be imported"),
-        ("train.py", "o.html", "names no function"),
-        (f"{file}:tiny", "nowhere/o.html", "its folder does not exist"),
+    assert "out.json, " in capsys.readouterr().out
+    assert main([target, "--compare", earlier, "-o", str(page_of)]) == 0
+    assert page_of.read_text().startswith("<!doctype html>") and "What moved" in page_of.read_text()
+
+
+def test_what_the_command_can_refuse_it_refuses_before_anything_runs(file, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("compile_lab.report.__main__.supervised", None)
+    os.mkfifo(tmp_path / "pipe.html")
+    for target, output, more, said in (
+        ("train.py", "o.html", (), "names no function"),
+        (f"{tmp_path}/nothere.py:make", "o.html", (), "is no Python file here"),
+        (f"{file}:tiny", "nowhere/o.html", (), "its folder does not exist"),
+        (f"{file}:tiny", "pipe.html", (), "is no regular file"),
+        (f"{file}:tiny", "o.html", ("--limit-gb", "0"), "--limit-gb is 0"),
     ):
-        assert main([target, "-o", str(tmp_path / output)]) == 2
-        assert said in capsys.readouterr().err
+        assert main([target, "-o", str(tmp_path / output), *more]) == 2
+        told = capsys.readouterr().err
+        assert said in told and told.count("\n") == 1
     assert not (tmp_path / "o.html").exists()
 
 

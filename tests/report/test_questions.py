@@ -57,6 +57,10 @@ def branches(h):
     return h * 2 if h.sum() > 0 else h
 
 
+def takes_rows(x):
+    return x[x[:, 0] > 0] * 2
+
+
 def reads_a_number(h):
     return h * h.sum().item()
 
@@ -95,6 +99,27 @@ class Tied(Small):
         self.two.weight = self.one.weight
 
 
+def differentiated_twice(h):
+    """As in a physics-informed network: a gradient inside the forward, which the loss differentiates again."""
+    point = h.detach().requires_grad_()
+    (slope,) = torch.autograd.grad((point * h).tanh().sum(), point, create_graph=True)
+    return slope
+
+
+def of_the_cpu(h):
+    return h * torch.arange(4)
+
+
+def turns(count):
+    def loop(h):
+        state = torch.zeros_like(h)
+        for _ in range(count):
+            state = torch.tanh(state * 0.9 + h)
+        return state
+
+    return loop
+
+
 def asked(name, model, parts, optimizer=None, batch=None):
     """The answer of one question, from as few parts as it needs."""
     subject = given(model, torch.ones(5, 4) if batch is None else batch, optimizer)
@@ -107,12 +132,16 @@ def compiled(model):
 
 TRACE, TRIES = ("trace",), ("tries",)
 CASES = {
+    "compiled_step_raises": (Small(differentiated_twice), Small(), ("trace", "graphs", "code", "compiled")),
+    "made_on_the_cpu": (Small(of_the_cpu), Small(lambda h: h * torch.arange(4, device=h.device)), ("trace", "casts")),
+    "unrolled_loop": (Small(turns(20)), Small(turns(3)), TRACE),
     "layer_index": (Numbered(True), Numbered(False), TRACE),
     "wrapped_names": (compiled(Small()), Small(), ()),
     "cache_in_training": (Caching(True), Caching(False), ()),
     "logging_in_forward": (Small(logs), Small(), TRACE),
     "branch_on_a_value": (Small(branches), Small(), TRACE),
     "number_out_of_a_tensor": (Small(reads_a_number), Small(), TRACE),
+    "size_that_hangs_on_values": (Small(takes_rows), Small(), TRACE),
     "last_batch": (Small(), None, TRIES),
     "unused_parameters": (Unused(), Tied(), ()),
     "attention_written_out": (Small(attends), Small(), TRACE),

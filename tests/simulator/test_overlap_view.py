@@ -5,8 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from compile_lab.devices import view as devices_view
-from compile_lab.devices.steps import StepRun
 from compile_lab.page.figures import PALETTE
 from compile_lab.simulator import overlap_view
 from compile_lab.simulator.overlap import Span, Transfer, overlap_of
@@ -34,15 +32,6 @@ def test_the_tables_say_what_the_bars_say(found):
     first, second = overlap_view.collectives(found).rows
     assert first == ("all_reduce", 2.0, 3, 6, 3, "67 %") and second[-1] == "33 %"
     assert overlap_view.collectives(found, most=1).rows[-1][0] == "and 1 more"
-
-
-def test_steps_of_ranks_are_told_by_the_slowest(found):
-    runs = [StepRun(10, 9, 12, found), StepRun(11, 10, 13, found)]
-    sent, alone = devices_view.steps(
-        {"sent": runs, "alone": [StepRun(5, 4, 6, overlap_of([Span(0, 5)], [], alone=True))]}
-    ).rows
-    assert sent == ("sent", 2, "11.0", "10.0 to 13.0", "3.0 / 3.0", "50 % / 50 %")
-    assert alone == ("alone", 0, "5.0", "4.0 to 6.0", None, None)
 
 
 def test_a_picture_of_hundreds_of_spans_and_buckets_stays_small():

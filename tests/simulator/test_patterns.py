@@ -22,20 +22,20 @@ TIED = replace(SMALL, tied_head=True)
 LARGE = replace(GPT2_124M, dim=8192, layers=8, heads=64, tied_head=False)
 
 
-def program(shape, pattern, mesh, batch, microbatches=4, dtype=None):
+def program(shape, pattern, mesh, batch, microbatches=4, dtype=None, **options):
     made = parallel.make_mesh(pattern, **mesh)
     tokens = torch.randint(shape.vocabulary, (batch, shape.context))
-    model = parallel.parallelize(MiniGPT(shape), pattern, made, microbatches=microbatches, dtype=dtype)
+    model = parallel.parallelize(MiniGPT(shape), pattern, made, microbatches=microbatches, dtype=dtype, **options)
     return Program(lambda: model.step(tokens, tokens, average=False), model.parts, made)
 
 
-def agrees(shape, pattern, devices, rank=0):
+def agrees(shape, pattern, devices, rank=0, **options):
     """Both the collectives and the bytes held are as planned."""
-    found = plan(shape, pattern, devices)
+    found = plan(shape, pattern, devices, **options)
     size, warm_up = found.devices, 2 if pattern == "ddp" else 0
 
     def build():
-        return program(shape, pattern, found.mesh, found.batch)
+        return program(shape, pattern, found.mesh, found.batch, **options)
 
     (share,) = found.stages
     assert count(build, size, rank=rank, warm_up=warm_up) == share.collectives
@@ -57,6 +57,11 @@ def test_data_parallel_is_counted_as_planned(pattern, devices):
 ])  # fmt: skip
 def test_tensor_parallel_and_combinations_are_counted_and_held_as_planned(pattern, devices, shape):
     agrees(shape, pattern, devices)
+
+
+@pytest.mark.parametrize(("pattern", "devices"), [("tp", 2), ("tp+sp", 16), ("fsdp+tp", 8)])
+def test_gathered_logits_are_counted_and_held_as_planned(pattern, devices):
+    agrees(WIDE, pattern, devices, gathered_logits=True)
 
 
 @pytest.mark.parametrize(("pattern", "devices"), [("ddp", 8), ("fsdp", 8), ("tp", 4), ("tp+sp", 2)])

@@ -10,7 +10,7 @@ from compile_lab.page.units import with_unit
 from compile_lab.simulator import patterns_view
 from compile_lab.simulator.collectives import Collective
 from compile_lab.simulator.patterns import plan
-from compile_lab.simulator.recommendation import Network, compute_s, recommend
+from compile_lab.simulator.recommendation import Network, compute_s, recommend, traffic_s
 from mini_model.model import GPT2_124M, MINI
 
 SEVENTY_B = replace(GPT2_124M, dim=8192, layers=80, heads=64, context=2048, tied_head=False)
@@ -41,9 +41,11 @@ def test_a_picture_of_more_than_four_devices_is_refused():
 def test_the_ranking_gives_its_best_and_says_where_nothing_fits():
     best, table, out = patterns_view.ranking(recommend(GPT2_124M, 8, 80e9))
     assert best.startswith("**ddp: holds") and table.rows[0][0] == "ddp" and "which Python takes" in best
-    assert out.startswith("Out: ") and "tp heads=12 cannot be shared by tp=8 ranks" in out
+    assert out == "The devices do not divide the model, or make no mesh, for tp, tp+sp, pp."
     (nothing,) = patterns_view.ranking(recommend(SEVENTY_B, 8, 80e9))
-    assert nothing.startswith("**Nothing fits.** ddp does not fit")
+    assert nothing.startswith("**Nothing fits.** Too large: ddp (1,") and "GB a device), fsdp (" in nothing
+    _, table, out = patterns_view.ranking(recommend(SEVENTY_B, 11, 192e9))
+    assert table.folded == "1 pattern fits" and "for hsdp, tp" in out
 
 
 def test_formula_and_count_are_set_side_by_side_and_a_difference_shows():
@@ -57,7 +59,7 @@ def test_what_is_held_and_sent_is_stacked_on_one_scale():
     plans = {name: plan(GPT2_124M, name, 4) for name in ("ddp", "fsdp", "tp")}
     drawn = patterns_view.by_kind(plans)
     boxes = re.findall(r"<rect x='([\d.]+)' y='(\d+)' width='([\d.]+)' height='(\d+)'", drawn.svg)
-    scale = (1000 - 130 - 12) / 6e9  # the fullest holds 4.06 GB
+    scale = (1000 - 130 - 12) / 4e9
     for row, found in enumerate(plans.values()):
         held = [(float(x), float(wide)) for x, y, wide, high in boxes if (int(y), high) == (62 * row, "28")]
         assert sum(wide for _, wide in held) == pytest.approx(found.total_nbytes * scale, rel=0.01)
@@ -68,9 +70,11 @@ def test_what_is_held_and_sent_is_stacked_on_one_scale():
 
 
 def test_the_times_of_sending_are_bytes_over_rates_and_computing_is_marked():
-    network = Network(inside_bytes_per_s=300e9, across_bytes_per_s=30e9)
+    network = Network()
     plans = {name: plan(SEVENTY_B, name, 16, precision="bf16") for name in ("ddp", "pp")}
     drawn = patterns_view.rates_that_it_takes(plans, network)
-    for name, _, inside, outside in drawn.table.rows:
-        assert inside == round(plans[name].sent_nbytes / 300e6) and outside == round(plans[name].sent_nbytes / 30e6)
+    for name, _, inside, whole, one in drawn.table.rows:
+        (axis,) = plans[name].mesh
+        assert whole == round(1e3 * traffic_s(plans[name], network)[axis]), "as it is charged"
+        assert inside < whole < one if name == "ddp" else inside < whole == one, "a neighbour is reached by one card"
     assert f"computes for {1e3 * compute_s(plans['pp'], network):,.0f} ms" in drawn.caption

@@ -111,9 +111,17 @@ def test_the_usual_shape_has_the_weights_that_were_asked_for():
 
 
 def test_the_panel_says_and_draws_the_same_limits():
-    said, drawing = serving_view.panel("16 bits", 7, 8, 4096, 4, 700, 141)
-    assert "Reading binds" in said and "weights: " in drawing.svg and "of 141 GB" in drawing.alt
-    assert "does not fit" in serving_view.panel("16 bits", 100, 8, 4096, 4, 700, 141)[0]
-    assert "Arithmetic binds" in serving_view.panel("4 bits", 7, 500, 128, 4, 10, 141)[0]
+    said, drawing = serving_view.panel("16 bits", "1", 7, 8, 4096, 4, 700, 141)
+    assert "the caches are 1.3 times the weights, and each further sequence adds" in said
+    assert "weights: " in drawing.svg and "of 141 GB" in drawing.alt
+    assert "almost free" in serving_view.panel("16 bits", "8", 7, 4, 4096, 4, 700, 141)[0]
+    assert "does not fit" in serving_view.panel("16 bits", "1", 100, 8, 4096, 4, 700, 141)[0]
+    assert "Arithmetic binds" in serving_view.panel("4 bits", "1", 7, 500, 128, 4, 10, 141)[0]
     with pytest.raises(ValueError, match="both must be above 0"):
-        serving_view.panel("16 bits", 7, 8, 4096, 0, 700, 141)
+        serving_view.panel("16 bits", "1", 7, 8, 4096, 0, 700, 141)
+
+
+def test_heads_that_share_a_key_divide_the_cache_and_nothing_else():
+    own, shared = sized_work(7, 4096, 2), sized_work(7, 4096, 2, heads_a_key=8)
+    assert shared.cache_nbytes == own.cache_nbytes / 8
+    assert (shared.weights_nbytes, shared.sequence_flop) == (own.weights_nbytes, own.sequence_flop)

@@ -37,19 +37,8 @@ def browser():
 @pytest.fixture
 def visit(browser, address):
     """``visit("book/index.html", width=390, color_scheme="dark")`` opens a page in a context of its own."""
-    contexts = []
-
-    def open_page(path, width=1280, height=900, before=None, **options):
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
-        visited = harness.Visit(contexts[-1])
-        if before:
-            before(visited.page)
-        visited.page.goto(f"{address}/{path}", wait_until="load")
-        return visited
-
-    yield open_page
-    for context in contexts:
-        context.close()
+    with harness.visiting(browser, address) as open_page:
+        yield open_page
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -103,9 +103,9 @@ def stale() -> str | None:
         return "The site is not built (_build/html/index.html is missing). Run 'make book', then the tests again."
     sources = [ROOT / "_config.yml", ROOT / "_toc.yml", *ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("book/*.*")]
     folders = [ROOT / "book" / name for name in ("_ext", "_templates", "site_static", "images")]
-    folders += [
-        ROOT / "compile_lab" / name for name in ("page", "simulator", "exercises")
-    ]  # in the page, for what is live
+    live = ("compile_lab/page", "compile_lab/simulator", "chapters/exercises")
+    folders += [ROOT / name for name in live]
+    sources += ROOT.glob("chapters/*/in_page.py")
     sources += [path for folder in folders for path in folder.rglob("*.*") if path.suffix != ".pyc"]
     newest = max(sources, key=lambda path: path.stat().st_mtime)
     if newest.stat().st_mtime > start.stat().st_mtime:
@@ -138,3 +138,21 @@ class Visit:
         else:
             self.troubles.append(f"asked a third party: {address}")
             route.abort()
+
+
+@contextmanager
+def visiting(browser, address):
+    """Gives a function that opens a page in a context of its own; at the end the contexts are closed."""
+    contexts = []
+
+    def open_page(path, width=1280, height=900, before=None, **options):
+        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
+        visited = Visit(contexts[-1])
+        if before:
+            before(visited.page)
+        visited.page.goto(f"{address}/{path}", wait_until="load")
+        return visited
+
+    yield open_page
+    for context in contexts:
+        context.close()

@@ -3,7 +3,7 @@
 import harness
 import pytest
 
-from compile_lab.report.cards import CardCode, CardCurve, CardTable, CardText, ModelReport, NamedFinding, ReportCard
+from compile_lab.report.cards import CardCode, CardCurve, CardTable, CardText, NamedFinding, ReportCard, ReportData
 from compile_lab.report.model_view import page as page_of
 
 pytestmark = pytest.mark.browser
@@ -20,7 +20,7 @@ CARDS = tuple(
     for name in ("bad", "failed", "look", "good")
 )
 FINDING = NamedFinding("layer_index", f"Blocks are guarded on `{LONG}`.", "Told.", "Cure.")
-REPORT = ModelReport(
+REPORT = ReportData(
     "A model", (("called with", LONG),), CARDS, (FINDING,), 16, (f"casts: {LONG}",), "torch", (("trace", 1.2),)
 )
 

@@ -7,12 +7,12 @@ import harness
 import nbformat
 import pytest
 
-from compile_lab.exercises import check
+from chapters.exercises import check
 
 AXE = harness.ROOT / "book/node_modules/axe-core/axe.min.js"
 CHAPTER = "notebooks/08_activation_checkpointing.html"
 RIGHT = "def best_segment(blocks, input_nbytes, block_nbytes):"
-PLAIN = sorted(path.stem for path in (harness.ROOT / "compile_lab/exercises/plain").glob("chapter_*.py"))
+PLAIN = sorted((harness.ROOT / "chapters").glob("*/in_page.py"))
 
 
 def tagged(prefix: str) -> dict[str, nbformat.NotebookNode]:
@@ -49,13 +49,7 @@ def exercise(visit):
 
 
 def test_every_plain_exercise_can_be_answered_in_the_page_and_no_other():
-    plain = {
-        name
-        for module in PLAIN
-        for name in re.findall(
-            r'@exercise\("(.+?)"', (harness.ROOT / f"compile_lab/exercises/plain/{module}.py").read_text()
-        )
-    }
+    plain = {name for path in PLAIN for name in re.findall(r'(?m)^@exercise\("(.+?)"', path.read_text("utf-8"))}
     assert set(in_page()) == plain and {name[:2] for name in plain} == {f"{at:02}" for at in range(20)}
 
 
@@ -75,7 +69,7 @@ def test_a_solution_passes_in_the_page(visit):
     solutions = {name: cell.source for name, cell in tagged("solution-").items() if name in in_page()}
     failing = {}
     for name, source in solutions.items():
-        begun = "\n".join(line for line in in_page()[name].source.splitlines() if line.startswith("from compile_lab"))
+        begun = "\n".join(line for line in in_page()[name].source.splitlines() if line.startswith("from chapters"))
         begun += "\nfrom compile_lab.simulator.overlap import Span" * (name == "13.1")
         said = page.evaluate("cell => window.lab.python.judge(cell)", f"{begun}\n{source}")
         if f"✓ {name}: right." not in said:

@@ -3,7 +3,10 @@
 import json
 import os
 import re
+import shutil
+import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import harness
@@ -11,19 +14,21 @@ import nbformat
 import pytest
 import yaml
 from bs4 import BeautifulSoup
-
-sys.path.insert(0, str(harness.ROOT / "book/_ext"))
-from lab_site import assets, icons, status, verdicts
+from lab_site import assets, icons, policy, status, styles, verdicts
 
 SETTINGS = yaml.safe_load((harness.ROOT / "_config.yml").read_text("utf-8"))
 REPOSITORY = SETTINGS["repository"]
 
 
-@pytest.fixture(params=harness.chapters())
+def parsed(path: Path) -> BeautifulSoup:
+    return BeautifulSoup(path.read_text("utf-8"), "html.parser")
+
+
+@pytest.fixture(params=harness.chapters(), scope="module")
 def chapter(request, built):
     """A chapter's notebook and its page."""
     notebook = nbformat.read(harness.ROOT / f"{request.param}.ipynb", as_version=4)
-    page = BeautifulSoup((built / f"{request.param}.html").read_text("utf-8"), "html.parser")
+    page = parsed(built / f"{request.param}.html")
     return SimpleNamespace(name=request.param, notebook=notebook, page=page)
 
 
@@ -41,6 +46,19 @@ def test_the_launch_buttons_lead_to_this_notebook_in_this_repository(chapter, bu
     assert (built / f"_sources/{chapter.name}.ipynb").read_bytes() == (
         harness.ROOT / f"{chapter.name}.ipynb"
     ).read_bytes()
+
+
+def test_a_second_build_gives_the_same_bytes(built, tmp_path):
+    shutil.copytree(built.parent, tmp_path / "_build", copy_function=shutil.copy2)
+    book = Path(sys.executable).with_name("jupyter-book")
+    again = [book, "build", ".", "--path-output", tmp_path, "-W", "-n", "--keep-going"]
+    built_again = subprocess.run(again, cwd=harness.ROOT, capture_output=True, text=True)
+    assert built_again.returncode == 0, built_again.stderr
+    trees = [
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (built, tmp_path / "_build/html")
+    ]
+    assert {path for path in trees[0].keys() | trees[1].keys() if trees[0].get(path) != trees[1].get(path)} == set()
 
 
 def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
@@ -65,9 +83,7 @@ def test_a_chapter_opens_in_both_languages(chapter):
 
 def test_the_sites_words_have_a_spanish_for_every_title(built):
     words = json.loads((built / "_static/spanish.json").read_text("utf-8"))
-    captions = BeautifulSoup((built / "book/index.html").read_text("utf-8"), "html.parser").select(
-        ".bd-sidebar-primary :is(.caption-text, li > a)"
-    )
+    captions = parsed(built / "book/index.html").select(".bd-sidebar-primary :is(.caption-text, li > a)")
     said = [caption.get_text().strip() for caption in captions]
     assert len(said) > 15 and [text for text in said if text not in words] == []
 
@@ -80,7 +96,7 @@ def test_each_chapters_question_on_the_landing_page_has_a_spanish():
 
 
 def test_the_landing_page_links_every_chapter_and_no_other(built):
-    page = BeautifulSoup((built / "book/index.html").read_text("utf-8"), "html.parser")
+    page = parsed(built / "book/index.html")
     linked = {link["href"] for link in page.select("article .lab-card a")}
     assert linked == {f"../{name}.html" for name in harness.chapters()}
     assert len(page.select("article .lab-card")) == 20
@@ -92,7 +108,7 @@ def test_the_table_of_contents_lists_every_notebook():
 
 
 def test_the_status_page_shows_what_the_execution_stored(built):
-    rows = BeautifulSoup((built / "book/status.html").read_text("utf-8"), "html.parser").select("tbody tr")
+    rows = parsed(built / "book/status.html").select("tbody tr")
     assert len(rows) == len(harness.chapters())
     for row, name in zip(rows, harness.chapters(), strict=True):
         known = status.facts(harness.ROOT / f"{name}.ipynb")
@@ -102,13 +118,15 @@ def test_the_status_page_shows_what_the_execution_stored(built):
 
 
 def test_the_page_of_claims_gathers_every_verdict_and_links_its_cell(built):
-    page = BeautifulSoup((built / "book/claims.html").read_text("utf-8"), "html.parser")
+    page = parsed(built / "book/claims.html")
     shown = [verdict.strong.get_text().split(",")[0] for verdict in page.select(".lab-verdict")]
     stored = [claim for name in harness.chapters() for claim, _, _ in verdicts.claims(harness.ROOT / f"{name}.ipynb")]
     assert shown == stored and len(set(stored)) == len(stored)
-    for link in page.select('article a[href*="#cell-"]'):
+    links = page.select('article a[href*="#cell-"]')
+    targets = {path: parsed(built / "book" / path) for path in {link["href"].partition("#")[0] for link in links}}
+    for link in links:
         path, _, cell = link["href"].partition("#")
-        target = BeautifulSoup((built / "book" / path).read_text("utf-8"), "html.parser").find(id=cell)
+        target = targets[path].find(id=cell)
         claim = link.get_text().rsplit(" ", 1)[1]
         tag = "tag_silent-errors" if claim == "them" else f"tag_claim-{claim}"
         assert tag in target.parent["class"], (link["href"], target.parent["class"])
@@ -148,6 +166,27 @@ def test_the_icon_fonts_hold_every_icon_that_a_page_names(built):
     assert sum(path.stat().st_size for path in vendor.glob("icons*")) < 10_000
 
 
+def test_a_second_build_finds_the_icons_that_stand_in_a_script_and_forgets_the_scripts_of_no_page(tmp_path):
+    page, vendor = tmp_path / "page.html", tmp_path / "_static/vendor"
+    (tmp_path / policy.FOLDER).mkdir(parents=True)
+    vendor.mkdir()
+    for name in icons.STYLES:
+        (tmp_path / "_static" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "_static" / name).write_text("")
+    page.write_text(
+        """<i class="fa-solid fa-list"></i><script>box.innerHTML = '<i class="fa-solid fa-sun"></i>'</script>"""
+    )
+    (tmp_path / policy.FOLDER / "0123.js").write_text("of a page that is gone")
+    app, built = SimpleNamespace(builder=SimpleNamespace(format="html"), outdir=tmp_path), []
+    for _ in range(2):
+        icons.write(app, None)
+        policy.apply(app, None)
+        built.append({path: path.read_bytes() for path in sorted(tmp_path.rglob("*.*")) if path.is_file()})
+    assert built[0] == built[1] and b"fa-sun" in built[1][vendor / "icons.css"]
+    (script,) = (tmp_path / policy.FOLDER).iterdir()
+    assert script.read_text().startswith("box.innerHTML") and script.name in page.read_text()
+
+
 def test_no_page_or_style_loads_anything_from_elsewhere(built):
     """What a browser would fetch: sources, style sheets, imports. (Links that a reader follows are no such thing.)"""
     loads = re.compile(r"""(?:\ssrc=|url\(|@import\s|<link[^>]+href=|\bimport\()\s*["']?(?:https?:)?//[^"')\s>]+""")
@@ -157,7 +196,7 @@ def test_no_page_or_style_loads_anything_from_elsewhere(built):
 
 
 def test_a_fold_names_what_it_hides(built):
-    page = BeautifulSoup((built / "notebooks/01_graph_breaks.html").read_text("utf-8"), "html.parser")
+    page = parsed(built / "notebooks/01_graph_breaks.html")
     said = {
         int(cell.select_one(".lab-cell-number").get_text().split()[1]): cell.summary.p.get_text()
         for cell in page.select("div.cell.tag_hide-input")
@@ -191,3 +230,19 @@ def test_a_site_that_is_missing_or_old_is_refused_with_the_remedy(built, monkeyp
     assert harness.stale() is None
     os.utime(start, (0, 0))
     assert "older" in harness.stale() and "make book" in harness.stale()
+
+
+def test_the_styles_of_third_parties_keep_every_selector_whose_classes_are_in_a_page(built):
+    def selectors(style):
+        listed = (each.strip() for heads in re.findall(r"([^{}@;/]+)\{", style) for each in heads.split(","))
+        return {each: set(re.findall(r"\.([a-zA-Z][\w-]*)", each)) for each in listed}
+
+    used = set()
+    for page in built.rglob("*.html"):
+        used.update(name for element in parsed(page).find_all(class_=True) for name in element["class"])
+    assert {"btn", "d-flex"} <= used
+    for source, name in styles.STYLES.items():
+        whole, kept = (path.read_text("utf-8") for path in (source, built / "_static" / name))
+        named = {each for each, classes in selectors(whole).items() if "[" not in each and classes and classes <= used}
+        assert named <= selectors(kept).keys(), name
+        assert len(kept) < len(whole) / 3, name

@@ -1,15 +1,12 @@
 """How a reader keeps the book: on paper, as Markdown, with a mark where they are; and how they report a cell."""
 
 import re
-import sys
 from urllib.parse import parse_qs, urlsplit
 
 import harness
 import nbformat
 import pytest
 import yaml
-
-sys.path.insert(0, str(harness.ROOT / "book/_ext"))
 from lab_site import bundle
 
 CHAPTERS = harness.chapters()

@@ -2,14 +2,11 @@
 
 import json
 import re
-import sys
 
 import harness
 import pytest
-from sphinx.errors import ExtensionError
-
-sys.path.insert(0, str(harness.ROOT / "book/_ext"))
 from lab_site import landing
+from sphinx.errors import ExtensionError
 
 PAGE = "book/index.html"
 STAGES = 7

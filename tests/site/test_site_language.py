@@ -51,13 +51,6 @@ def test_the_next_page_remembers(visit):
     assert page.locator("html").get_attribute("lang") == "en", "the chapter's text is English"
 
 
-def test_a_browser_that_keeps_nothing_still_switches(visit):
-    refuse = "Object.defineProperty(window, 'localStorage', { get() { throw new DOMException('denied'); } })"
-    page = visit(CHAPTER, before=lambda page: page.add_init_script(refuse)).page
-    spanish(page)
-    assert page.locator("#espanol").is_visible()
-
-
 def test_without_scripts_the_page_is_english_and_the_link_opens_the_spanish_opening(visit):
     page = visit(CHAPTER, java_script_enabled=False).page
     assert page.locator(".lab-english").first.is_visible() and page.locator(".lab-spanish summary").is_visible()

@@ -48,6 +48,16 @@ def test_a_number_is_veiled_then_compared_and_kept_in_this_browser_alone(visit):
     assert not visited.troubles
 
 
+def test_a_number_beyond_the_scale_is_drawn_where_it_is(visit):
+    asked = prediction(visit(NUMBER).page)
+    asked.get_by_label("The same as a number").fill("20000")
+    asked.get_by_role("button", name="That is my prediction").click()
+    ends = asked.locator(".lab-scale-ends span").all_text_contents()
+    assert ends[0].startswith("1\N{NO-BREAK SPACE}") and ends[1].startswith("20,000\N{NO-BREAK SPACE}"), ends
+    marks = {kind: asked.locator(f".lab-mark-{kind}").bounding_box()["x"] for kind in ("said", "measured")}
+    assert marks["said"] > marks["measured"]
+
+
 def test_a_choice_by_keyboard_alone(visit):
     visited = visit(CHOICE)
     asked = prediction(visited.page)

@@ -230,6 +230,33 @@ def test_a_function_from_a_notebook_travels_with_its_source():
     assert text.startswith("def cell(x):") and shape == (7,)
 
 
+def flood(nbytes):
+    for _ in range(nbytes >> 20):
+        print("x" * ((1 << 20) - 1))
+    print("the end", flush=True)
+    return nbytes
+
+
+def test_of_a_flood_the_beginning_and_the_end_are_printed_and_the_answer_is_whole(capsys):
+    assert run("H200", flood, 300 << 20) == 300 << 20
+    printed = capsys.readouterr().out
+    assert len(printed) < 2_100_000 and printed.startswith("xxx") and printed.endswith("the end\n")
+    assert "… 312,572,808 bytes are left out …" in printed
+
+
+def test_a_fork_that_prints_on_does_not_keep_the_answer(capsys):
+    def forks():
+        if not os.fork():
+            os.closerange(3, 1000)
+            until = time.monotonic() + 60
+            while time.monotonic() < until:
+                os.write(1, b"x" * 1000)
+        return "done"
+
+    began = time.monotonic()
+    assert run("H200", forks) == "done" and time.monotonic() - began < 50
+
+
 def test_what_the_function_prints_is_printed_here(capsys):
     run("H200", lambda: print("hello from the child"))
     assert capsys.readouterr().out == "hello from the child\n"

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from compile_lab.experiments import subjects
+from chapters.shared import subjects
 from compile_lab.inductor.generated import generated_code
 from compile_lab.virtual_gpu.client import interpret
 from compile_lab.virtual_gpu.errors import VirtualGPUError

@@ -8,6 +8,7 @@ triton = pytest.importorskip("triton", reason="no triton for this platform")
 import triton.language as tl  # noqa: E402
 
 from compile_lab.inductor import generated_code  # noqa: E402
+from compile_lab.virtual_gpu import VirtualGPUError, run  # noqa: E402
 
 
 @triton.jit
@@ -28,7 +29,59 @@ def test_nothing_is_fused_with_it():
     assert "* 0.5" not in added.body
 
 
-def test_one_that_chooses_its_blocks_is_refused_by_name():
-    chosen = triton.autotune(configs=[triton.Config({"BLOCK": 256})], key=["n"])(halved)
-    with pytest.raises(TypeError, match=r"Autotuner wraps a kernel.*@triton.jit function itself"):
-        generated_code(half_plus_one, torch.randn(1_000), chosen, chip="H200")
+@triton.autotune([triton.Config({"BLOCK": 128}, num_warps=2), triton.Config({"BLOCK": 512})], key=["n"])
+@triton.jit
+def tuned(out, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) * 0.25, at < n)
+
+
+@triton.heuristics({"BLOCK": lambda given: triton.next_power_of_2(given["n"])})
+@triton.jit
+def guessed(out, x, n, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, at < n) * 0.125, at < n)
+
+
+def test_one_that_chooses_its_blocks_keeps_its_choices():
+    def program(x):
+        out = torch.empty_like(x)
+        tuned[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK"]),)](out, x, x.numel())
+        return out + 1
+
+    made, _ = generated_code(program, torch.randn(1_000), chip="H200").kernels
+    assert "* 0.25" in made.body
+    assert "'BLOCK': 128" in made.source and "'BLOCK': 512" in made.source
+
+
+def test_one_that_guesses_its_blocks_travels():
+    def program(x):
+        out = torch.empty_like(x)
+        guessed[(1,)](out, x, x.numel())
+        return out + 1
+
+    made, _ = generated_code(program, torch.randn(1_000), chip="H200").kernels
+    assert "* 0.125" in made.body
+
+
+def test_one_that_prunes_by_a_function_is_refused_by_name():
+    def few(configs, named, **_):
+        return configs[:1]
+
+    configs = [triton.Config({"BLOCK": 256})]
+    pruned = triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": few})(halved)
+    with pytest.raises(TypeError, match="halved prunes its configurations by a function"):
+        generated_code(half_plus_one, torch.randn(1_000), pruned, chip="H200")
+
+
+def test_launched_by_itself_it_writes_what_nobody_knows():
+    """Outside of compiled code a launch is no operation of torch's: a virtual GPU goes on behind it."""
+
+    def launched(x):
+        out = torch.zeros(4, device=x.device)
+        halved[(1,)](out, x, 4, BLOCK=4)
+        return out.sum().item()
+
+    with pytest.raises(VirtualGPUError, match="a value that only the real GPU would compute"):
+        run("H200", launched, torch.randn(4))
+    assert run("H200", lambda x: half_plus_one(x) @ x, torch.randn(8, 8)).shape == (8, 8)

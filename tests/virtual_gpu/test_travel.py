@@ -1,10 +1,14 @@
 """What goes to a child: a module with parametrizations, which torch itself refuses to pickle, is the same there."""
 
+import textwrap
+
 import pytest
 import torch
 from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
+from compile_lab.inductor.generated import generated_code
+from compile_lab.report.given import loaded
 from compile_lab.virtual_gpu import travel
 
 
@@ -17,3 +21,50 @@ def test_a_parametrized_module_travels(values):
     if values:
         x = torch.randn(2, 4, 8)
         assert torch.equal(again(x), module(x))
+
+
+def test_marks_of_dynamic_sizes_travel():
+    x = torch.ones(4, 8, requires_grad=True)
+    torch._dynamo.mark_dynamic(x, 0, min=2, max=64)
+    (graph, _) = generated_code(lambda x: x.sin(), x, chip="H200").graphs
+    assert "s77 = arg" in graph.wrapper or "s77 = primals" in graph.wrapper
+
+
+OPERATOR = """
+    import torch
+    from torch import nn
+
+    @torch.library.custom_op("test_travel::halved", mutates_args=())
+    def halved(x: torch.Tensor) -> torch.Tensor:
+        return x / 2
+
+    @halved.register_fake
+    def _(x):
+        return torch.empty_like(x)
+
+    def backward(ctx, gradient):
+        return gradient / 2
+
+    halved.register_autograd(backward)
+
+    class Halves(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(8, 8)
+
+        def forward(self, x):
+            return (CALLED(self.linear(x)) * 3).sum()
+
+    def subject():
+        return Halves(), torch.ones(4, 8)
+"""
+
+
+@pytest.mark.parametrize("called", ["halved", "torch.ops.test_travel.halved", "torch.ops.test_travel.halved.default"])
+def test_an_operator_of_the_readers_own_travels(called, tmp_path):
+    file = tmp_path / f"halves_{called.count('.')}.py"
+    file.write_text(textwrap.dedent(OPERATOR).replace("CALLED", called))
+    subject = loaded(f"{file}:subject")
+    code = generated_code(subject.loss, *subject.args, chip="H200")
+    assert not code.trouble and [graph.direction for graph in code.graphs] == ["forward", "backward"]
+    assert "torch.ops.test_travel.halved" in code.graphs[0].wrapper

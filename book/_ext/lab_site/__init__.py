@@ -15,6 +15,7 @@
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
 - ``reports``: the page of one's own model: the reports that are kept, and the survey, from their recording
 - ``status``: the table of what was run when and with which versions
+- ``styles``: the styles of third parties without what no page uses
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
@@ -33,6 +34,7 @@ from . import (
     policy,
     reports,
     status,
+    styles,
     verdicts,
 )
 
@@ -54,6 +56,6 @@ def setup(app):
         verdicts,
     ):
         part.setup(app)
-    for part in (icons, policy):  # on finished pages
+    for part in (icons, policy, styles):  # on finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -23,7 +23,9 @@ SMALLER = {
     FONTS / "source-sans-3/files/source-sans-3-latin-wght-italic.woff2": "source-sans-3-italic.woff2",
     FONTS / "jetbrains-mono/files/jetbrains-mono-latin-wght-normal.woff2": "jetbrains-mono.woff2",
 }
-BUILD_TOOLS = (MODULES / "mathjax/es5/node-main.js", MODULES / "pyodide/package.json")  # used while building
+BUILD_TOOLS = tuple(
+    MODULES / path for path in ("mathjax/es5/node-main.js", "purgecss/bin/purgecss.js", "pyodide/package.json")
+)
 
 
 def node_program() -> str:

@@ -7,9 +7,9 @@ class HangLab(SphinxDirective):
     """``{lab-hangs}``: how many there are, how soon they were named, and the cards."""
 
     def run(self):
+        from chapters.overlap.hangs.hangs_view import HangCards
+        from chapters.overlap.hangs.runs import from_record
         from compile_lab import recordings
-        from compile_lab.devices.hangs.hangs_view import HangCards
-        from compile_lab.devices.hangs.runs import from_record
 
         stored = recordings.load("hangs")
         results = [from_record(each) for each in stored.result["cases"]]

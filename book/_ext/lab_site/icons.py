@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pydata_sphinx_theme
 
+from . import policy
 from .fonts import shrink
 
 STATIC = Path(pydata_sphinx_theme.__file__).parent / "theme/pydata_sphinx_theme/static"
@@ -59,7 +60,9 @@ def write(app, error):
         return
     out = Path(app.outdir)
     table = glyphs(next(STATIC.glob("vendor/fontawesome/*/css/all.min.css")).read_text("utf-8"))
-    names = set().union(*(class_names(page.read_text("utf-8")) for page in out.rglob("*.html")))
+    # In a second build, the scripts of pages that did not change are in files already.
+    texts = [*out.rglob("*.html"), *(out / policy.FOLDER).glob("*.js")]
+    names = set().union(*(class_names(text.read_text("utf-8")) for text in texts))
     used = {name: table[name] for name in names if name in table}
     wanted = set(used.values()).union(*(code_points((out / "_static" / name).read_text("utf-8")) for name in STYLES))
 

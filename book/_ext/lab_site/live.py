@@ -17,6 +17,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from chapters.rooms import rooms
+
 from . import assets, schedules
 
 PYODIDE = assets.MODULES / "pyodide"
@@ -32,9 +34,9 @@ SOURCES = (
     "compile_lab/simulator/*.json",
 )
 SOURCES += ("compile_lab/doors.py", "compile_lab/source.py", "compile_lab/_torch/distributed.py")
-SOURCES += ("compile_lab/exercises/judging.py", "compile_lab/exercises/in_page.py", "compile_lab/exercises/plain/*.py")
+SOURCES += ("chapters/exercises/*.py", "chapters/*/in_page.py")
 SOURCES += ("compile_lab/virtual_gpu/chips.py", "compile_lab/virtual_gpu/warps.py")
-FACE = "compile_lab/exercises/__init__.py"
+FACE = "chapters/exercises/__init__.py"
 """The one face that is needed: cells of exercises import from it."""
 EXPLORER, EXERCISE = '"live":{"panel":', "tag_in-page"
 """What stands in the page of an explorer that can be live, and of an exercise that plain Python judges."""
@@ -59,7 +61,9 @@ def ours(root: Path) -> dict[str, bytes]:
     """
     files = {path.relative_to(root).as_posix(): path.read_bytes() for name in SOURCES for path in root.glob(name)}
     files[schedules.PLACE] = schedules.cut().encode()
+    files["chapters/rooms.py"] = f"def rooms():\n    return {rooms()!r}\n".encode()
     packages = {parent.as_posix() for name in files for parent in Path(name).parents if parent.name}
+    packages -= {package.replace(".", "/") for package in rooms().values()}  # each has one file, which needs no face
     return files | {f"{package}/__init__.py": b"" for package in packages} | {FACE: (root / FACE).read_bytes()}
 
 

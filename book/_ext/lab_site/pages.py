@@ -63,6 +63,12 @@ def add_scripts(app, pagename, templatename, context, doctree):
             app.add_js_file(script, loading_method="defer", priority=900)
 
 
+def first_script(app, pagename, templatename, context, doctree):
+    """``storage.js`` before the theme's own script, which asks for ``localStorage`` ahead of any style."""
+    script = f'<script src="{context["pathto"]("_static/storage.js", 1)}"></script>'
+    context["metatags"] = f"{context.get('metatags', '')}\n{script}"
+
+
 def tidy(app, pagename, templatename, context, doctree):
     """Repairs. Sphinx can emit one inline script several times: the second ``const`` is an error in the browser.
     For screen readers: a bibliography is no list (its entries are no items), and a fold is named by its own text."""
@@ -97,5 +103,6 @@ def setup(app):
     app.add_post_transform(CellNumbers)
     app.connect("env-get-outdated", outdated)
     app.connect("html-page-context", add_scripts)
+    app.connect("html-page-context", first_script)
     app.connect("html-page-context", tidy, priority=900)
     app.connect("build-finished", start_page)

@@ -53,7 +53,7 @@ def without_scripts(page: str, to_root: str, files: dict[str, str]) -> str:
 def apply(app, error):
     if error or app.builder.format != "html":
         return
-    root, files = Path(app.outdir), {}
+    root, files, asked = Path(app.outdir), {}, set()
     for path in root.rglob("*.html"):
         if "_static" in path.relative_to(root).parts:
             continue
@@ -62,10 +62,14 @@ def apply(app, error):
             times = path.stat()
             path.write_text(strict, "utf-8")
             os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # Sphinx renews pages by their time
+        asked.update(re.findall(rf"{FOLDER}/(\w+\.js)", strict))
     for name, body in files.items():
         target = root / FOLDER / name
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(body, "utf-8")
+    for script in (root / FOLDER).glob("*.js"):  # of an earlier build
+        if script.name not in asked:
+            script.unlink()
 
 
 def setup(app):

@@ -1,20 +1,22 @@
 """The page of verdicts: every claim that a chapter put to the test, and every silent error, as its cell printed it.
 
 A cell tagged ``claim-C07`` prints a verdict (``compile_lab.page.claims``), a cell tagged ``silent-errors`` the cards of
-``compile_lab.devices.silent_errors_view``; this part only gathers what is stored.
+``chapters.sharding_strategies.silent_errors_view``; this part only gathers what is stored.
 """
 
 import html
 import json
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 
 from sphinx.util.docutils import SphinxDirective
 
-from . import status
+from compile_lab.page.claims import VERDICTS, printed
+from compile_lab.page.tables import marked_up
 
-KINDS = ("confirmed", "refined", "refuted")
+from . import status
 
 
 def claims(path: Path) -> list[tuple[str, int, dict]]:
@@ -37,9 +39,9 @@ def _tagged(path: Path, pattern: str) -> list[tuple[str, int, dict]]:
     ]
 
 
-def verdict(data: dict) -> str:
-    """The one word of a stored verdict: confirmed, refined or refuted."""
-    return "".join(data["text/plain"]).split(":")[0].split()[1]
+def verdicts(data: dict) -> dict[str, str]:
+    """The stored verdicts of one claim, confirmed or refuted, by number: C20, or its parts C20a, C20b."""
+    return {number: word for number, (word, _) in printed("".join(data["text/plain"])).items()}
 
 
 def carried_away(root: Path) -> dict[str, str]:
@@ -53,16 +55,19 @@ def other_torches(root: Path) -> dict[str, dict]:
     return {version: kept[version] for version in sorted(kept, key=lambda each: [*map(int, each.split("."))])}
 
 
-def with_others(claim: str, others: dict[str, dict]) -> str:
-    """What other torches say of a claim: the verdict, and why where it is another, or what the cell stopped at."""
+def with_others(numbers: Iterable[str], others: dict[str, dict]) -> str:
+    """What other torches say of a claim's verdicts: the words, and why where one is another or the cell stopped."""
     said = []
     for version, kept in others.items():
-        found = kept["claims"].get(claim)
+        found = {number: kept["claims"][number] for number in numbers if number in kept["claims"]}
         if not found:
             continue
-        word = f"torch {version}: {found.get('verdict', 'cannot be told')}"
-        why = re.sub(r"`(.+?)`", r"<code>\1</code>", html.escape(found.get("evidence") or found.get("stopped", "")))
-        said.append(f"<details><summary>{word}</summary><p>{why}</p></details>" if why else f"<p>{word}</p>")
+        words = {number: each.get("verdict", "cannot be told") for number, each in found.items()}
+        parts = [f"{number} {word}" for number, word in words.items()] if len(words) > 1 else words.values()
+        word = f"torch {version}: {', '.join(parts)}"
+        whys = dict.fromkeys(why for each in found.values() if (why := each.get("evidence") or each.get("stopped")))
+        why = "".join(f"<p>{marked_up(each)}</p>" for each in whys)
+        said.append(f"<details><summary>{word}</summary>{why}</details>" if why else f"<p>{word}</p>")
     return f'<div class="lab-torches">{"".join(said)}</div>'
 
 
@@ -70,8 +75,8 @@ def counted(others: dict[str, dict], here: dict[str, str]) -> str:
     """How many of the verdicts `here` each torch repeats."""
     sentences = []
     for version, kept in others.items():
-        found = {claim: each.get("verdict") for claim, each in kept["claims"].items()}
-        same = sum(found.get(claim) == word for claim, word in here.items())
+        found = {number: each.get("verdict") for number, each in kept["claims"].items()}
+        same = sum(found.get(number) == word for number, word in here.items())
         stopped = sum(word is None for word in found.values())
         told = f"torch {version} gives {same} of these {len(here)} verdicts"
         sentences.append(f"{told} and stops before {stopped}" if stopped else told)
@@ -87,14 +92,17 @@ class Counts(SphinxDirective):
 
     def run(self):
         root = Path(self.env.srcdir)
-        verdicts = {claim: verdict(data) for path in status.notebooks(root) for claim, _, data in claims(path)}
-        words = Counter(verdicts.values())
-        total = ", ".join(f"{words[word]} {word}" for word in KINDS)
+        by_claim = [verdicts(data) for path in status.notebooks(root) for _, _, data in claims(path)]
+        here = {number: word for each in by_claim for number, word in each.items()}
+        words = Counter(here.values())
+        split = sum(len(each) > 1 for each in by_claim)
+        total = " and ".join(f"{words[word]} {word}" for word in VERDICTS)
         controls = (
             '<div class="lab-search-cards" data-cards="div.lab-claim" data-ask="Search the claims" '
-            f'data-like="kernel, FSDP, C55 …" data-kinds="{" ".join(KINDS)}"></div>'
+            f'data-like="kernel, FSDP, C55 …" data-kinds="{" ".join(VERDICTS)}"></div>'
         )
-        said = f"{len(verdicts)} claims so far: {total}. {counted(other_torches(root), verdicts)}"
+        said = f"{len(by_claim)} claims, {split} of them split into parts: {len(here)} verdicts, {total}."
+        said += f" {counted(other_torches(root), here)}"
         return self.parse_text_to_nodes("\n".join([said, "", "```{raw} html", controls, "```"]))
 
 
@@ -114,10 +122,12 @@ class Verdicts(SphinxDirective):
             found = claims(path)
             lines += [f"## [{status.title(path)}](/{name})", ""] if found else []
             for claim, cell, data in found:
-                opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{verdict(data)}">'
+                words = verdicts(data)
+                kinds = " ".join(word for word in VERDICTS if word in words.values())
+                opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{kinds}">'
                 opened += f"<p><strong>{html.escape(sentences[claim])}</strong></p>"
                 link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p>'
-                link += f"{with_others(claim, others)}</div>"
+                link += f"{with_others(words, others)}</div>"
                 cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)
                 lines += ["```{raw} html", opened, cards, link, "```", ""]
         return self.parse_text_to_nodes("\n".join(lines), allow_section_headings=True)

@@ -4,24 +4,13 @@
   "use strict";
 
   const { element, message, python } = window.lab;
-  const LONGEST_MS = 10_000;
   const INDENT = "    ";
 
-  function kept(name) {
-    try {
-      return localStorage.getItem(`lab-answer-${name}`);
-    } catch {
-      return null; // a browser that keeps nothing
-    }
-  }
+  const kept = (name) => localStorage.getItem(`lab-answer-${name}`);
 
   function keep(name, answer) {
-    try {
-      if (answer === null) localStorage.removeItem(`lab-answer-${name}`);
-      else localStorage.setItem(`lab-answer-${name}`, answer);
-    } catch {
-      /* then it is gone with the page */
-    }
+    if (answer === null) localStorage.removeItem(`lab-answer-${name}`);
+    else localStorage.setItem(`lab-answer-${name}`, answer);
   }
 
   /* A new line begins where the last one began, and deeper after a colon. Tab goes on to the next control, as ever. */
@@ -42,15 +31,6 @@
     made.addEventListener("click", run);
     return made;
   };
-
-  async function judged(cell) {
-    const late = setTimeout(() => python.stop(`the answer ran for more than ${LONGEST_MS / 1000} s, and was stopped.`), LONGEST_MS);
-    try {
-      return await python.judge(cell);
-    } finally {
-      clearTimeout(late);
-    }
-  }
 
   function begin(cell) {
     const name = [...cell.classList].find((each) => each.startsWith("tag_exercise-")).replace("tag_exercise-", "");
@@ -77,14 +57,20 @@
       try {
         await awake();
         status.textContent = "running …";
-        output.innerHTML = await judged(field.value);
-        status.textContent = "";
+        output.innerHTML = await python.judge(field.value); // texts, written as HTML by controls.js
+        works();
       } catch (error) {
-        output.replaceChildren(message(`Python does not run here: ${error.message}.`));
-        status.textContent = "";
+        output.replaceChildren(message(error.message));
+        retry.hidden = false;
       } finally {
+        status.textContent = "";
         busy = false;
       }
+    }
+
+    function works() {
+      if (retry === document.activeElement) checks.focus();
+      retry.hidden = true;
     }
 
     function open(answer) {
@@ -115,8 +101,9 @@
     });
     const checks = button("Check", check);
     const anew = button("Start over", again);
+    const retry = python.retrying(check);
     for (const each of [checks, anew]) each.hidden = true; // there from the start, so that they are in the site's language
-    const bar = element("div", { class: "lab-reply" }, begun, checks, anew, status, progress);
+    const bar = element("div", { class: "lab-reply" }, begun, checks, anew, retry, status, progress);
     code.append(bar);
     if (kept(name) !== null) open(kept(name));
   }

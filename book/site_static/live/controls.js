@@ -11,49 +11,166 @@
   const megabytes = (nbytes) => `${(nbytes / 1e6).toFixed(1)} MB`;
   const asleep = (at) => `At the first ${at}, Python is loaded from this site, once for all pages: ${megabytes(NBYTES)}.`;
 
-  /* ---- Python: one worker a page ---------------------------------------------------------------------------------- */
+  /* ---- Python: a worker for panels, and another for what a reader types --------------------------------------------- */
 
-  let worker; // a promise of it
-  let asked = 0;
-  const open = new Map(); // questions without an answer, by number
-  const watching = new Set(); // told how many bytes have come
+  /* How long to wait, in ms: while it loads without any sign and in all, for a panel, for a typed answer. */
+  const limits = { silent: 30_000, whole: 180_000, panel: 20_000, answer: 10_000 };
+  const seconds = (ms) => `${ms / 1000} s`;
 
-  function started() {
-    worker ??= new Promise((ready, failed) => {
-      const python = new Worker(WORKER, { type: "module" });
-      python.onerror = (event) => failed(new Error(event.message || "its program is not there"));
-      python.onmessage = ({ data }) => {
-        if (data.ready) ready(python);
-        else if (data.loaded) watching.forEach((tell) => tell(data.loaded));
-        else if (open.has(data.number)) open.get(data.number)(data);
-        else failed(new Error(data.failed));
-      };
-    });
-    return worker;
+  /* A worker has the policy that its file is served with. From a host that sends none it is made by the page, and has
+     the page's: this one. */
+  const POLICY = "connect-src 'self'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self' blob:";
+
+  function confined() {
+    if (!document.querySelector("meta[http-equiv]")) {
+      document.head.append(element("meta", { "http-equiv": "Content-Security-Policy", content: POLICY }));
+    }
+    return URL.createObjectURL(new Blob([`import ${JSON.stringify(WORKER.href)};`], { type: "text/javascript" }));
   }
 
-  async function sent(letter) {
-    const python = await started();
-    const number = (asked += 1);
-    python.postMessage({ number, ...letter });
-    const { answer, failed } = await new Promise((answered) => open.set(number, answered));
-    open.delete(number);
+  async function program(signal, again) {
+    let came;
+    try {
+      came = await fetch(WORKER, { signal, cache: again ? "reload" : "default" });
+    } catch {
+      throw new Error("its program could not be fetched (worker.mjs)");
+    }
+    if (!came.ok) throw new Error(`its program is not there (worker.mjs: ${came.status})`);
+    return came.headers.has("content-security-policy") ? WORKER : confined();
+  }
+
+  /* One Python. The first question starts it. Whatever goes wrong ends it, and all that was asked of it fails with the
+     reason; the next question starts another. */
+  function interpreter({ typed, limit, late }) {
+    let run; // {ready: a promise of its port, end}
+    let asked = 0;
+    let failures = 0;
+    const watching = new Set(); // told how many bytes have come
+    const recovered = new Set(); // told when it runs
+
+    function begin() {
+      const { port1: port, port2 } = new MessageChannel();
+      const fetching = new AbortController();
+      const open = new Map(); // questions without an answer, by number
+      const mine = { port, open };
+      let worker;
+      let awaited = ["worker.mjs"];
+      let silence;
+
+      const end = (mine.end = (why) => {
+        if (run !== mine) return;
+        run = undefined;
+        failures += 1;
+        [silence, whole].forEach(clearTimeout);
+        fetching.abort();
+        worker?.terminate();
+        port.close();
+        const error = new Error(mine.started ? `Python gave no answer: ${why}.` : `Python does not run here: ${why}.`);
+        mine.fail(error);
+        for (const { failed } of open.values()) failed(error);
+      });
+
+      const missing = (ms) => `${awaited.length ? `${awaited.join(", ")} did not come` : "it did not start"} within ${seconds(ms)}`;
+      const heard = () => {
+        clearTimeout(silence);
+        silence = setTimeout(() => end(missing(limits.silent)), limits.silent);
+      };
+      const whole = setTimeout(() => end(missing(limits.whole)), limits.whole);
+
+      mine.ready = new Promise((ready, fail) => {
+        mine.fail = fail;
+        port.onmessage = ({ data }) => {
+          if (typeof data.broken === "string") return end(data.broken);
+          if (open.has(data.number)) return open.get(data.number).answered(data);
+          if (mine.started) return;
+          heard();
+          if (typeof data.loaded === "number") watching.forEach((told) => told(data.loaded));
+          if (Array.isArray(data.awaited)) awaited = data.awaited;
+          if (!data.ready) return;
+          mine.started = true;
+          [silence, whole].forEach(clearTimeout);
+          ready();
+          recovered.forEach((told) => told());
+        };
+      });
+      mine.ready.catch(() => {}); // whoever asked is told
+      heard();
+      program(fetching.signal, failures > 0).then(
+        (address) => {
+          if (run !== mine) return;
+          worker = new Worker(address, { type: "module" });
+          awaited = [];
+          worker.onerror = (event) => {
+            event.preventDefault();
+            end(event.message || "its program (worker.mjs) did not come whole, or this page's security policy, or the browser, does not let it run");
+          };
+          worker.postMessage({ typed, again: failures > 0 }, [port2]);
+        },
+        (error) => end(error.message),
+      );
+      return mine;
+    }
+
+    async function start() {
+      run ??= begin();
+      await run.ready;
+    }
+
+    /* The answer, a string; an Error whose message is for the reader if there is none. */
+    async function ask(question) {
+      await start();
+      const { port, open, end } = run;
+      const number = (asked += 1);
+      const overdue = setTimeout(() => end(late(limits[limit])), limits[limit]);
+      try {
+        const { answer, failed } = await new Promise((answered, failed) => {
+          open.set(number, { answered, failed });
+          port.postMessage({ number, asked: question });
+        });
+        if (typeof answer === "string") return { answer };
+        return { failed: String(failed) };
+      } finally {
+        clearTimeout(overdue);
+        open.delete(number);
+      }
+    }
+
+    return { start, ask, watching, recovered, asleep: () => !run };
+  }
+
+  const panels = interpreter({
+    typed: false,
+    limit: "panel",
+    late: (ms) => `nothing came back within ${seconds(ms)}, and it was stopped`,
+  });
+  const answers = interpreter({
+    typed: true,
+    limit: "answer",
+    late: (ms) => `the answer ran for more than ${seconds(ms)}, and was stopped`,
+  });
+
+  /* What an explorer shows, HTML. No reader's code runs in that worker. */
+  async function ask(question) {
+    const { answer, failed } = await panels.ask(JSON.stringify(question));
     return answer ?? message(`This cannot be computed: ${failed}`).outerHTML;
   }
 
-  const ask = (question) => sent({ question: JSON.stringify(question) });
-  const judge = (cell) => sent({ cell });
-
-  /* Python is busy and does not stop by itself: end it. What was asked of it fails, the next question starts another. */
-  async function stop(why) {
-    const python = await worker;
-    python.terminate();
-    worker = undefined;
-    for (const answered of open.values()) answered({ failed: why });
+  /* Whether an exercise is right, HTML that is written here: of what comes back only texts are taken, whatever it is.
+     (A document that is parsed runs nothing and loads nothing.) */
+  async function judge(cell) {
+    const { answer, failed } = await answers.ask(cell);
+    const said = new DOMParser().parseFromString(answer ?? "", "text/html");
+    const outcome = said.querySelector("p.lab-outcome");
+    if (!outcome) return message(`The answer gave nothing that can be read${failed ? `: ${failed}` : ""}.`).outerHTML;
+    const kind = outcome.classList.contains("lab-passed") ? "lab-passed" : "lab-open";
+    const printed = said.querySelector("pre");
+    const made = [element("p", { class: `lab-outcome ${kind}` }, outcome.textContent)];
+    if (printed) made.push(element("pre", {}, printed.textContent));
+    return made.map((each) => each.outerHTML).join("");
   }
 
   /* A bar for the page while Python is loaded, and `awake`, which waits until it has started. */
-  function loader(status) {
+  function loader(status, python) {
     const bar = element("progress", { max: NBYTES, value: 0, "aria-label": "Python is loading" });
     const count = element("span", { "aria-hidden": "true" }); // the bar has it for those who listen
     const progress = element("div", { class: "lab-progress", hidden: "" }, bar, count);
@@ -65,22 +182,29 @@
     }
 
     async function awake() {
-      if (!worker) loading(0);
+      if (python.asleep()) loading(0);
       const waiting = setTimeout(() => {
         status.textContent = "Python is loading …";
         progress.hidden = false;
       });
-      watching.add(loading);
+      python.watching.add(loading);
       try {
-        await started();
+        await python.start();
       } finally {
         clearTimeout(waiting);
-        watching.delete(loading);
+        python.watching.delete(loading);
         progress.hidden = true;
       }
     }
 
     return { progress, awake };
+  }
+
+  /* "Try again", hidden until something has failed. */
+  function retrying(retry) {
+    const button = element("button", { type: "button", class: "lab-again", hidden: "" }, "Try again");
+    button.addEventListener("click", retry);
+    return button;
   }
 
   /* ---- controls --------------------------------------------------------------------------------------------------- */
@@ -196,9 +320,11 @@
     const panel = explorer.querySelector(".lab-panel");
     const controls = explorer.querySelector(".lab-controls");
     const status = element("p", { class: "lab-note", role: "status" }, asleep("move"));
-    const { progress, awake } = loader(status);
+    const { progress, awake } = loader(status, panels);
     const choice = Object.fromEntries(axes.map(({ key, stored }) => [key, stored[0]]));
     const told = element("p", { class: "lab-told", role: "status" });
+    const retry = retrying(() => compute());
+    const beforehand = element("div", { class: "lab-controls lab-beforehand" });
     const rows = axes.find((axis) => axis.rows);
     const set = (key, value) => {
       choice[key] = value;
@@ -231,8 +357,7 @@
     async function computed(asked) {
       const slow = setTimeout(() => (status.textContent = "computing …"), SLOW_MS);
       const begun = performance.now();
-      const answer = await ask({ panel: address, choice: asked });
-      clearTimeout(slow);
+      const answer = await ask({ panel: address, choice: asked }).finally(() => clearTimeout(slow));
       status.textContent = "Python runs in this page: any value, computed here.";
       explorer.dataset.ms = Math.round(performance.now() - begun);
       return answer;
@@ -240,9 +365,14 @@
 
     /* What is stored is shown at once. Else one question at a time, and then the newest: a slider may ask faster than
        Python answers. */
-    async function update() {
+    function update() {
       const known = storedPanel();
-      if (known !== undefined) return shown(known, choice);
+      if (known !== undefined) shown(known, choice);
+      else if (!retry.hidden) nearest();
+      else compute();
+    }
+
+    async function compute() {
       again = busy;
       if (busy) return;
       busy = true;
@@ -255,23 +385,53 @@
           if (storedPanel() === undefined) shown(answer, asked);
         } while (again);
       } catch (error) {
-        giveUp(`Python does not run here: ${error.message}. The choices below were computed beforehand.`);
+        failed(error.message);
       } finally {
         busy = false;
       }
     }
 
-    function giveUp(why) {
-      offerStored(explorer, choices);
-      show(panel, choices.panels[0]);
-      status.textContent = why;
-      controls.append(status);
+    /* Without Python: the sliders stay as the reader left them, and what was computed beforehand can be chosen. */
+    function failed(why) {
+      if (retry.hidden) {
+        retry.hidden = false;
+        offerStored(explorer, choices, beforehand);
+      }
+      const told = `${why} The choices below were computed beforehand.`;
+      status.textContent = told;
+      if (storedPanel() === undefined) nearest();
+    }
+
+    /* The stored panel whose choice is nearest to the reader's. */
+    function nearest() {
+      const chosen = axes.map(({ key, stored }) => {
+        const far = (value) => (typeof value === "number" ? Math.abs(value - choice[key]) : Number(value !== choice[key]));
+        return stored.reduce((best, value, at) => (far(value) < far(stored[best]) ? at : best), 0);
+      });
+      show(panel, choices.panels[storedAt(choices.axes, chosen)]);
+      delete explorer.dataset.shown;
+      offerStored(explorer, choices, beforehand, chosen);
+      if (rows) choice[rows.key] = rows.stored[0]; // the blocks are drawn where they were
+      ready();
+    }
+
+    function recovered() {
+      if (retry.hidden) return;
+      if (retry === document.activeElement) controls.querySelector("input, select, button").focus();
+      retry.hidden = true;
+      beforehand.replaceChildren();
+      status.textContent = "Python runs in this page: any value, computed here.";
+      update();
     }
 
     if (location.protocol === "file:") {
-      giveUp("Opened from a file, a page may not start Python: only these choices are here. Over a web server, any value is.");
+      offerStored(explorer, choices);
+      show(panel, choices.panels[0]);
+      status.textContent = "Opened from a file, a page may not start Python: only these choices are here. Over a web server, any value is.";
+      controls.append(status);
       return;
     }
+    panels.recovered.add(recovered);
     controls.replaceChildren(
       ...axes.map((axis, at) => {
         const { name } = choices.axes[at];
@@ -283,13 +443,13 @@
         made.dataset.axis = axis.key;
         return made;
       }),
-      element("div", { class: "lab-python" }, status, progress, told),
+      element("div", { class: "lab-python" }, status, progress, retry, beforehand, told),
     );
     offer();
     ready();
   }
 
   window.lab.ask = ask;
-  window.lab.python = { judge, loader, stop, asleep };
+  window.lab.python = { judge, loader: (status) => loader(status, answers), retrying, asleep, limits };
   for (const [explorer, choices] of live) begin(explorer, choices);
 })();

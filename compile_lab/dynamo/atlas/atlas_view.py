@@ -18,6 +18,11 @@ class BreakCards:
     """A card for each result, closed: its kind in torch's words and whether it is cured; inside, both functions.
 
     Raises ValueError without a result.
+
+    >>> from compile_lab.dynamo.atlas.atlas_view import BreakCards
+    >>> from compile_lab.dynamo.atlas.run import run
+    >>> BreakCards(run(["branch_on_a_value"]))
+    GB0170 Data-dependent branching: branch_on_a_value, cured
     """
 
     results: Sequence[AtlasResult]
@@ -35,7 +40,13 @@ class BreakCards:
 
 @door
 def coverage(results: Sequence[AtlasResult]) -> Table:
-    """A row for each theme: its entries, kinds, cures, and those without one. Raises ValueError without an entry."""
+    """A row for each theme: its entries, kinds, cures, and those without one. Raises ValueError without an entry.
+
+    >>> from compile_lab.dynamo.atlas.atlas_view import coverage
+    >>> from compile_lab.dynamo.atlas.run import run
+    >>> coverage(run(["branch_on_a_value", "negate_a_tensor"])).rows
+    [('data dependence', 2, 1, 2, 0)]
+    """
     if not results:
         raise ValueError("nothing to show: run() gives the atlas's entries")
     themes = dict.fromkeys(each.theme for each in results)

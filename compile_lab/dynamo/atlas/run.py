@@ -73,6 +73,11 @@ def run(names: list[str] | None = None) -> tuple[AtlasResult, ...]:
     """Each entry's result; of all entries where no ``names`` are given. Some 0.1 s an entry.
 
     Raises ValueError for a name that the atlas has not.
+
+    >>> from compile_lab.dynamo.atlas.run import run
+    >>> (result,) = run(["branch_on_a_value"])
+    >>> result.id, result.kind, result.cured
+    ('GB0170', 'Data-dependent branching', True)
     """
     entries = load()
     unknown = [name for name in names or () if name not in entries]

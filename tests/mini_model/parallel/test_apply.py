@@ -38,6 +38,7 @@ def schedule(name: str, config: GPTConfig = DEEP) -> Case:
 V_SHAPED = [schedule("ZBVZeroBubble"), schedule("DualPipeV")]
 LOOPED = [schedule(name) for name in ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble")]
 SPLIT = [Case(name) for name in ("ddp", "fsdp", "hsdp", "tp", "tp+sp", "fsdp+tp")]
+GATHERED = [Case(name, options={"gathered_logits": True}) for name in ("tp", "tp+sp")]
 STAGED = [Case(name, options={"microbatches": 2}) for name in ("pp+fsdp", "pp+tp")]
 ENDS_TIED = [Case("fsdp", TIED), Case("tp+sp", TIED), Case("pp+tp", TIED, {"microbatches": 2}), schedule("1F1B", TIED)]
 
@@ -107,7 +108,7 @@ def agree(cases: list[Case], n: int) -> None:
 
 @pytest.mark.slow
 def test_patterns_train_what_one_process_trains(capfd):
-    agree(SPLIT + STAGED, 4)
+    agree(SPLIT + GATHERED + STAGED, 4)
     assert capfd.readouterr() == ("", "")  # a notebook's cell shows what a rank says
 
 

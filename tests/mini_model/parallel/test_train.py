@@ -156,13 +156,19 @@ def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch, capfd):
     altered("elsewhere", folder="../run/step-00000000")
     altered("threads", threads=7)
     altered("locked")
+    slices = [*Path(shutil.copytree("run", "nan")).glob("step-00000000/*.distcp")]
+    for file in slices:  # each rank has half of a norm's weights, which are ones before the first step
+        file.write_bytes(file.read_bytes().replace(b"\x00\x00\x80\x3f" * 8, b"\xff" * 32))
+    told = json.loads(Path("nan/latest.json").read_text())
+    told["files"] |= {file.name: zlib.crc32(file.read_bytes()) for file in slices}
+    Path("nan/latest.json").write_text(json.dumps(told))
     files = {path for path in tmp_path.rglob("*") if path.is_file()}
     before = {
         path: path.read_bytes() for path in files if path.relative_to(tmp_path).parts[0] not in ("run", "threads")
     }
 
     made_to_fit = ["executes", "bytes", "letter", "moments", "step", "elsewhere"]
-    names = ["flipped", "lost", "foreign", "torn", "run.pt", "no/such/place", *made_to_fit, "locked", "run"]
+    names = ["nan", "flipped", "lost", "foreign", "torn", "run.pt", "no/such/place", *made_to_fit, "locked", "run"]
     calls = [
         (f"--parallel fsdp --checkpoint {name}", replace(TINY, lr=0.1 if name == "run" else TINY.lr)) for name in names
     ]
@@ -171,6 +177,7 @@ def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch, capfd):
         first, second = ranks.run(runs, 2, *calls, *go_on, timeout=200)
     assert first == second, "every rank knows"
     said = dict(zip(names, first, strict=False))
+    assert re.search(r"not all finite: 'model\.\S*norm\S*weight' holds NaN", said["nan"])
     assert "checksum of step-00000000/__" in said["flipped"]
     assert "damaged" in said["lost"] and "damaged" in said["torn"]
     assert "no checkpoint" in said["foreign"] and "a file" in said["run.pt"]
@@ -312,6 +319,7 @@ def weights_of(folders: list[Path]) -> list[dict[str, torch.Tensor]]:
 
 
 @pytest.mark.slow
+@pytest.mark.weekly
 def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_path, ranks_of, alive):
     """With the fifteen of one process, in test_train.py, twenty. torchrun is killed, or one of its ranks."""
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))

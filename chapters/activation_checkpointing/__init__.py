@@ -1,0 +1,3 @@
+"""Chapter 08, activation checkpointing."""
+
+NUMBER = "08"

@@ -1,0 +1,3 @@
+"""Chapter 07, backward fusion."""
+
+NUMBER = "07"

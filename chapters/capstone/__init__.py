@@ -1,0 +1,3 @@
+"""Chapter 19, capstone: all of it on one step."""
+
+NUMBER = "19"

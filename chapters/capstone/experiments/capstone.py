@@ -1,0 +1,353 @@
+"""The recording ``capstone``: the ladder of GPT-2 124M on one GPU, and a peer's model in the same run.
+
+All rungs are alive at once and timed in turns, so that what the machine does to one it does to all. What fails, or
+would begin after the time given, is told as ``stopped``; the rest of the recording stands.
+"""
+
+from __future__ import annotations
+
+import functools
+import gc
+import io
+import itertools
+import random
+import re
+import statistics
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stdout
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab.doors import shown
+from compile_lab.measure.allocator import peak
+from compile_lab.measure.judge import relative_error_together
+from compile_lab.measure.timing import wait
+from compile_lab.measure.trace import profiled
+from compile_lab.recordings import RecordingError
+
+from ...registry import Progress
+from ...shared import subjects
+from ...shared.experiments import machine
+
+BATCH, LENGTH = {"cuda": 32, "cpu": 4}, {"cuda": 1024, "cpu": 16}
+JUDGED = {"cuda": 4, "cpu": 4}
+"""Sequences of the batch whose gradients are compared with float32's."""
+ROUNDS, VISIT_S, LEAST = 5, 0.6, 3
+"""Turns, seconds of a visit at the least, and steps of it at the least."""
+PROFILED = 3
+CURVE_STEPS, CURVE_LR, WARM_UP = {"cuda": 300, "cpu": 3}, 3e-4, 30
+SEEDS = (0, 1, 2)
+JUDGE = "fused"
+"""The rung whose three seeds say how far losses lie apart: eager, bf16 by autocast, nothing changed but switches."""
+NAME_LENGTH = 90
+BUDGET_S = 545.0
+
+Batch = tuple[Tensor, Tensor]
+
+
+def record(
+    device: str, progress: Progress = iter, *, peer: Path | None = None, budget_s: float = BUDGET_S
+) -> dict[str, Any]:
+    """Times, memory, kernels, gradients and losses of each rung, as plain JSON values; ten minutes on an H200.
+
+    peer: a file that defines another GPT as nanoGPT's ``model.py`` does (``GPT(GPTConfig())``, whose call gives logits
+    and loss, and ``configure_optimizers``); it is measured eagerly and compiled. RecordingError if it is none.
+
+    ``{"batch", "length", "layers", "dim", "parameters", "ceilings": [...], "verified": {kernel: [found, limit]},
+    "attention": by whom the hand reaches cuDNN's,
+    "rungs": [{"name", "does", "by", "vocabulary", "first_s", "peak_nbytes", "median_ms", "low_ms", "high_ms",
+    "samples", "clock_mhz", "power_w", "gradient_error", "kernels": [{"name", "count", "us"}]}],
+    "curves": [{"name", "seed", "losses"}], "stopped": [{"name", "part", "stopped"}]}``. ``peak_nbytes`` is what a step
+    takes above what lies there between steps, plus that. ``gradient_error``: |found − exact| / |exact| of all gradients
+    together, against the same model in float32. ``kernels`` are those of one step; ``clock_mhz`` and ``power_w`` what
+    the driver said at the end of each visit. Losses are of the grammar's sentences.
+    """
+    study = LadderStudy(device, time.monotonic() + budget_s, peer and peer_module(peer))
+    parts = (study.build, study.judge, study.time, study.profile, study.train)
+    for part in progress(parts):
+        part()
+    reset_dynamo()
+    return study.told()
+
+
+class LadderStudy:
+    """One run of the ladder."""
+
+    def __init__(self, device: str, until: float, peer: ModuleType | None) -> None:
+        self.device, self.until, self.peer = device, until, peer
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.steps: dict[str, Any] = {}
+        self.curves: list[dict[str, Any]] = []
+        self.stopped: list[dict[str, Any]] = []
+        self.verified: dict[str, Any] = {}
+        self.batch = _batch(BATCH[device], LENGTH[device], device)
+
+    def build(self) -> None:
+        """Each rung made, and its first steps, which compile and capture."""
+        self.verified = self._tried("hand", "verify", lambda: subjects.capstone_verified(self.device)) or {}
+        for name, rung in subjects.capstone_rungs().items():
+            if self.device == "cpu" and name == "graph":
+                continue
+            about = {"does": rung.does, "by": rung.by, "vocabulary": rung.vocabulary}
+            self._built(name, about, lambda rung=rung: rung.made(self._fresh_model(rung), *self.batch[0].shape))
+        for compiled in (False, True) if self.peer else ():
+            name = "peer, compiled" if compiled else "peer"
+            about = {"does": "another GPT-2, as it comes", "by": "eager", "vocabulary": 50_304}
+            options = {} if compiled else None
+            self._built(name, about, lambda options=options: PeerStep(self.peer, self.device, options))
+
+    def judge(self) -> None:
+        """Gradients of each rung, uncompiled operations where it is compiled, beside float32's."""
+        some = tuple(each[: JUDGED[self.device]].contiguous() for each in self.batch)
+        exact: dict[Any, Any] = {}
+        for name, rung in subjects.capstone_rungs().items():
+            if name in self.steps:
+                self._judged(name, rung, some, exact)
+        for name in [each for each in self.steps if each.startswith("peer")]:
+            fresh = functools.partial(PeerStep, self.peer, self.device)
+            found = self._tried(name, "gradients", lambda fresh=fresh: fresh().gradient_error(*some))
+            self.rows[name]["gradient_error"] = found
+
+    def time(self) -> None:
+        """Steps in turns; the clock and the power by the driver at the end of each visit."""
+        taken: dict[str, list[float]] = {name: [] for name in self.steps}
+        seen: dict[str, list[tuple[float, float]]] = {name: [] for name in self.steps}
+        for turn in range(ROUNDS):
+            for name in random.Random(turn).sample(list(self.steps), len(self.steps)):
+                if turn == 0 or time.monotonic() < self.until:
+                    visit = self._tried(name, "time", lambda name=name: self._visit(self.steps[name].step))
+                    taken[name] += visit[0] if visit else []
+                    seen[name] += visit[1] if visit else []
+        for name, times in taken.items():
+            if len(times) > 1:
+                low, median, high = (round(each, 4) for each in statistics.quantiles(times, n=4))
+                self.rows[name] |= {"median_ms": median, "low_ms": low, "high_ms": high, "samples": len(times)}
+                clocks, watts = zip(*seen[name], strict=True) if seen[name] else ((), ())
+                self.rows[name] |= {"clock_mhz": list(clocks), "power_w": list(watts)}
+
+    def profile(self) -> None:
+        """The kernels of a step and their time on the GPU."""
+        for name, step in self.steps.items() if self.device == "cuda" else ():
+            self.rows[name]["kernels"] = self._tried(name, "kernels", lambda step=step: self._kernels(step))
+
+    def train(self) -> None:
+        """Losses of each rung over the same batches; of one rung, with three seeds of weights and order."""
+        runs = [(JUDGE, seed) for seed in SEEDS]
+        runs += [(name, 0) for name in reversed(self.steps) if name not in (JUDGE, "peer", "first", "tf32", "bf16")]
+        model = self._fresh_model(subjects.capstone_rungs()[JUDGE])
+        batches = [subjects.sentences(model, BATCH[self.device], step) for step in range(CURVE_STEPS[self.device])]
+        batches = [tuple(each[:, : LENGTH[self.device]].contiguous() for each in batch) for batch in batches]
+        for name, seed in runs:
+            if name in self.steps and not name.startswith("peer"):
+                if time.monotonic() < self.until:
+                    self._tried(name, "losses", lambda name=name, seed=seed: self._curve(name, seed, batches))
+                else:
+                    self._stop(name, "losses", "not begun: the time given was over")
+
+    def told(self) -> dict[str, Any]:
+        config = self._fresh_model(subjects.capstone_rungs()[JUDGE]).config
+        sizes = {"batch": BATCH[self.device], "length": LENGTH[self.device], "layers": config.layers, "dim": config.dim}
+        parts = {"copy_nbytes": (1 << 30,), "matrix_sizes": (8192,)} if self.device == "cuda" else {}
+        return {
+            **sizes,
+            "heads": config.heads,
+            "ceilings": machine.record(self.device, **parts),
+            "verified": self.verified,
+            "attention": subjects.capstone_attention(),
+            "rungs": [{"name": name, **row} for name, row in self.rows.items()],
+            "curves": self.curves,
+            "curve_lr": CURVE_LR,
+            "warm_up": WARM_UP,
+            "stopped": self.stopped,
+        }
+
+    def _built(self, name: str, about: dict[str, Any], make: Callable[[], Any]) -> None:
+        self.rows[name] = about
+
+        def build() -> None:
+            gc.collect()
+            if self.device == "cuda":
+                torch.cuda.empty_cache()
+            with peak(self.device) as memory:
+                begin = time.perf_counter()
+                step = make()
+                float(step.step(*self.batch))
+                wait(self.device)
+                first_s = time.perf_counter() - begin
+                step.step(*self.batch)
+            self.rows[name] |= {"first_s": round(first_s, 3), "peak_nbytes": memory.rise_nbytes}
+            self.steps[name] = step
+
+        self._tried(name, "build", build)
+
+    def _fresh_model(self, rung: Any) -> nn.Module:
+        return subjects.capstone_model(rung.vocabulary, self.device)
+
+    def _judged(self, name: str, rung: Any, some: Batch, exact: dict[Any, Any]) -> None:
+        """At the first weights: a rung of the batch's own few sequences is made where its shape is fixed."""
+        if rung.vocabulary not in exact:
+            exact.clear()
+            exact[rung.vocabulary] = subjects.capstone_exact(self._fresh_model(rung), *some)
+
+        def judge() -> None:
+            loss, found = rung.made(self._fresh_model(rung), *some[0].shape).gradients(*some)
+            wanted_loss, wanted = exact[rung.vocabulary]
+            self.rows[name]["gradient_error"] = relative_error_together(found, wanted)
+            self.rows[name]["loss_error"] = abs(float(loss) - float(wanted_loss))
+
+        self._tried(name, "gradients", judge)
+
+    def _visit(self, step: Callable[..., Tensor]) -> tuple[list[float], list[tuple[float, float]]]:
+        """Milliseconds of steps that follow one another, and (MHz, W) while they ran."""
+        if self.device != "cuda":
+            return [_wall_ms(lambda: step(*self.batch)) for _ in range(LEAST)], []
+        step(*self.batch)
+        wait(self.device)
+        begin = time.perf_counter()
+        step(*self.batch)
+        wait(self.device)
+        steps = max(LEAST, round(VISIT_S / (time.perf_counter() - begin)))
+        marks = [torch.cuda.Event(enable_timing=True) for _ in range(steps + 1)]
+        marks[0].record()
+        for at, mark in enumerate(marks[1:]):
+            step(*self.batch)
+            mark.record()
+            if at == steps // 2:
+                driver = _ask_driver()
+        wait(self.device)
+        return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)], _told_by(driver)
+
+    def _kernels(self, step: Any) -> list[dict[str, Any]]:
+        def some() -> None:
+            for _ in range(PROFILED):
+                step.step(*self.batch)
+
+        some()
+        count, us = Counter[str](), Counter[str]()
+        for kernel in profiled(some).kernels:
+            name = re.sub(r"_\d+$", "", kernel.name)[:NAME_LENGTH]
+            count[name] += 1
+            us[name] += kernel.duration_us
+        return [
+            {"name": name, "count": round(count[name] / PROFILED, 2), "us": round(total / PROFILED, 2)}
+            for name, total in us.most_common()
+        ]
+
+    def _curve(self, name: str, seed: int, batches: list[Batch]) -> None:
+        step = self.steps[name]
+        vocabulary = self.rows[name]["vocabulary"]
+        step.restart(dict(subjects.capstone_model(vocabulary, self.device, seed).named_parameters()))
+        losses = []
+        for at in range(len(batches)):
+            step.set_lr(CURVE_LR * min(1.0, (at + 1) / WARM_UP))
+            losses.append(step.step(*batches[(at + 100 * seed) % len(batches)]).clone())
+        told = [round(float(each), 5) for each in losses]
+        self.curves.append({"name": name, "seed": seed, "losses": told})
+
+    def _tried(self, name: str, part: str, work: Callable[[], Any]) -> Any:
+        try:
+            return work()
+        except Exception as error:  # the rest of the recording stands
+            why = (str(error).strip() or "no message").splitlines()[0][:300]
+            return self._stop(name, part, f"{type(error).__name__}: {why}")
+
+    def _stop(self, name: str, part: str, why: str) -> None:
+        self.stopped.append({"name": name, "part": part, "stopped": why})
+
+
+def peer_module(path: Path) -> ModuleType:
+    """The file as a module. RecordingError, before anything is measured, if it is none with a GPT."""
+    try:
+        spec = spec_from_file_location("peer", path)
+        module = module_from_spec(spec)
+        spec.loader.exec_module(module)
+        missing = [name for name in ("GPT", "GPTConfig") if not hasattr(module, name)]
+        why = f"it defines no {' and no '.join(missing)}" if missing else ""
+    except (Exception, SystemExit) as error:  # whatever the file does
+        why = f"{type(error).__name__}: {shown(str(error))}"
+    if why:
+        raise RecordingError(f"{path.name} is no Python file with a GPT ({why}); give nanoGPT's model.py or its like")
+    return module
+
+
+class PeerStep:
+    """Another GPT-2's own training step, as its authors write it: bf16 autocast, its own optimizer.
+
+    compiled: Inductor's options, None for an eager step. change: what is done to the model before it is compiled.
+    """
+
+    def __init__(
+        self,
+        module: ModuleType,
+        device: str,
+        compiled: Mapping[str, Any] | None = None,
+        change: Callable[[nn.Module], nn.Module] = lambda model: model,
+    ) -> None:
+        torch.manual_seed(0)
+        self.device = device
+        with redirect_stdout(io.StringIO()):  # it says how many parameters it has
+            self.model = change(module.GPT(module.GPTConfig(dropout=0.0, bias=True)).to(device))
+            self.optimizer = self.model.configure_optimizers(0.1, 6e-4, (0.9, 0.95), device)
+        self.run = self.model if compiled is None else torch.compile(self.model, options=dict(compiled))
+
+    def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        torch.set_float32_matmul_precision("high")
+        with torch.autocast(self.device, torch.bfloat16):
+            _, loss = self.run(tokens, targets)
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
+
+    def gradient_error(self, tokens: Tensor, targets: Tensor) -> float:
+        """Of bf16 autocast against float32, at the first weights."""
+        exact = self.gradients(tokens, targets, autocast=False)
+        return relative_error_together(self.gradients(tokens, targets, autocast=True), exact)
+
+    def gradients(self, tokens: Tensor, targets: Tensor, autocast: bool) -> Mapping[str, Tensor]:
+        torch.set_float32_matmul_precision("high" if autocast else "highest")
+        with torch.autocast(self.device, torch.bfloat16, enabled=autocast):
+            _, loss = self.model(tokens, targets)
+        loss.backward()
+        found = {name: each.grad.float() for name, each in self.model.named_parameters()}
+        self.optimizer.zero_grad(set_to_none=True)
+        return found
+
+
+def _batch(batch: int, length: int, device: str) -> Batch:
+    """Tokens as often as words are in a text (Zipf's law over GPT-2's vocabulary), seeded: int64 [batch, length]."""
+    words = 50_257 if device == "cuda" else 600
+    drawn = torch.rand(batch, length + 1, generator=torch.Generator().manual_seed(0))
+    tokens = ((words + 1.0) ** drawn).long().sub(1).clamp(0, words - 1).to(device)
+    return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
+
+
+def _ask_driver() -> subprocess.Popen | None:
+    """The driver's tool, asked for the clock and the power while the GPU works; None where there is no such tool."""
+    asked = ["nvidia-smi", "--query-gpu=clocks.sm,power.draw", "--format=csv,noheader,nounits"]
+    try:
+        return subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return None
+
+
+def _told_by(driver: subprocess.Popen | None) -> list[tuple[float, float]]:
+    """(MHz of the multiprocessors, W), if it said so."""
+    said = driver.communicate()[0].splitlines() if driver else []
+    found = [float(each) for each in said[0].split(",")] if said and "N/A" not in said[0] else []
+    return [(found[0], found[1])] if len(found) == 2 else []
+
+
+def _wall_ms(call: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    float(call())
+    return (time.perf_counter() - begin) * 1e3

@@ -1,0 +1,44 @@
+"""The foretold steps as a picture: each number of GPUs, each way of spreading the step."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from compile_lab.page.dotplot import dots
+from compile_lab.page.figures import Drawing
+from compile_lab.page.tables import Table
+
+NAMES = {"fused": "eager", "compile": "compiled"}
+
+
+def picture(result: Mapping[str, Any], provenance: object | None = None) -> Drawing:
+    """A row a number of GPUs, a dot a rung and pattern; the table says what limits each."""
+    rows = result["rows"]
+    at = {(row["rung"], row["pattern"], row["ranks"]): row for row in rows}
+    devices = sorted({row["ranks"] for row in rows if row["ranks"] > 1})
+    series = {
+        f"{NAMES[rung]}, {pattern}": [at[rung, pattern, n]["ms"] for n in devices]
+        for rung, pattern in dict.fromkeys((row["rung"], row["pattern"]) for row in rows if row["ranks"] > 1)
+    }
+    told = [
+        (
+            f"{NAMES[row['rung']]}, {row['pattern']}",
+            f"{row['ranks']:,}",
+            f"{row['ms']:.1f}",
+            f"{row['device_ms']:.1f}",
+            f"{row['issued_ms']:.1f}",
+            f"{100 * row['kept']:.0f} %",
+        )
+        for row in rows
+    ]
+    said = "; ".join(
+        f"{name}, {n:,} GPUs: {ms:.0f} ms" for name, of in series.items() for n, ms in zip(devices, of, strict=True)
+    )
+    return dots(
+        [f"{n:,} GPUs" for n in devices],
+        series,
+        unit="ms",
+        alt=f"Foretold milliseconds of a step. {said}.",
+        caption="A step on more GPUs, as it is foretold; none of these was measured",
+        provenance=provenance,
+        table=Table(["", "GPUs", "step, ms", "device, ms", "issued, ms", "speed kept"], told, align="lrrrrr"),
+    )

@@ -1,0 +1,167 @@
+"""The recording ``capstone_peers``: what else people do to GPT-2's step, beside the step by hand, in one run.
+
+A peer's model (nanoGPT's, or one of its form) eager, compiled, with every kernel tuned, in torchao's float8, and with
+FlashAttention-3 if the machine has it. What fails is told as ``stopped``; the rest of the recording stands.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab.measure.judge import relative_error_together
+
+from ...registry import Progress
+from ...shared import subjects
+from ...shared.experiments import machine
+from .capstone import LadderStudy, PeerStep, peer_module
+
+TUNED = {
+    "max_autotune": True,
+    "coordinate_descent_tuning": True,
+    "max_autotune_prune_choices_based_on_shared_mem": True,
+}
+"""What ``mode="max-autotune-no-cudagraphs"`` sets, without kernels that this card has no shared memory for."""
+BY_HAND = ("hand", "all fp8")
+OWN = ("padded", *BY_HAND)
+BUDGET_S = 400.0
+
+
+def record(
+    device: str, progress: Progress = iter, *, peer: Path | None = None, budget_s: float = BUDGET_S
+) -> dict[str, Any]:
+    """Times, memory and kernels of each way, as plain JSON values; eight minutes, five of which tune kernels.
+
+    peer: as of the recording ``capstone``; without it only the book's own rungs are measured.
+
+    ``{"batch", "length", "layers", "dim", "heads", "ceilings", "rungs", "stopped"}`` as `capstone.record` has them, and
+    of each rung "losses": its first ones. All but the last one built take turns from the start; that one is tuned last,
+    and is not begun when the time given is over.
+    """
+    study = PeersStudy(device, time.monotonic() + budget_s, peer and peer_module(peer))
+    for part in progress((study.build, study.judge, study.tune, study.time, study.profile)):
+        part()
+    reset_dynamo()
+    return study.told()
+
+
+class PeersStudy(LadderStudy):
+    """One run of the peers and of the book's own last rungs."""
+
+    def build(self) -> None:
+        for name, (does, make) in self._peers().items():
+            self._made(name, does, "peer", make)
+        rungs, shape = subjects.capstone_rungs(), self.batch[0].shape
+        made = subjects.capstone_by_hand(BY_HAND, self.device, *shape)
+        padded = rungs["padded"]
+        made = {"padded": lambda: padded.made(self._fresh_model(padded), *shape)} | made
+        for name, make in made.items():
+            self._made(name, rungs[name].does, rungs[name].by, make)
+
+    def tune(self) -> None:
+        """Every kernel tuned: it takes minutes, so it comes last."""
+        name, does = "peer, max-autotune", "compiled, each matmul and each fused kernel the fastest of those tried"
+        if self.peer and time.monotonic() > self.until:
+            self._stop(name, "build", "not begun: the time given was over")
+        elif self.peer:
+            self._made(name, does, "peer", functools.partial(PeerStep, self.peer, self.device, TUNED))
+
+    def told(self) -> dict[str, Any]:
+        config = self._fresh_model(subjects.capstone_rungs()["padded"]).config
+        batch, length = self.batch[0].shape
+        parts = {"copy_nbytes": (1 << 30,), "matrix_sizes": (8192,)} if self.device == "cuda" else {}
+        return {
+            "batch": batch,
+            "length": length,
+            "layers": config.layers,
+            "dim": config.dim,
+            "heads": config.heads,
+            "ceilings": machine.record(self.device, **parts),
+            "rungs": [{"name": name, **row} for name, row in self.rows.items()],
+            "stopped": self.stopped,
+        }
+
+    def _peers(self) -> dict[str, tuple[str, Callable[[], Any]]]:
+        if not self.peer:
+            return {}
+        step = functools.partial(PeerStep, self.peer, self.device)
+        return {
+            "peer": ("another GPT-2, as it comes", step),
+            "peer, compiled": ("the same, compiled", lambda: step({})),
+            "peer, float8": ("compiled, with torchao's float8 in the blocks", lambda: step({}, _in_float8)),
+            "peer, FlashAttention-3": ("compiled, with FA3's attention", lambda: WithFlash3(step({}))),
+        }
+
+    def _made(self, name: str, does: str, by: str, make: Callable[[], Any]) -> None:
+        losses: list[Tensor] = []
+
+        def made() -> Any:
+            step = make()
+            losses.append(step.step(*self.batch).clone())
+            return step
+
+        vocabulary = subjects.capstone_rungs()["padded"].vocabulary
+        self._built(name, {"does": does, "by": by, "vocabulary": vocabulary}, made)
+        self.rows[name]["losses"] = [round(float(each), 5) for each in losses]
+
+    def judge(self) -> None:
+        """Gradients of the book's own rungs, and of the peer as it comes and in float8, beside float32's."""
+        some = tuple(each[:4].contiguous() for each in self.batch)
+        exact: dict[Any, Any] = {}
+        rungs = subjects.capstone_rungs()
+        for name in OWN:
+            if name in self.steps:
+                self._judged(name, rungs[name], some, exact)
+        for name in ("peer", "peer, float8"):
+            if name in self.steps:
+                change = {"change": _in_float8} if "float8" in name else {}
+                self.rows[name]["gradient_error"] = self._tried(name, "gradients", self._apart(some, change))
+
+    def _apart(self, some: tuple[Tensor, ...], change: Mapping[str, Any]) -> Callable[[], float]:
+        """How far the peer's gradients, its model changed so, are from those of the peer in float32."""
+
+        def apart() -> float:
+            exact = PeerStep(self.peer, self.device).gradients(*some, autocast=False)
+            found = PeerStep(self.peer, self.device, **change).gradients(*some, autocast=True)
+            return relative_error_together(found, exact)
+
+        return apart
+
+
+def _in_float8(model: nn.Module) -> nn.Module:
+    """torchao's float8 training in the blocks' linears, scaled by tensor; the head stays in bf16."""
+    from torchao.float8 import convert_to_float8_training
+
+    inside = re.compile(r"\.h\.\d+\.|blocks\.\d+\.")
+    return convert_to_float8_training(model, module_filter_fn=lambda module, name: bool(inside.search(name)))
+
+
+class WithFlash3:
+    """A step whose fused attention is FlashAttention-3's while it runs. It raises where the machine has none."""
+
+    def __init__(self, step: PeerStep) -> None:
+        self.inner = step
+
+    def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
+        with _flash3():
+            return self.inner.step(tokens, targets)
+
+
+@contextmanager
+def _flash3() -> Iterator[None]:
+    from torch.nn import attention
+
+    attention.activate_flash_attention_impl("FA3")
+    try:
+        with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):
+            yield
+    finally:
+        attention.restore_flash_attention_impl()

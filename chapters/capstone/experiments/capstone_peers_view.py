@@ -1,0 +1,75 @@
+"""What the recording ``capstone_peers`` shows: the switches that people try first, beside the step by hand."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from compile_lab.doors import door
+from compile_lab.page.dotplot import dots
+from compile_lab.page.figures import Drawing
+from compile_lab.page.tables import Table
+from compile_lab.page.units import with_quartiles
+from compile_lab.recordings import Recording
+
+from ...shared import capstone_view
+
+Row = Mapping[str, Any]
+DEFAULT, TUNED, FLOAT8 = (f"peer, {way}" for way in ("compiled", "max-autotune", "float8"))
+"""The peer's steps that `told` speaks of."""
+
+
+def timed(recording: Recording) -> dict[str, Row]:
+    """Each step of the run, the slowest first."""
+    rows = capstone_view.peers(recording.result) | capstone_view.rungs(recording.result)
+    return dict(sorted(rows.items(), key=lambda each: -each[1]["median_ms"]))
+
+
+def around(row: Row, without: Row) -> float:
+    """How many milliseconds more a step spends outside its products than another."""
+    one, other = (capstone_view.families(each) for each in (row, without))
+    return sum(one[name] - other[name] for name in ("GELU", "norms", "other"))
+
+
+@door
+def picture(recording: Recording) -> Drawing:
+    """A row for each step, with its memory and its first call."""
+    rows = timed(recording)
+    columns = ["", "ms a step", "memory", "first call"]
+    table = [
+        (
+            name,
+            with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]),
+            f"{row['peak_nbytes'] / 1e9:.1f} GB",
+            f"{row['first_s']:.0f} s",
+        )
+        for name, row in rows.items()
+    ]
+    caption = "Other ways to the same step, all taking turns in one run"
+    return dots(
+        list(rows),
+        {"the step": [row["median_ms"] for row in rows.values()]},
+        unit="ms",
+        alt="; ".join(f"{name}: {row['median_ms']:.1f} ms" for name, row in rows.items()),
+        caption=caption,
+        provenance=recording.provenance,
+        table=Table(columns, table, caption, align="lrrr"),
+    )
+
+
+@door
+def told(recording: Recording) -> list[str]:
+    """A paragraph on tuning, and one on float8."""
+    rows = timed(recording)
+    default, tuned, float8 = (rows[name] for name in (DEFAULT, TUNED, FLOAT8))
+    hand, fp8 = rows["hand"], rows["all fp8"]
+    apart = "told apart" if capstone_view.told_apart(default, tuned) else "not told apart"
+    before, after = (capstone_view.families(row)["products"] for row in (default, float8))
+    return [
+        f"Tuning takes {tuned['first_s'] / 60:.1f} minutes before the first step instead of "
+        f"{default['first_s'] / 60:.1f}. The step goes from {default['median_ms']:.1f} to "
+        f"{tuned['median_ms']:.1f} ms, {apart}; by hand it takes {hand['median_ms']:.1f}.",
+        f"In torchao's float8 the compiled step takes {float8['median_ms']:.1f} ms, more than in bf16. Its products "
+        f"fall from {before:.1f} to {after:.1f} ms, but the kernels that look for each operand's largest value and "
+        f"cast it add {around(float8, default):.1f} ms to GELU, norms and the rest. By hand the casts add "
+        f"{around(fp8, hand):.1f} ms, and the step takes {fp8['median_ms']:.1f}. All matrices of the blocks are 768 to "
+        "3,072 wide; wider ones weigh more in the products and less in the casts.",
+    ]

@@ -1,0 +1,3 @@
+"""Chapter 06, compile modes."""
+
+NUMBER = "06"

@@ -1,0 +1,3 @@
+"""Chapter 00, the eager baseline."""
+
+NUMBER = "00"

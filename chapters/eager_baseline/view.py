@@ -1,0 +1,204 @@
+"""How a `DispatchLog` is shown: the calls one inside the other, and grouped by kind, by source line, by module."""
+
+import linecache
+import re
+from collections.abc import Callable, Iterable
+from statistics import median
+from typing import Any
+
+from compile_lab.eager.dispatch import Call, DispatchLog
+from compile_lab.eager.operators import KINDS
+from compile_lab.page.figures import Figure, Series, bars, lines
+from compile_lab.page.tables import Code, Table
+from compile_lab.page.units import rounded
+
+MEANINGS = {
+    "python_calls": "calls of torch by Python",
+    "dispatches": "calls of the dispatcher",
+    "hops": "kernels passed by them",
+    "below_autograd": "operators below autograd",
+    "computing": "operators that write data",
+}
+"""What each number of `DispatchLog.counts` counts, in a reader's words."""
+
+
+def nested(log: DispatchLog) -> Code:
+    """One line a call, indented under the call whose kernel made it: operator, dispatch keys in order, shape."""
+    names = [f"{'  ' * call.depth}{call.name}" for call in log.calls]
+    keys = [" → ".join(hop.key for hop in call.hops) for call in log.calls]
+    widths = max(map(len, names), default=0), max(map(len, keys), default=0)
+    rows = zip(names, keys, log.calls, strict=True)
+    return Code(
+        "\n".join(f"{name:{widths[0]}}  {way:{widths[1]}}  {call.outputs}".rstrip() for name, way, call in rows),
+        language="text",
+    )
+
+
+def hops(log: DispatchLog) -> Table:
+    """One row a hop of the calls that Python or autograd made: the operator, the key, what is registered there."""
+    rows = [
+        (call.name if at == 0 else "", hop.key, hop.registered)
+        for call in log.calls
+        if call.depth == 0 or log.calls[call.parent or 0].hops[0].composite
+        for at, hop in enumerate(call.hops)
+    ]
+    return Table(["operator", "dispatch key", "what is registered there"], rows)
+
+
+def counts(logs: dict[str, DispatchLog]) -> Table:
+    """One row a meaning of "dispatch", one column a log."""
+    found = {name: log.counts() for name, log in logs.items()}
+    rows = [(MEANINGS[key], *(counted[key] for counted in found.values())) for key in MEANINGS]
+    return Table(["what is counted", *found], rows)
+
+
+def counted(logs: dict[str, DispatchLog]) -> Figure:
+    """The same as bars, a group for each meaning."""
+    found = {name: log.counts() for name, log in logs.items()}
+    series = [
+        Series(name, list(MEANINGS.values()), [counts[key] for key in MEANINGS]) for name, counts in found.items()
+    ]
+    said = "; ".join(
+        f"{name}: {', '.join(f'{counts[key]} {MEANINGS[key]}' for key in MEANINGS)}" for name, counts in found.items()
+    )
+    return bars(series, value_title="count", alt=f"How often each was called. {said}.")
+
+
+def by_kind(log: DispatchLog) -> Table:
+    """Operators below autograd, by kind: how many in the forward and in the backward, and which."""
+    rows = []
+    for kind in KINDS:
+        here = [call for call in log.calls if call.below_autograd and call.kind == kind]
+        if here:
+            forward = sum(call.direction == "forward" for call in here)
+            names = sorted({call.name for call in here})
+            rows.append((kind, forward, len(here) - forward, ", ".join(names)))
+    return Table(["kind", "forward", "backward", "operators"], rows, align="lrrl")
+
+
+def kinds(log: DispatchLog, caption: str = "", provenance: object | None = None) -> Figure:
+    """The same as bars, forward and backward side by side."""
+    rows = list(by_kind(log).rows)
+    places = [str(row[0]) for row in rows]
+    columns = {name: [int(row[at]) for row in rows] for at, name in ((1, "forward"), (2, "backward"))}
+    series = [Series(name, places, found) for name, found in columns.items() if any(found)]
+    most = max(rows, key=lambda row: row[1] + row[2])
+    alt = f"Operators below autograd by kind; the most frequent is {most[0]}, {most[1]} forward and {most[2]} backward."
+    return bars(series, value_title="operators below autograd", alt=alt, caption=caption, provenance=provenance)
+
+
+def by_line(log: DispatchLog) -> Table:
+    """One row a line of the user's source: how often it ran, and the dispatches and operators it led to."""
+
+    def row(calls: list[Call]) -> tuple:
+        line = next(call.line for call in calls if call.line)
+        text = line.text or linecache.getline(line.file, line.line).strip()
+        return (str(line), Code(text), len({call.module for call in calls}), *_both(calls))
+
+    groups = _grouped((call for call in log.calls if call.line), lambda call: (call.line.file, call.line.line))
+    return Table(["line", "source", "modules", "forward", "backward"], [row(groups[key]) for key in sorted(groups)])
+
+
+def by_module(log: DispatchLog) -> Table:
+    """One row a module, the layers of a stack folded into one: operators below autograd, forward and backward."""
+    groups = _grouped((call for call in log.calls if call.module), lambda call: _folded(call.module))
+    rows = [(Code(path), len({call.module for call in calls}), *_both(calls)) for path, calls in groups.items()]
+    return Table(["module", "how many", "forward", "backward"], rows)
+
+
+def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Figure:
+    """Time of one call against batch, of one pass of the recording ``dispatch``: whole, its issue, its kernels."""
+    at = [row["batch"] for row in rows]
+    quartiles = [_ms([row["wall"][key] for row in rows]) for key in ("median_us", "low_us", "high_us")]
+    series = [
+        Series("one call", at, *quartiles),
+        Series("Python issues it", at, _ms([row["issue"]["median_us"] for row in rows])),
+    ]
+    if all(row["kernels_us"] for row in rows):  # a CPU has none of its own
+        kernels = _ms([row["kernels_us"] for row in rows])
+        longer = [max(pair) for pair in zip(series[1].values, kernels, strict=True)]
+        series += [Series("its kernels alone", at, kernels), Series("model: the longer of these two", at, longer)]
+    name = _PASSES.get(rows[0]["pass"], rows[0]["pass"])
+    first, last = (f"{series[0].values[end]:.3g} ms at batch {at[end]:,}" for end in (0, -1))
+    return lines(
+        series,
+        x_title="batch, sequences",
+        y_title="ms",
+        alt=f"Time of one {name}: {first}, {last}; Python issues it in {series[1].values[-1]:.3g} ms at the last.",
+        caption=f"{name}, eager: medians, and quartiles of one call",
+        provenance=provenance,
+        log_x=True,
+        log_y=True,
+    )
+
+
+def model_error(rows: Iterable[dict[str, Any]]) -> str:
+    """In words: how far the longer of two sums, issuing and kernels, lies from the time of a call in such rows.
+
+    Empty where no row has kernels, as on a CPU.
+    """
+    errors = [
+        abs(max(row["issue"]["median_us"], row["kernels_us"]) / row["wall"]["median_us"] - 1)
+        for row in rows
+        if row["kernels_us"]
+    ]
+    if not errors:
+        return ""
+    return (
+        f"It misses half of the times below by less than {median(errors):.1%}, and none by more than {max(errors):.0%}."
+    )
+
+
+def issuing(rows: Iterable[dict[str, Any]]) -> str:
+    """In words: between which times Python issues the same calls at these batches."""
+    times = [row["issue"]["median_us"] for row in rows]
+    return (
+        f"Python needs {min(times):,.0f} to {max(times):,.0f} µs to issue a call at these batches: the operators "
+        "are the same, so the difference is the host's."
+    )
+
+
+def overtakes(rows: Iterable[dict[str, Any]]) -> int | None:
+    """The first batch of such rows at which the kernels take longer than issuing them; None where none does."""
+    return next((row["batch"] for row in rows if (row["kernels_us"] or 0) > row["issue"]["median_us"]), None)
+
+
+_PASSES = {"training": "forward and backward"}
+"""What a reader calls a pass of the recording ``dispatch``."""
+
+
+def _ms(times_us: Iterable[float]) -> list[float]:
+    return [rounded(us / 1e3, 3) for us in times_us]
+
+
+def costs(rows: Iterable[dict[str, Any]], provenance: object | None = None) -> Figure:
+    """What a call costs on one element, a group of bars for each, from the rows of `experiments.dispatch.op_costs`."""
+    rows = list(rows)
+    series = []
+    for mode in dict.fromkeys(row["mode"] for row in rows):
+        here = [row for row in rows if row["mode"] == mode]
+        times = [[row[key] for row in here] for key in ("median_us", "low_us", "high_us")]
+        series.append(Series(mode, [row["op"] for row in here], *times))
+    dear, cheap = (pick(rows, key=lambda row: row["median_us"]) for pick in (max, min))
+    alt = (
+        f"What a call costs on one element: from {cheap['median_us']:.2g} µs for {cheap['op']} in {cheap['mode']} to "
+        f"{dear['median_us']:.2g} µs for {dear['op']} in {dear['mode']}."
+    )
+    return bars(series, value_title="µs a call", alt=alt, caption="one element, median", provenance=provenance)
+
+
+def _both(calls: list[Call]) -> tuple[int, int]:
+    forward = sum(call.below_autograd and call.direction == "forward" for call in calls)
+    return forward, sum(call.below_autograd for call in calls) - forward
+
+
+def _grouped(calls: Iterable[Call], key: Callable[[Call], object]) -> dict:
+    groups: dict = {}
+    for call in calls:
+        groups.setdefault(key(call), []).append(call)
+    return groups
+
+
+def _folded(path: str) -> str:
+    """``blocks.3.mlp`` as ``blocks.*.mlp``: the same layer, wherever in the stack it is."""
+    return re.sub(r"(^|\.)\d+(?=\.|$)", r"\1*", path)

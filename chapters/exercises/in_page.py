@@ -1,0 +1,75 @@
+"""The cell of an exercise, run as it stands in the reader's browser: what it checks, what it prints, how it fails.
+
+Only for exercises of a room's ``in_page.py``: there is no torch in a page. And no page: ``seal`` closes the ways from
+Python to the JavaScript around it, once, before the first answer is run.
+"""
+
+import ast
+import contextlib
+import html
+import io
+import sys
+from typing import Any
+
+from .judging import Outcome, check
+
+NAME = "<your answer>"
+MOST_PRINTED = 2000
+BRIDGES = ("js", "pyodide", "pyodide_js", "_pyodide", "_pyodide_core")
+"""Packages through which Pyodide's Python reaches JavaScript: the page's cell has none of them."""
+
+
+def judged(source: str) -> str:
+    """The outcome of the cell's last line, as HTML, and what the cell printed; an error is said with its line."""
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        outcome = _run(source)
+    said = printed.getvalue()
+    if len(said) > MOST_PRINTED:
+        said = f"{said[:MOST_PRINTED]} …"
+    return outcome._repr_html_() + (f"<pre>{html.escape(said)}</pre>" if said else "")
+
+
+def seal() -> None:
+    """Take from this interpreter, a page's and no other, the modules that lead to JavaScript.
+
+    It keeps an answer from touching the page by mistake. What keeps it from doing so on purpose is outside of Python:
+    the worker's policy, and that nothing but the language is left in there (live/worker.mjs).
+    """
+    for name in [each for each in sys.modules if each.partition(".")[0] in BRIDGES]:
+        del sys.modules[name]
+    sys.modules.update(dict.fromkeys(BRIDGES))  # None: the import of that name is refused
+
+
+def _run(source: str) -> Outcome:
+    names: dict[str, Any] = {"check": check, "__name__": "__main__"}
+    try:
+        tree = ast.parse(source, NAME)
+        for absent in ("torch", *BRIDGES):  # a page has torch's tables of schedules, which look like a torch
+            if absent in _imported(tree):
+                return Outcome("your answer", f"there is no {absent} in a page, and this exercise needs none.")
+        body = tree.body
+        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        exec(compile(ast.Module(body, []), NAME, "exec"), names)
+        found = last and eval(compile(ast.Expression(last.value), NAME, "eval"), names)
+    except BaseException as error:  # exit() and Control-C's exception are answers, too: a page has nothing to leave
+        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        place = f"{type(error).__name__}{_place_of(error)}"
+        return Outcome("your answer", f"{place}: {said}." if said else f"{place}.")
+    if not isinstance(found, Outcome):
+        return Outcome("your answer", "the last line must be the check: it says whether the answer is right.")
+    return found
+
+
+def _imported(tree: ast.AST) -> set[str]:
+    names = [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    names += [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    return {name.partition(".")[0] for name in names}
+
+
+def _place_of(error: Exception) -> str:
+    """`` in line 3``: of the reader's lines the innermost that the error passed; nothing if it passed none."""
+    line, at = getattr(error, "lineno", None), error.__traceback__
+    while at:
+        line = at.tb_lineno if at.tb_frame.f_code.co_filename == NAME else line
+        at = at.tb_next
+    return f" in line {line}" if line else ""

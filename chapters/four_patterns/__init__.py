@@ -1,0 +1,3 @@
+"""Chapter 11, four patterns."""
+
+NUMBER = "11"

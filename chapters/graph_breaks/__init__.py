@@ -1,0 +1,3 @@
+"""Chapter 01, graph breaks."""
+
+NUMBER = "01"

@@ -1,0 +1,3 @@
+"""Chapter 15, GSPMD: annotate, compile, read."""
+
+NUMBER = "15"

@@ -1,0 +1,3 @@
+"""Chapter 02, guards and recompiles."""
+
+NUMBER = "02"

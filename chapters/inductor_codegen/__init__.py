@@ -1,0 +1,3 @@
+"""Chapter 04, Inductor: from a graph to kernels."""
+
+NUMBER = "04"

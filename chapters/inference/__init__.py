@@ -1,0 +1,3 @@
+"""Chapter 17, serving what was compiled."""
+
+NUMBER = "17"

@@ -1,0 +1,290 @@
+"""Mixture of experts: tokens sorted by expert, each group multiplied by its expert's matrix. A loop, or one product.
+
+``torch.nn.functional.grouped_mm(rows, weights, offs=ends)``: rows [tokens, k] in the order of their expert, weights
+[experts, k, n], ends [experts], int32, the row at which each group ends. It checks the dtype of ``ends`` and trusts
+what is in it; ``grouped_product`` here does not.
+"""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.grouped import template_taken
+from compile_lab._torch.inductor import generated_sources, inductor_config
+from compile_lab._torch.packages import package_sources, packaged, unpacked
+from compile_lab.doors import check_whole, door
+from compile_lab.measure.judge import relative_error
+from compile_lab.virtual_gpu.client import run
+
+LAYER_WAYS = ("loop", "grouped")
+LAYER_MODES = ("eager", "compiled", "C++ wrapper", "AOTInductor")
+MOST_TOKENS = 1 << 20
+
+
+class ExpertLayer(nn.Module):
+    """GELU(x Up) Down with the matrices of one expert a token, which a router chooses: [tokens, width] -> the same.
+
+    ``way`` is "loop" (an expert after the other, on its rows) or "grouped" (two products over all experts at once).
+    Raises ValueError for another way, or for sizes that are no multiple of 16 bytes, which grouped_mm wants.
+    """
+
+    def __init__(
+        self, width: int, hidden: int, experts: int, way: str = "grouped", dtype: torch.dtype = torch.bfloat16
+    ) -> None:
+        super().__init__()
+        if way not in LAYER_WAYS:
+            raise ValueError(f"way is {way!r}: it is {' or '.join(map(repr, LAYER_WAYS))}")
+        check_whole("experts", experts)
+        for name, size in (("width", width), ("hidden", hidden)):
+            check_whole(name, size)
+            if size * dtype.itemsize % 16:
+                raise ValueError(f"{name}={size} of {dtype}: a row must be a multiple of 16 bytes; round it up")
+        self.way, self.experts = way, experts
+        self.router = nn.Linear(width, experts, bias=False, dtype=dtype)
+        self.up = nn.Parameter(torch.randn(experts, width, hidden, dtype=dtype) / width**0.5)
+        self.down = nn.Parameter(torch.randn(experts, hidden, width, dtype=dtype) / hidden**0.5)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.by(self.router(x).argmax(1), x)
+
+    def by(self, expert: Tensor, x: Tensor) -> Tensor:
+        """The same for tokens whose ``expert`` [tokens] was chosen before."""
+        order = expert.argsort(stable=True)
+        chosen = F.one_hot(expert, self.experts).sum(0)
+        ends = chosen.cumsum(0).to(torch.int32)
+        y = self._looped(x[order], ends) if self.way == "loop" else self._grouped(x[order], ends)
+        return torch.zeros_like(x).index_copy(0, order, y)
+
+    def _grouped(self, x: Tensor, ends: Tensor) -> Tensor:
+        return F.grouped_mm(F.gelu(F.grouped_mm(x, self.up, offs=ends)), self.down, offs=ends)
+
+    def _looped(self, x: Tensor, ends: Tensor) -> Tensor:
+        parts, begin = [], 0
+        for index, end in enumerate(ends.tolist()):
+            parts.append(F.gelu(x[begin:end] @ self.up[index]) @ self.down[index])
+            begin = end
+        return torch.cat(parts)
+
+
+@dataclass(frozen=True)
+class LayerRun:
+    """One way to run the layer: its error against float64, relative to the largest value, and what is called for the
+    product; ``stopped`` says why, if it came to no end.
+    """
+
+    way: str
+    mode: str
+    tokens: int
+    error: float | None = None
+    calls: tuple[str, ...] = ()
+    through_proxy: int = 0
+    """How many calls of a package's C++ go through its proxy executor: what has no C function of its own."""
+    stopped: str = ""
+
+
+@dataclass(frozen=True)
+class GroupedTrap:
+    """A case of grouped_mm: ``said`` is its error, or empty; ``wrong_rows`` of ``rows`` differ from the loop."""
+
+    case: str
+    said: str
+    rows: int
+    wrong_rows: int
+
+
+@door
+def grouped_product(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
+    """``F.grouped_mm(rows, weights, offs=ends)`` after its unwritten rules were checked: [tokens, k] -> [tokens, n].
+
+    Raises TypeError for ``ends`` of another dtype than int32, ValueError for shapes that do not fit, for ends that
+    fall, and for ends that leave rows over or go beyond them. Reads ``ends``, so on a GPU it waits for it.
+    """
+    if ends.dtype != torch.int32:
+        raise TypeError(f"ends is {ends.dtype}: grouped_mm takes int32; give ends.to(torch.int32)")
+    if rows.dim() != 2 or weights.dim() != 3 or rows.shape[1] != weights.shape[1] or ends.shape != weights.shape[:1]:
+        raise ValueError(
+            f"rows {list(rows.shape)}, weights {list(weights.shape)}, ends {list(ends.shape)}: they must be "
+            "[tokens, k], [experts, k, n] and [experts]"
+        )
+    given = ends.tolist()
+    if given != sorted(given) or given[0] < 0:
+        raise ValueError(f"ends {given} fall: sort the rows by expert, and give the row at which each group ends")
+    if given[-1] != len(rows):
+        raise ValueError(
+            f"the last group ends at row {given[-1]} of {len(rows)}: rows after it would be left uninitialised, and "
+            "rows beyond the end would be read; give every row an expert"
+        )
+    return F.grouped_mm(rows, weights, offs=ends)
+
+
+@door
+def grouped_traps() -> list[GroupedTrap]:
+    """What grouped_mm itself does with good and bad ``offs``: bf16, 16 rows, 4 experts, on this CPU. A moment."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(16, 64, generator=generator).to(torch.bfloat16)
+    weights = (torch.randn(4, 64, 32, generator=generator) / 8).to(torch.bfloat16)
+    ends = torch.tensor([3, 3, 10, 16], dtype=torch.int32)
+    cases = {
+        "as it should be, one group empty": ends,
+        "offs of int64": ends.long(),
+        "offs not sorted": ends[torch.tensor([2, 1, 0, 3])].contiguous(),
+        "the last group ends before the last row": ends - torch.tensor([0, 0, 0, 4], dtype=torch.int32),
+    }
+    right = _by_loop(rows, weights, ends.tolist())
+    return [_trap(case, rows, weights, offs, right) for case, offs in cases.items()]
+
+
+@dataclass(frozen=True)
+class VirtualProduct:
+    """What Inductor generates for GELU(grouped_mm) on a chip that is not here: Triton kernels by name, and whose
+    product is called; ``choices`` is how many tilings of its own template it would have timed.
+    """
+
+    kernels: tuple[str, ...]
+    calls: tuple[str, ...]
+    choices: int
+    source: str
+
+
+@door
+def virtual_product(choice: str = "default", chip: str = "H200") -> VirtualProduct:
+    """The grouped product of 4096 tokens and 8 experts, bf16, generated for ``chip``. Ten seconds.
+
+    ``choice`` is "default", or "template": Inductor's own Triton template, taken by hand, since nothing can be timed
+    on a virtual GPU. Raises ValueError for another choice, VirtualGPUError for what went wrong in the child.
+    """
+    if choice not in ("default", "template"):
+        raise ValueError(f'choice is {choice!r}: it is "default" or "template"')
+    x, w = torch.empty(4096, 1024, dtype=torch.bfloat16), torch.empty(8, 1024, 4096, dtype=torch.bfloat16)
+    ends = torch.empty(8, dtype=torch.int32)
+    config = {"max_autotune": True} if choice == "template" else {}
+    source, choices = run(chip, _generated, x, w, ends, choice == "template", config=config)
+    kernels = re.findall(r"^(\w+) = async_compile\.triton", source, re.MULTILINE)
+    return VirtualProduct(tuple(kernels), product_calls([source]), choices, source)
+
+
+def _generated(x: Tensor, w: Tensor, ends: Tensor, template: bool) -> tuple[str, int]:
+    """In the child: the source, and the number of the template's choices."""
+    with template_taken() if template else nullcontext([]) as choices:
+        sources = generated_sources(lambda: torch.compile(_activated)(x, w, ends))
+    return sources[0], max(choices, default=0)
+
+
+def _activated(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
+    return F.gelu(F.grouped_mm(x, w, offs=ends))
+
+
+@door
+def layer_runs(
+    tokens: int = 256,
+    experts: int = 8,
+    width: int = 64,
+    hidden: int = 128,
+    ways: Iterable[str] = LAYER_WAYS,
+    modes: Iterable[str] = LAYER_MODES,
+    progress: Callable[[list], Any] = iter,
+) -> list[LayerRun]:
+    """The layer in bf16 in each way and mode on this CPU, judged by float64; what is refused is told.
+
+    The loop compiles too, for its cuts become unknown sizes, one matrix product an expert: half a minute a mode, where
+    the grouped layer takes four seconds, and ten for a package.
+
+    Raises ValueError for an unknown way or mode, and for sizes below 1.
+    """
+    check_whole("tokens", tokens, least=2, most=MOST_TOKENS)
+    ways, modes = list(ways), list(modes)
+    for name, given, known in (("way", ways, LAYER_WAYS), ("mode", modes, LAYER_MODES)):
+        if unknown := [each for each in given if each not in known]:
+            raise ValueError(f"no {name} is called {unknown[0]!r}; there is {', '.join(map(repr, known))}")
+    runs = []
+    for way, mode in progress([(way, mode) for way in ways for mode in modes]):
+        model, x = subject(width, hidden, experts, tokens, way)
+        try:
+            runs.append(_run(model, x, mode))
+        except Exception as error:  # what cannot be compiled or exported is part of the answer
+            why = (str(error).strip() or "no message").splitlines()[0][:200]
+            runs.append(LayerRun(way, mode, tokens, stopped=f"{type(error).__name__}: {why}"))
+        finally:
+            reset_dynamo()
+    return runs
+
+
+def subject(
+    width: int, hidden: int, experts: int, tokens: int, way: str, device: str = "cpu"
+) -> tuple[ExpertLayer, Tensor]:
+    """The layer, and tokens for it: the same numbers for every way."""
+    torch.manual_seed(0)
+    model = ExpertLayer(width, hidden, experts, way).eval().requires_grad_(False)
+    x = torch.randn(tokens, width).to(torch.bfloat16)
+    return model.to(device), x.to(device)
+
+
+@torch.no_grad()
+def judged_by_float64(model: ExpertLayer, x: Tensor, y: Tensor, most: int = 512) -> float:
+    """The largest error of y [tokens, width] among its first rows, relative to the largest true value.
+
+    The true values: the router's choice as made in bf16, and all else in float64, expert by expert.
+    """
+    expert = model.router(x).argmax(1)[:most]
+    exact = torch.empty(len(expert), x.shape[1], dtype=torch.float64, device=x.device)
+    for index in range(model.experts):
+        mine = expert == index
+        if mine.any():
+            exact[mine] = F.gelu(x[:most][mine].double() @ model.up[index].double()) @ model.down[index].double()
+    return relative_error(y[:most], exact)
+
+
+@torch.no_grad()
+def _run(model: ExpertLayer, x: Tensor, mode: str) -> LayerRun:
+    reset_dynamo()
+    if mode == "AOTInductor":
+        return _packaged_run(model, x)
+    answers: list[Tensor] = []
+    fn = model if mode == "eager" else torch.compile(model, fullgraph=True)
+    wrapper = inductor_config.patch(cpp_wrapper=True) if mode == "C++ wrapper" else nullcontext()
+    with wrapper, inductor_config.patch(force_disable_caches=False):
+        sources = generated_sources(lambda: answers.append(fn(x))) if mode != "eager" else answers.append(fn(x)) or []
+    error = judged_by_float64(model, x, answers[0])
+    return LayerRun(model.way, mode, len(x), error, product_calls(sources))
+
+
+def _packaged_run(model: ExpertLayer, x: Tensor) -> LayerRun:
+    tokens = torch.export.Dim("tokens", min=2, max=MOST_TOKENS)
+    with tempfile.TemporaryDirectory() as folder:
+        file = packaged(torch.export.export(model, (x,), dynamic_shapes=({0: tokens},)), Path(folder) / "experts.pt2")
+        y, sources = unpacked(file)(x), package_sources(file)
+    proxied = sum(source.count("aoti_torch_proxy_executor_call_function(") for source in sources)
+    error = judged_by_float64(model, x, y)
+    return LayerRun(model.way, "AOTInductor", len(x), error, product_calls(sources), proxied)
+
+
+def product_calls(sources: Iterable[str]) -> tuple[str, ...]:
+    """The names under which generated code calls a grouped product, in order, each once."""
+    found = re.findall(r"(?<![\w.])[\w.:]*_grouped_mm(?:\.default)?(?=\()", "\n".join(sources))
+    return tuple(dict.fromkeys(found))
+
+
+def _by_loop(rows: Tensor, weights: Tensor, ends: list[int]) -> Tensor:
+    parts, begin = [], 0
+    for index, end in enumerate(ends):
+        parts.append(rows[begin:end] @ weights[index])
+        begin = end
+    return torch.cat(parts)
+
+
+def _trap(case: str, rows: Tensor, weights: Tensor, offs: Tensor, right: Tensor) -> GroupedTrap:
+    try:
+        y = F.grouped_mm(rows, weights, offs=offs)
+    except RuntimeError as error:
+        return GroupedTrap(case, str(error).splitlines()[0], len(rows), 0)
+    same = (y.float() - right.float()).abs().amax(1) <= 0.02 * right.float().abs().max()
+    return GroupedTrap(case, "", len(rows), int((~same).sum()))

@@ -1,0 +1,93 @@
+"""A mixture of experts, pictured: time against tokens for each way, the traps, what is called."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from compile_lab.doors import door
+from compile_lab.page.figures import Figure, Series, lines
+from compile_lab.page.tables import Table
+from compile_lab.recordings import Recording
+
+from .grouped import GroupedTrap, LayerRun
+
+
+@dataclass(frozen=True)
+class LayerCost:
+    """One way at one size, from the recording: milliseconds, rate of the two products, error against float64."""
+
+    way: str
+    experts: int
+    tokens: int
+    median_ms: float
+    low_ms: float
+    high_ms: float
+    tflop_per_s: float
+    error: float
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> "LayerCost":
+        """The same from what the recording keeps."""
+        return cls(**fields)
+
+
+@door
+def recorded(recording: Recording) -> list[LayerCost]:
+    """The rows of the recording `grouped`; what was stopped stands in its result, under "stopped"."""
+    return [LayerCost.from_json(row) for row in recording.result["rows"]]
+
+
+@door
+def by_tokens(costs: Sequence[LayerCost], experts: int, provenance: object) -> Figure:
+    """Milliseconds of the layer against tokens, both logarithmic, a line a way.
+
+    ValueError where nothing was measured with so many experts.
+    """
+    mine = [one for one in costs if one.experts == experts]
+    if not mine:
+        known = sorted({one.experts for one in costs})
+        raise ValueError(f"nothing was measured with {experts} experts; there is {known}")
+    series = []
+    for way in dict.fromkeys(one.way for one in mine):
+        rows = sorted((one for one in mine if one.way == way), key=lambda one: one.tokens)
+        spread = [[getattr(one, name) for one in rows] for name in ("median_ms", "low_ms", "high_ms")]
+        series.append(Series(way, [one.tokens for one in rows], *spread))
+    said = "; ".join(f"{one.name} {one.values[0]:.3g} to {one.values[-1]:.3g}" for one in series)
+    return lines(
+        series,
+        x_title="tokens",
+        y_title="ms a call",
+        alt=f"Milliseconds of a layer of {experts} experts against tokens, fewest to most: {said}.",
+        caption=f"{experts} experts, the whole layer, routing included",
+        provenance=provenance,
+        log_x=True,
+        log_y=True,
+    )
+
+
+@door
+def costs_table(costs: Iterable[LayerCost]) -> Table:
+    """Every row, with its rate and error."""
+    columns = ["way", "experts", "tokens", "ms", "TFLOP/s", "error"]
+    return Table(columns, [[o.way, o.experts, o.tokens, o.median_ms, o.tflop_per_s, f"{o.error:.1e}"] for o in costs])
+
+
+@door
+def runs_table(runs: Iterable[LayerRun]) -> Table:
+    """Each way and mode: its error against float64, and the name under which its code calls the product."""
+    columns = ["way", "mode", "error", "calls", "through the proxy", "stopped"]
+    rows = [
+        [
+            *(run.way, run.mode, None if run.error is None else f"{run.error:.1e}"),
+            *(", ".join(run.calls) or None, run.through_proxy, run.stopped or None),
+        ]
+        for run in runs
+    ]
+    return Table(columns, rows)
+
+
+@door
+def traps_table(traps: Iterable[GroupedTrap]) -> Table:
+    """What grouped_mm says of each case, and how many rows are not what the loop gives."""
+    rows = [[one.case, one.said or "nothing", None if one.said else f"{one.wrong_rows} of {one.rows}"] for one in traps]
+    return Table(["case", "torch says", "wrong rows"], rows)

@@ -1,0 +1,387 @@
+"""A model as a file that runs without its Python: torch.export, AOTInductor, and a program in C++ that loads it.
+
+What is asked of a package: is it equal to eager, how large is it and of what, how soon does it answer, does it take
+new weights, and what does it check of what it is given? The instrument knows no model. Where another process must have
+one, it is sent as `cloudpickle` writes it, so that a model of a notebook goes too.
+"""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from zipfile import BadZipFile, ZipFile
+
+import cloudpickle
+import torch
+from torch import Tensor, nn
+
+from compile_lab._torch.inductor import inductor_cache_folder
+from compile_lab._torch.packages import packaged, unpacked
+from compile_lab.doors import door
+
+RUNNER_SOURCE = Path(__file__).with_name("runner.cpp")
+PATIENCE_S = 300
+"""How long another process may take before it counts as stuck."""
+WAYS = ("eager", "compiled, cold", "compiled, warm", "package", "package, C++")
+"""Ways from a new process to a first answer."""
+
+
+class PackageError(RuntimeError):
+    """A package could not be made, read or run; says which, why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Package:
+    """A file of AOTInductor. Times are seconds of this process and of the compilers it called; ``package_cpu_s`` is
+    None where the file was there already, of the same graph, weights, torch and processor.
+
+    ``parts``: bytes in the file by kind. ``written_for``: what it says of the machine that it was compiled for.
+    """
+
+    file: Path
+    operations: int
+    export_cpu_s: float
+    package_cpu_s: float | None
+    parts: Mapping[str, int]
+    written_for: Mapping[str, str]
+
+    @property
+    def nbytes(self) -> int:
+        """Of the file on disk."""
+        return self.file.stat().st_size
+
+
+@door
+def package(
+    model: nn.Module, *args: Tensor, dynamic: Mapping[str, Mapping[int, object]] | None = None, again: bool = False
+) -> Package:
+    """Export ``model`` for inference on ``args`` and compile it ahead of time into a file.
+
+    ``dynamic`` as torch.export's ``dynamic_shapes``: by argument, which dimension may vary, and how far. The same model
+    is compiled once, and its file kept beside Inductor's caches, unless ``again``.
+    Raises PackageError, with torch's reason, for a model that cannot be exported or compiled.
+    """
+    start = _cpu_s()
+    try:
+        with torch.no_grad():
+            exported = torch.export.export(model.eval(), args, dynamic_shapes=dict(dynamic) if dynamic else None)
+    except Exception as error:  # torch raises of many kinds here, and each says what to change
+        raise PackageError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
+    export_s, start = _cpu_s() - start, _cpu_s()
+    file = _place(exported)
+    found = file.exists() and not again
+    if not found:
+        require_compiler()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=file.parent) as folder:  # nobody finds half a package
+            try:
+                made = packaged(exported, Path(folder) / "model.pt2")
+            except Exception as error:
+                raise PackageError(f"{type(model).__name__} cannot be compiled: {_first_line(error)}") from error
+            Path(made).replace(file)
+    spent = None if found else _cpu_s() - start
+    operations = sum(node.op == "call_function" for node in exported.graph.nodes)
+    return Package(file, operations, export_s, spent, *contents(file))
+
+
+def _place(exported: torch.export.ExportedProgram) -> Path:
+    processor = torch.backends.cpu.get_cpu_capability()
+    digest = hashlib.sha256(f"{exported}{torch.__version__}{processor}{platform.machine()}".encode())
+    for name, value in sorted({**exported.state_dict, **exported.constants}.items()):
+        digest.update(name.encode())
+        if isinstance(value, Tensor):
+            digest.update(value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().tobytes())
+    return inductor_cache_folder() / "packages" / f"{digest.hexdigest()[:24]}.pt2"
+
+
+@door
+def contents(file: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """Bytes in a package by kind, and what it says of the machine it is for. PackageError for a file that is none."""
+    kinds = {".so": "machine code and weights", ".cpp": "C++ that it was compiled from", ".cubin": "GPU kernels"}
+    parts, written_for = dict.fromkeys(kinds.values(), 0) | {"other": 0}, {}
+    try:
+        with ZipFile(file) as zipped:
+            for one in zipped.infolist():
+                parts[kinds.get(Path(one.filename).suffix, "other")] += one.file_size
+                if one.filename.endswith("wrapper_metadata.json"):
+                    written_for = json.loads(zipped.read(one))
+    except (OSError, BadZipFile, ValueError) as error:
+        raise PackageError(f"{file} is no package of AOTInductor ({_first_line(error)}): make it again") from error
+    return {kind: nbytes for kind, nbytes in parts.items() if nbytes}, written_for
+
+
+@door
+def updated(file: Path, weights: Mapping[str, Tensor], *args: Tensor) -> Tensor:
+    """What the package answers once other weights are loaded into it, without compiling anything.
+
+    PackageError for a file that is no package, and for weights that are not the package's, by name: too few, or such as
+    were compiled in.
+    """
+    contents(file)
+    loaded = unpacked(file)
+    wanted = set(loaded.get_constant_fqns())
+    if missing := sorted(wanted - set(weights)):
+        raise PackageError(f"the package needs {', '.join(missing[:3])} and {len(missing)} in all that are not given")
+    if inlined := sorted(set(weights) - wanted):
+        raise PackageError(
+            f"{', '.join(inlined[:3])}: not among the package's weights. Inductor writes tensors of up to 8 numbers "
+            "into the code, where they stay as they were: compile the package again, or leave out what has not changed"
+        )
+    loaded.load_constants({name: weights[name] for name in wanted}, check_full_update=True)
+    return loaded(*args)
+
+
+# -- a program in C++
+
+
+@dataclass(frozen=True)
+class Ran:
+    """One run of the C++ program: its answers, milliseconds by its own clock, CPU seconds and memory of all of it."""
+
+    outputs: tuple[Tensor, ...]
+    load_ms: float
+    first_ms: float
+    call_ms: float
+    cpu_s: float
+    peak_nbytes: int | None
+
+
+def require_compiler() -> str:
+    """The C++ compiler: ``CXX``, or g++. PackageError if there is none."""
+    name = os.environ.get("CXX", "g++")
+    if found := shutil.which(name):
+        return found
+    raise PackageError(f"no C++ compiler: {name!r} is not found. Install g++ (apt install g++), or name yours in CXX")
+
+
+@door
+def build_runner() -> Path:
+    """The program of ``runner.cpp``, compiled against this torch; once, then kept beside Inductor's caches."""
+    source = RUNNER_SOURCE.read_bytes()
+    key = hashlib.sha256(source + f"{torch.__version__}{torch.__path__[0]}".encode()).hexdigest()[:16]
+    program = inductor_cache_folder() / "packages" / f"runner-{key}"
+    if not program.exists():
+        compiler, root = require_compiler(), Path(torch.__path__[0])
+        program.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=program.parent) as folder:
+            made = Path(folder) / "runner"
+            _checked([compiler, *_flags(root), str(RUNNER_SOURCE), "-o", str(made), *_libraries(root)], "g++")
+            made.replace(program)
+    return program
+
+
+def _flags(root: Path) -> list[str]:
+    include = root / "include"
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    return ["-std=c++20", "-O1", abi, f"-I{include}", f"-I{include}/torch/csrc/api/include"]
+
+
+def _libraries(root: Path) -> list[str]:
+    on_gpu = ["-Wl,--no-as-needed", "-ltorch_cuda", "-lc10_cuda"] if torch.version.cuda else []
+    return [f"-L{root}/lib", "-ltorch_cpu", "-ltorch", "-lc10", *on_gpu, f"-Wl,-rpath,{root}/lib"]
+
+
+@door
+def run_in_cpp(program: Path, file: Path, *inputs: Tensor, calls: int = 20) -> Ran:
+    """What the C++ program answers. PackageError, with what it wrote, if it ends otherwise than it should."""
+    contents(file)
+    with tempfile.TemporaryDirectory() as folder:
+        given, taken = Path(folder) / "in.pt", Path(folder) / "out.pt"
+        torch.save(list(inputs), given)
+        said, used = _measured([str(program), str(file), str(given), str(taken), str(calls)])
+        outputs = tuple(torch.load(taken))
+    return Ran(outputs, **json.loads(said), **used)
+
+
+# -- from a new process to the first answer
+
+
+@dataclass(frozen=True)
+class StartUp:
+    """One way from a new process to its first answer: ``ready_s`` seconds of the clock after the imports, CPU seconds
+    and peak memory of the whole process with the compilers it called, microseconds of a later call. What was not
+    measured is None; ``stopped`` says why."""
+
+    way: str
+    ready_s: float | None = None
+    cpu_s: float | None = None
+    peak_nbytes: int | None = None
+    call_us: float | None = None
+    stopped: str = ""
+
+
+@door
+def start_ups(model: nn.Module, *args: Tensor, file: Path, ways: Sequence[str] = WAYS) -> list[StartUp]:
+    """Each way in a process of its own, on one thread; cold and warm share a cache folder that is empty at first. A
+    process that fails says so in its row.
+
+    ValueError for an unknown way, or "warm" without the "cold" before it that fills the folder.
+    """
+    if unknown := set(ways) - set(WAYS):
+        raise ValueError(f"unknown ways {sorted(unknown)}; the ways are {', '.join(WAYS)}")
+    if "compiled, warm" in ways and "compiled, cold" not in ways[: list(ways).index("compiled, warm")]:
+        raise ValueError('"compiled, warm" finds what "compiled, cold" left: put that before it')
+    with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "given"
+        given.write_bytes(cloudpickle.dumps((model, args)))
+        return [_started(way, given, file, args, Path(folder) / "cache") for way in ways]
+
+
+def _started(way: str, given: Path, file: Path, args: Sequence[Tensor], cache: Path) -> StartUp:
+    if way == "package, C++":
+        ran = run_in_cpp(build_runner(), file, *args)
+        return StartUp(way, (ran.load_ms + ran.first_ms) / 1e3, ran.cpu_s, ran.peak_nbytes, ran.call_ms * 1e3)
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    child = [sys.executable, "-m", f"{__package__}.start", way.partition(",")[0], str(given), str(file)]
+    try:
+        said, used = _measured(child, environment)
+    except PackageError as error:
+        return StartUp(way, stopped=str(error))
+    return StartUp(way, **json.loads(said.splitlines()[-1]), **used)
+
+
+# -- what it does not look at
+
+
+@dataclass(frozen=True)
+class Unlooked:
+    """An input that is not what the package was made for, and what came of it without and with
+    ``AOTI_RUNTIME_CHECK_INPUTS=1``: "equal to eager", "wrong, without an error", "an answer where eager refuses",
+    "the process died", or the message of the refusal."""
+
+    what: str
+    unchecked: str
+    checked: str
+
+
+@door
+def unlooked(model: nn.Module, cases: Mapping[str, Sequence[Tensor]], file: Path) -> list[Unlooked]:
+    """Each case of inputs given to a package, in processes of their own: one that dies takes no other with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        given = Path(folder) / "given"
+        given.write_bytes(cloudpickle.dumps((model, dict(cases))))
+        with ThreadPoolExecutor(2) as both:
+            found = list(both.map(partial(_outcomes, given, list(cases), file), ("0", "1")))
+    return [Unlooked(what, *(outcomes[what] for outcomes in found)) for what in cases]
+
+
+def _outcomes(given: Path, left: list[str], file: Path, check: str) -> dict[str, str]:
+    outcomes: dict[str, str] = {}
+    while left:
+        child = [sys.executable, "-m", f"{__package__}.start", "checks", str(given), str(file), *left]
+        ended = _ended(child, {"AOTI_RUNTIME_CHECK_INPUTS": check})
+        outcomes |= dict(json.loads(line) for line in ended.stdout.splitlines())
+        if ended.returncode and not ended.stderr.count("Traceback"):
+            outcomes.setdefault(next(what for what in left if what not in outcomes), "the process died")
+        elif ended.returncode:
+            raise PackageError(f"the process that asks the package failed: {_last_line(ended.stderr)}")
+        left = [what for what in left if what not in outcomes]
+    return outcomes
+
+
+@door
+def said_to_be_for(file: Path, model: nn.Module, args: Sequence[Tensor], **changes: str) -> str:
+    """What loading says of a copy of the package that is labelled for another machine: "equal to eager", "wrong…", or
+    its refusal. ``changes`` by the package's own names: AOTI_CPU_ISA, AOTI_MACHINE, AOTI_PLATFORM, AOTI_DEVICE_KEY.
+
+    ValueError for a name that the package does not have.
+    """
+    if unknown := set(changes) - set(contents(file)[1]):
+        raise ValueError(f"the package says nothing of {sorted(unknown)}: it has {sorted(contents(file)[1])}")
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "labelled.pt2"
+        with ZipFile(file) as before, ZipFile(copy, "w") as after:
+            for one in before.infolist():
+                data = before.read(one)
+                if one.filename.endswith("_metadata.json"):
+                    data = json.dumps(json.loads(data) | changes).encode()
+                after.writestr(one, data)
+        given = Path(folder) / "given"
+        given.write_bytes(cloudpickle.dumps((model, {"it": tuple(args)})))
+        return _outcomes(given, ["it"], copy, "0")["it"]
+
+
+# -- other processes
+
+
+def _measured(
+    command: Sequence[str], environment: Mapping[str, str] | None = None
+) -> tuple[str, dict[str, float | None]]:
+    """What a process says, and what it and the compilers it called used."""
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        process = subprocess.Popen(command, stdout=out, stderr=err, text=True, env=_environment(environment))
+        deadline = time.monotonic() + PATIENCE_S
+        held = None
+        while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
+            held = _held_nbytes(process.pid) or held
+            if time.monotonic() > deadline:
+                process.kill()
+                process.wait()
+                raise PackageError(f"{Path(command[0]).name} did not end within {PATIENCE_S} s and was stopped")
+            time.sleep(0.01)
+        _, status, usage = ended
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0), err.seek(0)
+        if process.returncode:
+            raise PackageError(f"{Path(command[0]).name} ended with {process.returncode}: {_last_line(err.read())}")
+        return out.read(), {"cpu_s": usage.ru_utime + usage.ru_stime, "peak_nbytes": held}
+
+
+def _held_nbytes(pid: int) -> int | None:
+    """The most memory that a process held so far; None where the system does not tell, as on macOS.
+
+    Not `wait4`'s ``ru_maxrss``: a child begins with what its parent held.
+    """
+    try:
+        said = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return None
+    found = re.search(r"VmHWM:\s+(\d+) kB", said)
+    return int(found[1]) * 1024 if found else None
+
+
+def _ended(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess:
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE_S, env=_environment(environment)
+        )
+    except subprocess.TimeoutExpired as late:
+        raise PackageError(f"{Path(command[0]).name} did not end within {PATIENCE_S} s and was stopped") from late
+
+
+def _checked(command: Sequence[str], what: str) -> None:
+    ended = _ended(command, {})
+    if ended.returncode:
+        raise PackageError(f"{what} ended with {ended.returncode}: {_last_line(ended.stderr)}")
+
+
+def _environment(changes: Mapping[str, str] | None) -> dict[str, str]:
+    """Of a process that finds the same packages as this one, on one thread."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **(changes or {})}
+
+
+def _cpu_s() -> float:
+    """CPU seconds of this process and of those it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _last_line(said: str) -> str:
+    return next(iter(reversed(said.strip().splitlines())), "it wrote nothing")

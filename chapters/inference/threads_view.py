@@ -1,0 +1,48 @@
+"""Threads in a picture: calls a second beside what as many threads would give if none waited for another."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.tables import Table
+from compile_lab.page.units import number, with_quartiles
+
+from .threads import Throughput
+
+
+def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Figure:
+    """Calls a second of all threads together, by way and number of threads; what failed is named in the caption.
+
+    ValueError if nothing was measured.
+    """
+    done = [row for row in rows if row.per_s is not None]
+    if not done:
+        raise ValueError("nothing to draw: no way came to an end with any number of threads")
+    counts = list(dict.fromkeys(row.threads for row in rows))
+    series = []
+    for count in counts:
+        own = [row for row in done if row.threads == count]
+        values = [[getattr(row, name) for row in own] for name in ("per_s", "low", "high")]
+        if own:
+            series.append(Series(_threads(count), [row.way for row in own], *values))
+    said = "; ".join(f"{row.way}, {_threads(row.threads)}: {number(round(row.per_s))} calls/s" for row in done)
+    failed = [f"{row.way}, {_threads(row.threads)}: {row.error}" for row in rows if row.error]
+    wrong = [f"{row.way}, {_threads(row.threads)}: an answer is wrong" for row in done if not row.same]
+    caption = "; ".join(["Calls a second of all threads together", *wrong, *failed])
+    figure = bars(series, value_title="calls/s", alt=f"{said}.", caption=caption, provenance=provenance)
+    table = [
+        [
+            row.way,
+            row.threads,
+            with_quartiles(row.per_s, row.low, row.high) if row.per_s is not None else row.error,
+            {True: "the same", False: "wrong", None: None}[row.same],
+            row.compiled_again,
+        ]
+        for row in rows
+    ]
+    columns = ["way", "threads", "calls/s (quartiles)", "answers", "compiled again"]
+    return replace(figure, table=Table(columns, table))
+
+
+def _threads(count: int) -> str:
+    return "1 thread" if count == 1 else f"{count} threads"

@@ -1,0 +1,3 @@
+"""Chapter 03, joint graphs."""
+
+NUMBER = "03"

@@ -1,0 +1,11 @@
+"""What is measured for this room: one module a recording, named after its JSON file."""
+
+from ...experiment import Experiment
+
+EXPERIMENTS = {
+    "flex": Experiment("attention against length: masks as functions, in a tensor, every score; time and memory", 320),
+    "memory_fits": Experiment(
+        "a batch that runs out of memory: which ways of training fit it, and what they cost", 220
+    ),
+    "overlap_scheduled": Experiment("SimpleFSDP ordered by Inductor's own estimates, with buckets and without", 200),
+}

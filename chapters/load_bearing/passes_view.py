@@ -1,0 +1,149 @@
+"""A pass of one's own as a reader sees it: the graph before and after, node by node, the verdict, and what it saves."""
+
+from collections.abc import Iterable, Mapping
+
+from compile_lab.inductor.view import evidence
+from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.tables import Cell, Code, Table
+from compile_lab.page.units import with_unit, without_namespace
+
+from .passes import STAGES, PassReport, PassRun
+from .passes_graph import NodeChange
+from .passes_judged import JudgedTensor
+
+SIGNS = {"removed": "−", "added": "+", "changed": "~"}
+
+
+def difference(run: PassRun, around: int = 1) -> Code:
+    """The graph as text, where it was changed: ``−`` removed, ``+`` added, ``~`` reads something else, and so many
+    nodes around each. What lies between is left out, and told by its number of nodes.
+    """
+    changes: dict[str, list[NodeChange]] = {}
+    last = ""
+    kept = {node.name for node in run.after}
+    places: dict[str, str] = {}
+    for node in run.before:
+        last = node.name if node.name in kept else last
+        places[node.name] = last
+    for change in run.changes:
+        at = change.node.name if change.after else places[change.node.name]
+        changes.setdefault(at, []).append(change)
+    lines = [_line(each) for each in changes.get("", ())]
+    touched = [at for at, node in enumerate(run.after) if node.name in changes]
+    near = {at + step for at in touched for step in range(-around, around + 1)}
+    skipped = 0
+    for at, node in enumerate(run.after):
+        if at not in near:
+            skipped += 1
+            continue
+        if skipped:
+            lines.append(f"  … {skipped} nodes")
+        skipped = 0
+        told = changes.get(node.name, [])
+        if not any(change.after for change in told):
+            lines.append(f"  {_short(str(node))}")
+        lines += [_line(change) for change in told]
+    if skipped:
+        lines.append(f"  … {skipped} nodes")
+    return Code("\n".join(lines), language="text", title=f"the {run.graph} graph, {len(run.before)} → {len(run.after)}")
+
+
+def _line(change: NodeChange) -> str:
+    was = f"   was ({_short(change.before.arguments)})" if change.kind == "changed" and change.before else ""
+    return f"{SIGNS[change.kind]} {_short(str(change.node))}{was}"
+
+
+def _short(text: str) -> str:
+    """Without what every node says, cut where a reader no longer reads."""
+    text = text.replace("aten.", "").replace("prims.", "").replace(".default(", "(").replace("torch.", "")
+    return text if len(text) <= 110 else f"{text[:108]} …"
+
+
+def changes(report: PassReport) -> Table:
+    """One row a changed node: what was done to it, its operation, its shape, and the line that it came from."""
+    rows = [
+        (run.graph, change.kind, Code(change.node.name), without_namespace(change.node.op), _shape(change), _at(change))
+        for run in report.runs
+        for change in run.changes
+    ]
+    return Table(["graph", "", "node", "operation", "shape", "line"], rows, align="llllll")
+
+
+def _shape(change: NodeChange) -> str:
+    return "" if change.node.shape is None else f"{change.node.dtype} {list(change.node.shape)}"
+
+
+def _at(change: NodeChange) -> Cell:
+    return str(change.node.line) if change.node.line else None
+
+
+def reports(several: Iterable[PassReport]) -> Table:
+    """One row a pass: its stage, nodes removed, added and changed, the verdict, kernels and bytes without and with."""
+    rows: list[list[Cell]] = []
+    several = list(several)
+    for each in several:
+        counts = [sum(run.count(kind) for run in each.runs) for kind in SIGNS]
+        rows.append([each.name, each.stage, *counts, each.verdict, *each.kernels, *each.nbytes])
+    columns = ["pass", "stage", "removed", "added", "changed", "verdict", "kernels", "with it", "bytes", "with it"]
+    return Table(columns, rows, caption=evidence(several[0].code_without) if several else "", align="llrrrlrrrr")
+
+
+def stages(found: Mapping[str, PassReport]) -> Figure:
+    """Bars of the nodes that one pass removes at each stage, in Inductor's order: where it finds anything left to do.
+
+    Raises ValueError for a stage that is none, or without any.
+    """
+    if not found or (unknown := set(found) - set(STAGES)):
+        raise ValueError(f"stages are {', '.join(STAGES)}; found {', '.join(sorted(unknown)) if found else 'none'}")
+    ordered = [stage for stage in STAGES if stage in found]
+    removed = [sum(run.count("removed") for run in found[stage].runs) for stage in ordered]
+    kernels = {stage: found[stage].kernels[1] for stage in ordered}
+    name = found[ordered[0]].name
+    told = ", ".join(f"{count} at {stage}" for stage, count in zip(ordered, removed, strict=True))
+    table = Table(
+        ["stage", "nodes removed", "kernels with it", "bytes with it"],
+        [(stage, count, kernels[stage], found[stage].nbytes[1]) for stage, count in zip(ordered, removed, strict=True)],
+    )
+    made = bars(
+        Series("removed", ordered, removed),
+        value_title="nodes removed",
+        place_title="stage",
+        alt=f"Nodes that {name} removes: {told}.",
+        caption=f"What {name} finds to do, stage by stage",
+    )
+    return Figure(made.plot, made.alt, made.caption, table)
+
+
+def saved(report: PassReport) -> Figure:
+    """Bars of the bytes that the launches of forward and backward move, without the pass and with it."""
+    codes = {"without": report.code_without, "with the pass": report.code_with}
+    directions = list(dict.fromkeys(kernel.direction for code in codes.values() for kernel in code.kernels))
+    series = [
+        Series(way, directions, [sum(k.nbytes for k in code.kernels if k.direction == d) / 1e3 for d in directions])
+        for way, code in codes.items()
+    ]
+    (few, fewer), (much, less) = report.kernels, report.nbytes
+    told = f"{few} → {fewer} launches, {with_unit(much)} → {with_unit(less)}"
+    return bars(
+        series,
+        value_title="kB read and written",
+        place_title="",
+        alt=f"Bytes moved without and with {report.name}: {told}.",
+        caption=f"{report.name}: {told}",
+        provenance=evidence(report.code_with),
+    )
+
+
+def judgement(report: PassReport, only_other: bool = False) -> Table:
+    """One row a result or gradient: the same bits or not, how far apart, and each one's error against float64.
+
+    ``only_other`` leaves out those whose bits are the same.
+    """
+    rows = [_judged(each) for each in report.judged if not (only_other and each.same_bits)]
+    columns = ["", "inputs", "same bits", "apart", "error without", "error with it", "verdict"]
+    return Table(columns, rows, f"{report.name} at {report.stage}: {report.verdict}", align="lrlrrrl")
+
+
+def _judged(each: JudgedTensor) -> tuple[Cell, ...]:
+    verdict = "same bits" if each.same_bits else "wrong" if each.is_wrong else "other bits"
+    return each.name, each.inputs, each.same_bits, each.apart, each.without, each.with_pass, verdict

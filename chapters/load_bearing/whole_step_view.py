@@ -1,0 +1,46 @@
+"""The whole step as a reader sees it: what is in the graph, what the passes did to it, and who agrees with eager."""
+
+from collections.abc import Iterable
+
+from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.tables import Table
+from compile_lab.page.units import with_unit
+
+from .whole_step import WRITE, WholeStep, updates_of
+from .whole_step_judged import StepsJudged
+
+
+def contents(step: WholeStep) -> Figure:
+    """Bars of the graph's operations by what they are for: the loss and its gradients, the update, its writes.
+
+    The split is at the operations that lead to one parameter and its moments alone.
+    """
+    nodes = [node for node in step.module.graph.nodes if node.op == "call_function"]
+    updates = updates_of(step.module.graph)
+    writes = sum(node.target is WRITE for node in nodes)
+    update = len(updates) - writes
+    rows = [("forward, loss, backward", len(nodes) - update - writes), ("updates", update), ("written back", writes)]
+    told = ", ".join(f"{name} {count:,}" for name, count in rows)
+    return bars(
+        Series("operations", [name for name, _ in rows], [count for _, count in rows]),
+        value_title="operations",
+        place_title="",
+        alt=f"Operations of the whole step: {told}.",
+        caption=f"One graph of {step.operations:,} operations",
+    )
+
+
+def history(step: WholeStep) -> Table:
+    """One row a pass: nodes and most bytes held, before and after."""
+    rows = [
+        (each.name, *each.nodes, *map(with_unit, each.peak_nbytes), each.peak_nbytes[1] - each.peak_nbytes[0])
+        for each in step.history
+    ]
+    columns = ["pass", "nodes", "after it", "bytes held at most", "after it", "change in bytes"]
+    return Table(columns, rows, align="lrrrrr")
+
+
+def judgement(found: Iterable[StepsJudged]) -> Table:
+    """One row a way to train: tensors with eager's bits, of how many, and the errors against float64."""
+    rows = [(each.way, each.same_bits, each.tensors, f"{each.error:.1e}", f"{each.eager_error:.1e}") for each in found]
+    return Table(["way", "as eager to the bit", "of", "error against float64", "eager's"], rows, align="lrrrr")

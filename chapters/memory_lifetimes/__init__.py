@@ -1,0 +1,3 @@
+"""Chapter 09, memory lifetimes."""
+
+NUMBER = "09"

@@ -1,0 +1,3 @@
+"""Chapter 10, mixed precision."""
+
+NUMBER = "10"

@@ -1,0 +1,3 @@
+"""Chapter 13, overlap."""
+
+NUMBER = "13"

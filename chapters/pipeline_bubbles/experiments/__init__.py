@@ -1,0 +1,7 @@
+"""What is measured for this room: one module a recording, named after its JSON file."""
+
+from ...experiment import Experiment
+
+EXPERIMENTS = {
+    "pipeline": Experiment("pipeline schedules over several GPUs: steps foretold and measured, bubbles, memory", 170),
+}

@@ -1,0 +1,3 @@
+"""Chapter 16, return on investment."""
+
+NUMBER = "16"

@@ -1,0 +1,213 @@
+"""Break-evens as pictures: two sums of seconds that cross within an interval, and predictions against what came."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from compile_lab.modes.payback import Crossing, Payback
+from compile_lab.page.canvas import Canvas, key, round_ticks
+from compile_lab.page.figures import Drawing
+from compile_lab.page.tables import Cell, Table
+
+HEIGHT = 240
+COLOURS = {"eager": "ink", "compiled": "blue"}
+NEAR = 0.2
+"""How far from the real crossing a prediction may be to be called near."""
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a plot stands on its canvas: steps to the right, seconds upwards, both from 0."""
+
+    x: float
+    y: float
+    width: float
+    steps: float
+    seconds: float
+
+    def at(self, steps: float, seconds: float) -> tuple[float, float]:
+        return self.x + self.width * steps / self.steps, self.y + HEIGHT * (1 - seconds / self.seconds)
+
+
+def opening(paybacks: Mapping[str, Payback], provenance: object, table: bool = True) -> Drawing:
+    """One panel a job, two at most: seconds of eager and of compiled steps, and where the sums cross.
+
+    Raises ValueError for no job, or more than two.
+    """
+    if not 1 <= len(paybacks) <= 2:
+        raise ValueError(f"{len(paybacks)} jobs: one or two stand side by side; the others go into `break_evens`")
+    canvas = Canvas(size=18 if len(paybacks) == 1 else 20)
+    width = 1000 / len(paybacks) - 110
+    for index, (name, one) in enumerate(paybacks.items()):
+        x = 76 + index * 1000 / len(paybacks)
+        canvas.words(x, 22, name, bold=True)
+        canvas.words(x, 48, f"pays after {one}" if one.verdict == "pays" else f"pays: {one}", size=17)
+        until = _shown_steps(one)
+        place = _Place(x, 70, width, until, max(until * one.eager_ms, until * one.compiled_ms) / 1e3 + one.compile_s)
+        _axes(canvas, place)
+        _band(canvas, place, one)
+        canvas.line([place.at(0, 0), place.at(until, until * one.eager_ms / 1e3)], COLOURS["eager"], thick=3)
+        compiled_ms = one.eager_ms - one.saved_ms
+        ends = one.compile_s + until * compiled_ms / 1e3
+        canvas.line([place.at(0, 0), place.at(0, one.compile_s), place.at(until, ends)], COLOURS["compiled"], thick=3)
+        _interval(canvas, place, one)
+    alt = " ".join(f"{name}: {_said(one)}" for name, one in paybacks.items())
+    caption = "seconds of all steps so far, compiling included; the band is the 95 % interval of what a step saves"
+    return Drawing(
+        canvas.svg(), alt, caption, rows(paybacks) if table else None, provenance, key(COLOURS | {"95 %": "orange"})
+    )
+
+
+def rows(paybacks: Mapping[str, Payback]) -> Table:
+    """One row a job: compile time, a step eager and compiled, what it saves with its interval, and the break-even."""
+    columns = ["job", "compile, s", "eager, ms", "compiled, ms", "saved, ms [95 %]", "pays after, steps [95 %]"]
+    return Table(columns, [[name, *_cells(one)] for name, one in paybacks.items()])
+
+
+def curves(crossing: Crossing, provenance: object) -> Drawing:
+    """The sums of seconds of two real runs, step by step, with the predicted interval and the real crossing.
+
+    Raises ValueError for a crossing without a curve.
+    """
+    if not crossing.curve:
+        raise ValueError(f"{crossing.name} has no curve: it was not run ({crossing.stopped or 'no steps'})")
+    canvas = Canvas()
+    until, eager_s, compiled_s = crossing.curve[-1]
+    predicted = crossing.predicted
+    place = _Place(80, 66, 860, max(until, min(predicted.high or 0, 2 * until)), max(eager_s, compiled_s) * 1.05)
+    _axes(canvas, place)
+    _interval(canvas, place, predicted)
+    canvas.line([place.at(n, eager) for n, eager, _ in crossing.curve], COLOURS["eager"], thick=3)
+    canvas.line([place.at(n, other) for n, _, other in crossing.curve], COLOURS["compiled"], thick=3)
+    came = "they had not crossed when the run was ended"
+    if crossing.steps:
+        came = f"they crossed after {crossing.steps:,} steps"
+        x, _ = place.at(crossing.steps, 0)
+        canvas.line([(x, place.y - 8), (x, place.y + HEIGHT)], "green", thick=2, dashed=True)
+        canvas.words(x, place.y - 14, f"really {crossing.steps:,}", anchor="middle", size=17)
+    alt = (
+        f"{crossing.name}: the sums of seconds of eager steps, and of compiling and compiled steps, over {until:,} "
+        f"steps. Predicted: {predicted}; {came}."
+    )
+    legend = key(COLOURS | {"predicted, 95 %": "orange", "real crossing": "green"})
+    caption = f"{crossing.name}, {crossing.what}: {crossing.clock}, summed"
+    return Drawing(canvas.svg(), alt, caption, compared([crossing]), provenance, legend)
+
+
+def against(crossings: Sequence[Crossing], provenance: object) -> Drawing:
+    """Predicted against real crossings, both scales logarithmic, with a band of 20 % about what would be right.
+
+    Raises ValueError where none has crossed.
+    """
+    crossed = [one for one in crossings if one.ratio is not None]
+    if not crossed:
+        raise ValueError("none of these crossings was both predicted and reached: there is nothing to compare")
+    values = [steps for one in crossed for steps in (one.steps, one.predicted.low or one.predicted.steps)]
+    values += [one.predicted.high for one in crossed if one.predicted.high]
+    low, high = 10 ** math.floor(math.log10(min(values))), 10 ** math.ceil(math.log10(max(values) * 1.01))
+    canvas, x, y, width, height = Canvas(), 120.0, 20.0, 620.0, 330.0
+
+    def share(steps: float) -> float:
+        return math.log(min(max(steps, low), high) / low) / math.log(high / low)
+
+    def at(real: float, predicted: float) -> tuple[float, float]:
+        return x + width * share(real), y + height * (1 - share(predicted))
+
+    band = [at(low, low), at(low, low * (1 + NEAR)), at(high / (1 + NEAR), high), at(high, high)]
+    canvas.area([*band, at(high, high * (1 - NEAR)), at(low / (1 - NEAR), low)], "#8884", title="within 20 %")
+    canvas.line([at(low, low), at(high, high)], "ink", thick=1, dashed=True)
+    decades = [10**power for power in range(round(math.log10(low)), round(math.log10(high)) + 1)]
+    for decade in decades:
+        canvas.words(x - 10, at(low, decade)[1] + 6, f"{decade:,}", anchor="end")
+    canvas.line([(x, y), (x, y + height)])
+    canvas.words(x + 12, y + 8, "predicted steps")
+    canvas.axis(x, y + height, width, [(share(decade), f"{decade:,}") for decade in decades], "real crossing, steps")
+    for one in crossed:
+        colour = "blue" if one.within(NEAR) else "orange"
+        left, middle = at(one.steps, one.predicted.steps)
+        ends = [at(one.steps, one.predicted.low or low), at(one.steps, one.predicted.high or high)]
+        canvas.line(ends, colour, thick=2)
+        canvas.box(left - 6, middle - 6, 12, 12, colour, title=f"{one.name}: {one.predicted}, really {one.steps:,}")
+    near = sum(one.within(NEAR) for one in crossed)
+    missed = [f"{one.name} {one.predicted.steps:,} and {one.steps:,}" for one in crossed if not one.within(NEAR)]
+    alt = (
+        f"Predicted against real crossings of {len(crossed)} programs: {near} predictions are within 20 %"
+        + (f"; not so: {'; '.join(missed)}" if missed else "")
+        + "."
+    )
+    legend = key({"within 20 %": "blue", "further off": "orange"})
+    caption = f"break-even: predicted from two short runs (95 %), and where two long runs crossed, {crossed[0].clock}"
+    return Drawing(canvas.svg(), alt, caption, compared(crossings), provenance, legend)
+
+
+def compared(crossings: Sequence[Crossing]) -> Table:
+    """One row a program: what was predicted, what came, and their ratio."""
+    columns = [
+        "program",
+        "predicted [95 %]",
+        "real",
+        "predicted / real",
+        "compile, s: foretold with",
+        "then",
+        "ms eager",
+        "compiled",
+    ]
+    return Table(
+        columns,
+        [
+            [
+                f"{one.name} ({one.mode})" if one.mode != "default" else one.name,
+                str(one.predicted),
+                one.steps or "not reached",
+                None if one.ratio is None else round(one.ratio, 3),
+                round(one.predicted.compile_s, 2),
+                round(one.compile_s, 2),
+                round(one.predicted.eager_ms, 3),
+                round(one.predicted.compiled_ms, 3),
+            ]
+            for one in crossings
+        ],
+    )
+
+
+def _shown_steps(one: Payback) -> float:
+    if one.verdict == "pays":
+        return max(1.35 * one.high, 2 * one.steps) if one.high < 4 * one.steps else 4 * one.steps
+    return max(10.0, 4e3 * one.compile_s / one.eager_ms, 1.5 * (one.low or 0))
+
+
+def _axes(canvas: Canvas, place: _Place) -> None:
+    for share, label in round_ticks(place.seconds, "s", most=4):
+        canvas.words(place.x - 8, place.y + HEIGHT * (1 - share) + 6, label, anchor="end", size=16)
+    canvas.line([(place.x, place.y), (place.x, place.y + HEIGHT)])
+    ticks = [(share, f"{float(label.split()[0]):,.0f}") for share, label in round_ticks(place.steps, most=4)]
+    canvas.axis(place.x, place.y + HEIGHT, place.width, ticks, "steps")
+
+
+def _band(canvas: Canvas, place: _Place, one: Payback) -> None:
+    """The compiled line, with a saving from the low to the high end of its interval."""
+    ends = [
+        one.compile_s + place.steps * max(0.0, one.eager_ms - saved) / 1e3
+        for saved in (one.saved_low_ms, one.saved_high_ms)
+    ]
+    points = [place.at(0, one.compile_s), *(place.at(place.steps, min(end, place.seconds)) for end in ends)]
+    canvas.area(points, "#5b8dd955", title="compiled, 95 %")
+
+
+def _interval(canvas: Canvas, place: _Place, one: Payback) -> None:
+    """On the axis of steps: from the earliest to the latest break-even."""
+    if one.low is None or one.low > place.steps:
+        return
+    left, bottom = place.at(one.low, 0)
+    right, _ = place.at(min(one.high or place.steps, place.steps), 0)
+    canvas.box(left, bottom - 10, max(3.0, right - left), 10, "orange", title=f"pays after {one}")
+
+
+def _said(one: Payback) -> str:
+    costs = f"compiling takes {one.compile_s:.3g} s, a step {one.eager_ms:.3g} ms eager, {one.compiled_ms:.3g} compiled"
+    return f"{costs}; the sums of seconds cross after {one}." if one.verdict == "pays" else f"{costs}; it pays {one}."
+
+
+def _cells(one: Payback) -> list[Cell]:
+    saved = f"{one.saved_ms:.3g} [{one.saved_low_ms:.3g} to {one.saved_high_ms:.3g}]"
+    return [round(one.compile_s, 2), round(one.eager_ms, 3), round(one.compiled_ms, 3), saved, str(one)]

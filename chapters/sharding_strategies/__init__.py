@@ -1,0 +1,3 @@
+"""Chapter 14, sharding strategies."""
+
+NUMBER = "14"

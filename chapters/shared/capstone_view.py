@@ -1,0 +1,308 @@
+"""The ladder as pictures: each rung's milliseconds, where they are, and whether the losses stay together."""
+
+import itertools
+import math
+import re
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from compile_lab.page.canvas import WIDTH, Canvas, key, round_ticks
+from compile_lab.page.dotplot import dots
+from compile_lab.page.figures import Drawing, Figure, Series, lines
+from compile_lab.page.tables import Table
+from compile_lab.page.units import signed, with_quartiles, with_unit
+
+from .capstone_limits import DATA_SHEET, joules, limits, rate, tokens, utilisation
+
+Result = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+COLOURS = {"eager": "grey", "compiler": "blue", "hand": "orange", "peer": "green"}
+PEER_COLOURS = ("purple", "green")
+WORDS = {"eager": "torch as it comes", "compiler": "the compiler", "hand": "by hand", "peer": "a peer"}
+LEFT, RIGHT, ROW, TOP = 165.0, 300.0, 34.0, 26.0
+TICKS = (50, 100, 200, 400, 800)
+
+FAMILIES = {
+    "attention": r"sdpa|flash|fmha|compute_dot_do_o|convert_dq|attention",
+    "products": r"nvjet|gemm|cutlass|cublas|splitk",
+    "loss": r"softmax|logsumexp|nll|cross_entropy",
+    "GELU": r"gelu",
+    "norms": r"layer_norm|add_norm|norm_backward|GammaBeta",
+    "optimizer": r"adamw|lerp|multi_tensor_apply|Adam",
+}
+"""What a kernel's name says of its work, the first that fits; the rest is "other". A kernel that fuses several is
+counted where its largest part is: Inductor names the operations that are in it."""
+FAMILY_COLOURS = {
+    "products": "blue", "attention": "orange", "loss": "green", "GELU": "vermillion", "norms": "purple",
+    "optimizer": "sky", "other": "grey",
+}  # fmt: skip
+SMOOTHED, DRAWN_EVERY = 20, 5
+"""Steps over which a loss is averaged, to be looked at; every so many steps, and the last, have a point."""
+
+
+def rungs(result: Result) -> dict[str, Row]:
+    """The rungs that were timed, by name, in the order of the ladder; peers are not among them."""
+    return {row["name"]: row for row in result["rungs"] if "median_ms" in row and not _is_peer(row)}
+
+
+def peers(result: Result) -> dict[str, Row]:
+    """The peers that were timed."""
+    return {row["name"]: row for row in result["rungs"] if "median_ms" in row and _is_peer(row)}
+
+
+def told_apart(one: Row, other: Row) -> bool:
+    """Whether the quartiles of two rungs' times do not overlap."""
+    return one["high_ms"] < other["low_ms"] or other["high_ms"] < one["low_ms"]
+
+
+def ladder(result: Result, provenance: object | None = None) -> Drawing:
+    """A bar a rung on one logarithmic scale, with the peers' times as lines; beside it tokens a second and the MFU."""
+    climbed, others = rungs(result), peers(result)
+    until = max(TICKS[-1], 1.1 * next(iter(climbed.values()))["median_ms"])
+
+    def x(ms: float) -> float:
+        low = math.log(0.8 * TICKS[0])
+        return LEFT + (math.log(ms) - low) / (math.log(until) - low) * (WIDTH - LEFT - RIGHT)
+
+    canvas, bottom = Canvas(), TOP + ROW * len(climbed)
+    ends = [WIDTH - RIGHT + at for at in (90, 220, 295)]
+    for end, head in zip(ends, ("a step", "tokens/s", "MFU"), strict=True):
+        canvas.words(end, 14, head, anchor="end", bold=True)
+    for tick in TICKS:
+        canvas.line([(x(tick), TOP), (x(tick), bottom)], "grey", thick=1, dashed=True)
+        canvas.words(x(tick), bottom + 22, f"{tick} ms", anchor="middle", size=15)
+    for at, (name, row) in enumerate(climbed.items()):
+        y, ms = TOP + at * ROW + 4, row["median_ms"]
+        canvas.words(0, y + 19, name)
+        title = f"{name}: {row['does']}; {with_quartiles(ms, row['low_ms'], row['high_ms'])} ms"
+        canvas.box(LEFT, y, x(ms) - LEFT, ROW - 8, COLOURS[row["by"]], title=title)
+        for end, cell in zip(ends, (f"{ms:.1f} ms", *speed(result, row)), strict=True):
+            canvas.words(end, y + 19, cell, anchor="end")
+    peer_colours = dict(zip(others, PEER_COLOURS, strict=False))
+    for name, colour in peer_colours.items():
+        ms = others[name]["median_ms"]
+        canvas.line([(x(ms), TOP), (x(ms), bottom)], colour, thick=3)
+    said = [
+        f"{name} {row['median_ms']:.1f} ms, {' tokens/s, MFU '.join(speed(result, row))}"
+        for name, row in (climbed | others).items()
+    ]
+    names = {WORDS[by]: COLOURS[by] for by in dict.fromkeys(row["by"] for row in climbed.values())}
+    names |= {f"{name}, {others[name]['median_ms']:.1f} ms": colour for name, colour in peer_colours.items()}
+    caption = f"A training step, rung by rung; a logarithmic scale; MFU of {DATA_SHEET:.0f} · 10¹² operations a second"
+    return Drawing(
+        canvas.svg(),
+        f"Milliseconds of a step. {'; '.join(said)}.",
+        caption + (f" · {provenance}" if provenance else ""),
+        table=table(result),
+        legend=key(names),
+    )
+
+
+def speed(result: Result, row: Row) -> tuple[str, str]:
+    """Tokens a second, and the model FLOPs utilisation by the data sheet, as they are read."""
+    share = utilisation(result, row, DATA_SHEET)
+    return f"{1e3 * tokens(result) / row['median_ms']:,.0f}", f"{100 * share:.0f} %"
+
+
+def table(result: Result) -> Table:
+    """One row a rung: time, speed, MFU, share of the sustained rate, memory, the first call, clock and power."""
+    tflops, cells = rate(result), []
+    for name, row in (rungs(result) | peers(result)).items():
+        clock, power = (statistics.median(row[each]) if row[each] else None for each in ("clock_mhz", "power_w"))
+        cells.append(
+            (
+                name,
+                with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]),
+                *speed(result, row),
+                f"{100 * utilisation(result, row, tflops):.0f} %",
+                with_unit(row["peak_nbytes"]) if row["peak_nbytes"] else None,
+                f"{row['first_s']:.1f}",
+                f"{clock:,.0f}" if clock else None,
+                f"{power:.0f}" if power else None,
+            )
+        )
+    head = ["rung", "ms", "tokens/s", "MFU", "of a product's rate", "memory", "first call, s", "MHz", "W"]
+    caption = (
+        f"MFU, model FLOPs utilisation, is the share of the data sheet's {DATA_SHEET:.0f} · 10¹² operations a second; "
+        "the column beside it, of what a long product of matrices sustained in the same run"
+    )
+    return Table(head, cells, caption, align="lrrrrrrrr")
+
+
+def family_of(kernel: str) -> str:
+    """What a kernel's name says of its work."""
+    fitting = (family for family, pattern in FAMILIES.items() if re.search(pattern, kernel, re.IGNORECASE))
+    return next(fitting, "other")
+
+
+def families(row: Row) -> dict[str, float]:
+    """Milliseconds of a rung's kernels by family, and the "rest" of the timed step: pauses, and a clock that is lower
+    in a long run than in the few steps that are profiled."""
+    found = dict.fromkeys(FAMILY_COLOURS, 0.0)
+    for kernel in row["kernels"]:
+        found[family_of(kernel["name"])] += kernel["us"] / 1e3
+    return found | {"rest": max(0.0, row["median_ms"] - sum(found.values()))}
+
+
+def where(result: Result, names: Sequence[str], provenance: object | None = None) -> Drawing:
+    """A bar a rung, made of its kernels' families. ValueError for a rung without kernels."""
+    timed = rungs(result) | peers(result)
+    bars = {name: _kernels_of(name, timed) for name in names}
+    until = max(sum(parts.values()) for parts in bars.values())
+    wide, height, gap = WIDTH - LEFT - 20, 44.0, 62.0
+    canvas = Canvas()
+    for at, (name, parts) in enumerate(bars.items()):
+        x, y = LEFT, at * gap
+        canvas.words(0, y + 28, name)
+        for family, ms in parts.items():
+            width = ms / until * wide
+            colour = FAMILY_COLOURS.get(family)
+            title = f"{name}, {family}: {ms:.1f} ms"
+            canvas.box(x, y, width, height, colour or "ink", f"{ms:.1f}", title=title, dashed=colour is None, size=15)
+            x += width
+    canvas.axis(LEFT, gap * len(bars), wide, round_ticks(until, "ms"))
+    rows = [(family, *(f"{parts[family]:.1f}" for parts in bars.values())) for family in next(iter(bars.values()))]
+    told = "; ".join(
+        f"{name}: " + ", ".join(f"{family} {ms:.1f} ms" for family, ms in parts.items()) for name, parts in bars.items()
+    )
+    caption = "Where a step's milliseconds are; dashed: pauses, and a lower clock than in the profile"
+    return Drawing(
+        canvas.svg(),
+        f"Milliseconds by family of kernels. {told}.",
+        caption + (f" · {provenance}" if provenance else ""),
+        table=Table(["family", *bars], rows, align="l" + "r" * len(bars)),
+        legend=key(FAMILY_COLOURS),
+    )
+
+
+def beside_limits(result: Result, names: Sequence[str], provenance: object | None = None) -> Drawing:
+    """Each family's milliseconds in some rungs, beside the least that it needs. All rungs have one vocabulary."""
+    timed = rungs(result) | peers(result)
+    spent = {name: _kernels_of(name, timed) for name in names}
+    least = limits(result, timed[names[0]]["vocabulary"])
+    series = {name: [parts[family] for family in least] for name, parts in spent.items()}
+    series["at the least"] = list(least.values())
+    said = "; ".join(
+        f"{family}: at the least {ms:.1f} ms, "
+        + ", ".join(f"{name} {parts[family]:.1f}" for name, parts in spent.items())
+        for family, ms in least.items()
+    )
+    return dots(
+        list(least),
+        series,
+        unit="ms",
+        alt=f"Milliseconds of each family of kernels beside its limit. {said}.",
+        caption="Each family beside the least that it needs, at rates measured in the same run",
+        provenance=provenance,
+    )
+
+
+def clocks(result: Result, provenance: object | None = None) -> Drawing:
+    """The multiprocessors' clock in each rung, with power and energy in the table. ValueError where none was told."""
+    told = {name: row for name, row in (rungs(result) | peers(result)).items() if row["clock_mhz"]}
+    if not told:
+        raise ValueError("no clock was told in this recording")
+    middle = {name: statistics.median(row["clock_mhz"]) for name, row in told.items()}
+    rows = [
+        (name, f"{middle[name]:,.0f}", f"{statistics.median(row['power_w']):.0f}", f"{joules(row):.0f}")
+        for name, row in told.items()
+    ]
+    return dots(
+        list(told),
+        {"clock": list(middle.values())},
+        unit="MHz",
+        alt="Clock of the GPU. " + "; ".join(f"{name} {mhz:,.0f} MHz" for name, mhz in middle.items()) + ".",
+        caption="The clock at which the GPU ran each rung, by its driver",
+        provenance=provenance,
+        table=Table(["rung", "MHz", "W", "J a step"], rows, align="lrrr"),
+    )
+
+
+def predictions(result: Result, saved_ms: Mapping[str, float]) -> Table:
+    """What was predicted of some rungs beside what their kernels and their steps changed, against the rung before."""
+    climbed = rungs(result)
+    before = dict(zip(list(climbed)[1:], climbed, strict=False))
+    busy = {name: sum(kernel["us"] for kernel in row["kernels"]) / 1e3 for name, row in climbed.items()}
+    rows = [
+        (
+            name,
+            signed(-saved),
+            signed(busy[name] - busy[before[name]]),
+            signed(climbed[name]["median_ms"] - climbed[before[name]]["median_ms"]),
+            told_apart(climbed[name], climbed[before[name]]),
+        )
+        for name, saved in saved_ms.items()
+    ]
+    return Table(["rung", "predicted, ms", "kernels, ms", "step, ms", "told apart"], rows, align="lrrrr")
+
+
+def smoothed(losses: Sequence[float], over: int = SMOOTHED) -> list[float]:
+    """Each loss averaged with those of the steps before it, `over` in all."""
+    return [statistics.fmean(losses[max(0, at - over + 1) : at + 1]) for at in range(len(losses))]
+
+
+def last_losses(result: Result, over: int = 50) -> dict[str, list[float]]:
+    """The mean of the last losses of each rung, one a seed."""
+    found: dict[str, list[float]] = {}
+    for curve in result["curves"]:
+        found.setdefault(curve["name"], []).append(statistics.fmean(curve["losses"][-over:]))
+    return found
+
+
+def curves(result: Result, judge: str, provenance: object | None = None) -> Figure:
+    """How far each rung's loss is from the mean of the judge's seeds, whose own distances are drawn, too.
+
+    Averaged over `SMOOTHED` steps. ValueError without at least two seeds of the judge.
+    """
+    by_name: dict[str, list[list[float]]] = {}
+    for curve in result["curves"]:
+        by_name.setdefault(curve["name"], []).append(smoothed(curve["losses"]))
+    if len(by_name.get(judge, ())) < 2:
+        raise ValueError(f"{judge!r} has no two seeds among the curves, which hold {', '.join(by_name)}")
+    mean = [statistics.fmean(each) for each in zip(*by_name[judge], strict=True)]
+    steps = range(len(mean) - 1, SMOOTHED - 1, -DRAWN_EVERY)[::-1]
+    drawn = [
+        Series(
+            name if len(seeds) == 1 else f"{name}, seed {seed}", list(steps), [losses[at] - mean[at] for at in steps]
+        )
+        for name, seeds in by_name.items()
+        for seed, losses in enumerate(seeds)
+    ]
+    said = "; ".join(f"{one.name}: {signed(one.values[-1], '.3f')} at the end" for one in drawn)
+    return lines(
+        drawn,
+        x_title="step",
+        y_title="nats",
+        alt=f"Loss less the mean of the seeds of {judge}. {said}.",
+        caption=f"Loss less the mean of {len(by_name[judge])} seeds of “{judge}”, averaged over {SMOOTHED} steps",
+        provenance=provenance,
+    )
+
+
+def times_faster(result: Result, *names: str) -> list[float]:
+    """How many times as fast each of these rungs is as the one named before it. ValueError for two not told apart."""
+    timed = rungs(result)
+    found = []
+    for before, after in itertools.pairwise(timed[name] for name in names):
+        if not told_apart(before, after):
+            raise ValueError(f"{before['name']!r} and {after['name']!r} are not told apart: there is no ratio of them")
+        found.append(before["median_ms"] / after["median_ms"])
+    return found
+
+
+def verified(found: Mapping[str, Iterable[float]]) -> Table:
+    """One row a kernel that was held against its reference: what was found, its limit."""
+    rows = [(name, f"{error:.1e}", f"{limit:.0e}", error <= limit) for name, (error, limit) in found.items()]
+    return Table(["kernel: output", "relative error", "limit", "within"], rows, align="lrrr")
+
+
+def _kernels_of(name: str, timed: Mapping[str, Row]) -> dict[str, float]:
+    if not timed.get(name, {}).get("kernels"):
+        raise ValueError(f"no kernels of {name!r} were recorded; there are those of {', '.join(timed)}")
+    return families(timed[name])
+
+
+def _is_peer(row: Row) -> bool:
+    return row["name"].startswith("peer")

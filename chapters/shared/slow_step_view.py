@@ -1,0 +1,88 @@
+"""The book's thread: one slow training step, and how far a chapter takes it on its way to chapter 19."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from compile_lab.page.canvas import WIDTH, Canvas
+from compile_lab.page.figures import Drawing
+from compile_lab.page.units import with_quartiles
+
+from .capstone_limits import DATA_SHEET, tokens, utilisation
+from .capstone_view import rungs, told_apart
+
+Result = Mapping[str, Any]
+Row = Mapping[str, Any]
+
+EDGE, LINE, DOT = 60.0, 52.0, 12.0
+
+
+def start(result: Result) -> str:
+    """What the first rung takes, in words: milliseconds, tokens a second, and the share of the data sheet's rate."""
+    row = next(iter(rungs(result).values()))
+    return (
+        f"**{row['median_ms']:.0f} ms** a step, {1e3 * tokens(result) / row['median_ms']:,.0f} tokens/s, "
+        f"an MFU of {utilisation(result, row, DATA_SHEET):.0%}"
+    )
+
+
+def said(result: Result, *names: str) -> str:
+    """In words: the milliseconds from the rung before the first of these to the last of them. Raises as `way` does."""
+    climbed = rungs(result)
+    before = _before(climbed, names)
+    steps = " → ".join(f"{name} {climbed[name]['median_ms']:.1f} ms" for name in (before, *names))
+    return f"{steps}; {_told(climbed[before], climbed[names[-1]])}"
+
+
+def way(result: Result, *names: str, provenance: object | None = None) -> Drawing:
+    """The ladder on one line of milliseconds, and on it the way of these rungs, from the one before the first of them.
+
+    KeyError for a name that is no rung, ValueError without names or for the first rung, which nothing comes before.
+    """
+    climbed = rungs(result)
+    before = _before(climbed, names)
+    ms = {name: row["median_ms"] for name, row in climbed.items()}
+    slow, fast = math.log(max(ms.values())), math.log(min(ms.values()))
+
+    def x(name: str) -> float:
+        return EDGE + (math.log(ms[name]) - fast) / (slow - fast) * (WIDTH - 2 * EDGE)
+
+    canvas = Canvas()
+    canvas.line([(EDGE, LINE), (WIDTH - EDGE, LINE)], "grey", thick=2)
+    for name in climbed:
+        canvas.box(x(name) - DOT / 2, LINE - DOT / 2, DOT, DOT, "grey", title=f"{name}: {ms[name]:.1f} ms")
+    last = names[-1]
+    canvas.line([(x(before), LINE), (x(last), LINE)], "orange", thick=8)
+    for name, y in ((before, LINE - 24), (last, LINE + 40)):
+        canvas.words(x(name), y, f"{name} {ms[name]:.1f} ms", anchor=_anchor(x(name)))
+    words = said(result, *names)
+    caption = f"The slow step: {words}. Logarithmic, faster to the left"
+    return Drawing(
+        canvas.svg(),
+        f"{words}.",
+        caption + (f" · {provenance}" if provenance else ""),
+    )
+
+
+def _before(climbed: Mapping[str, Row], names: tuple[str, ...]) -> str:
+    if not names:
+        raise ValueError(f"no rung is named; name some of {', '.join(climbed)}")
+    for name in names:
+        if name not in climbed:
+            raise KeyError(f"{name!r} is no rung of this recording; there are {', '.join(climbed)}")
+    order = list(climbed)
+    if names[0] == order[0]:
+        raise ValueError(f"{order[0]} is where the ladder begins; name rungs after it")
+    return order[order.index(names[0]) - 1]
+
+
+def _told(before: Row, after: Row) -> str:
+    if not told_apart(before, after):
+        quartiles = (with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]) for row in (before, after))
+        return f"not told apart: {' and '.join(quartiles)}"
+    ratio = before["median_ms"] / after["median_ms"]
+    return f"{ratio:.3g}× as fast" if ratio > 1 else f"{1 / ratio:.3g}× as slow"
+
+
+def _anchor(x: float) -> str:
+    return "start" if x < 3 * EDGE else "end" if x > WIDTH - 3 * EDGE else "middle"

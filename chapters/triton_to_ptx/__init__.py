@@ -1,0 +1,3 @@
+"""Chapter 05, from Triton to PTX."""
+
+NUMBER = "05"

@@ -1,1 +1,0 @@
-"""Exercises that plain Python judges, a module for each chapter: they are judged in the reader's page, too."""

@@ -1,0 +1,283 @@
+"""``gradients(model, batch)``: is what compiled code computes rounding, or wrong?
+
+The unit is measured and not guessed: the eager program runs a few times with every operand of every operation, forward
+and backward, moved by up to one ulp at random. How far that moves an element is what rounding may move it by: far where
+a sum cancels, nowhere where indices are computed. An error of many such units is no rounding.
+"""
+
+import math
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .._torch.dynamo import reset_dynamo
+from .._torch.inductor import inductor_config
+from ..capture import NotCompiledError, compilation
+from ..doors import Told, check_whole, door
+from ..dynamo.tracing import quiet
+from ..inductor.generated import generated_code
+from ..inductor.wrapper import Wrapper
+from ..virtual_gpu.client import interpret
+from ..virtual_gpu.errors import VirtualGPUError
+from .modes import Exactly, Jitter
+from .seen import Call, Called, Subject, Values, Weighted, outputs_of
+
+BACKENDS = ("aot_eager", "inductor")
+MOVED = 4
+"""Runs of the eager program with operands that are moved."""
+WRONG = 64.0
+"""Units from which on a difference is no rounding. Rounding has been seen up to 30, faults from 290,000 on."""
+DWARFED, SHARE = 100.0, 1e-3
+"""Where moving operands by an ulp moves a result so many times as far as eager is from exact, and by such a share of
+its size, the program decides something by its last bit (a bucket, a largest element): that is not judged."""
+SWITCHES = ("triton.mix_order_reduction",)
+"""Passes of Inductor's that are turned off, one by one, where its code for a chip is wrong."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one backend made of the calls: the error of each result in units of rounding, infinite where it differs in
+    more than a number. ``raised`` is its error, if it raised one that eager does not; ``cure`` a switch that helps."""
+
+    backend: str
+    units: Mapping[str, float] = field(repr=False)
+    raised: str = ""
+    cure: str = ""
+    seconds: float = 0.0
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The results that are no rounding of the exact ones."""
+        return tuple(name for name, units in self.units.items() if units > WRONG)
+
+    def __str__(self) -> str:
+        if self.raised:
+            return f"{self.backend}: raises {self.raised}"
+        if self.wrong:
+            cure = f"; right with {self.cure}" if self.cure else ""
+            return f"{self.backend}: WRONG in {', '.join(self.wrong)}{cure}"
+        if not self.units:
+            return f"{self.backend}: nothing of it could be judged"
+        worst = max(self.units, key=self.units.__getitem__)
+        return f"{self.backend}: right, at most {self.units[worst]:.1f} units off ({worst})"
+
+
+@dataclass(frozen=True, repr=False)
+class Judged(Told):
+    """The verdicts on a model's calls, and why some results could not be judged, by name."""
+
+    verdicts: tuple[Verdict, ...]
+    refused: Mapping[str, str]
+
+    @property
+    def wrong(self) -> tuple[str, ...]:
+        """The names of all results that some backend has wrong; empty when all is right."""
+        return tuple(dict.fromkeys(name for each in self.verdicts for name in each.wrong))
+
+    def __str__(self) -> str:
+        refused = [f"not judged: {name}, since {why}" for name, why in self.refused.items()]
+        return "\n".join([*map(str, self.verdicts), *refused])
+
+
+@door
+def gradients(
+    model: Callable[..., Any],
+    batch: Any,
+    *,
+    chip: str | None = None,
+    change: Callable[[nn.Module], Any] | None = None,
+    seed: int = 0,
+) -> Judged:
+    """Are outputs, gradients, and inputs and buffers afterwards right when ``model`` is compiled?
+
+    ``model`` is a module or a function; ``batch`` what it is called with: a dict of keyword arguments, a tuple, or a
+    tensor. It is called twice, since some faults show only then: ``change(model)`` is done between, if it is given, to
+    each backend's copy (of a function: to a module that calls it). A backend whose code did not run is refused.
+    Gradients are those for random cotangents. Judged are the backends "aot_eager" and "inductor" on this machine, and
+    with a ``chip`` the code that Inductor writes for it: whether it returns memory that nothing has written, and what
+    its kernels compute in Triton's interpreter, which takes a minute for a block. The model itself, its gradients and
+    the batch stay as they are. Random numbers are drawn by torch's own generator; the interpreter draws none.
+
+    Raises what the model itself raises in eager mode.
+
+    >>> import torch
+    >>> from compile_lab.judge import gradients
+    >>> gradients(torch.nn.Linear(4, 2), torch.ones(3, 4)).wrong
+    ()
+    """
+    check_whole("seed", seed, 0)
+    subject = _subject(model, batch, change, seed)
+    exact = subject.seen(_itself, Exactly(), exact=True)
+    eager = subject.seen(_itself)
+    moved = [subject.seen(_itself, Jitter(seed + number)) for number in range(MOVED)]
+    units = {name: _Unit.of(exact.get(name), eager[name], [each.get(name) for each in moved]) for name in eager}
+    refused = {name: unit.refused for name, unit in units.items() if unit.refused}
+    units = {name: unit for name, unit in units.items() if not unit.refused}
+    asked = {backend: partial(_judged, backend, subject, units) for backend in BACKENDS}
+    if chip:
+        asked[f"inductor for a virtual {chip}"] = partial(_for_chip, chip, subject, units)
+    verdicts = []
+    for backend, ask in asked.items():
+        try:
+            verdicts.append(ask())
+        except (NotCompiledError, VirtualGPUError) as error:  # what was not seen is not judged
+            refused[backend] = _in_a_line(error)
+    return Judged(tuple(verdicts), refused)
+
+
+def _subject(model: Any, batch: Any, change: Callable[[nn.Module], Any] | None, seed: int) -> Subject:
+    module = model if isinstance(model, nn.Module) else Called(model)
+    module = getattr(module, "_orig_mod", module)
+    args = () if isinstance(batch, Mapping) else tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+    kwargs = dict(batch) if isinstance(batch, Mapping) else {}
+    again = Call(args, kwargs, change or (lambda copied: None), " (second call)")
+    return Subject(module, (Call(args, kwargs), again), seed)
+
+
+def _itself(model: nn.Module) -> nn.Module:
+    return model
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """What rounding may do to one result: ``exact`` and ``noise`` element by element, or why that cannot be told."""
+
+    eager: Any
+    exact: Any = None
+    noise: Tensor | None = None
+    refused: str = ""
+
+    @classmethod
+    def of(cls, exact: Any, eager: Any, moved: list[Any]) -> "_Unit":
+        if not isinstance(eager, Tensor):
+            return cls(eager)
+        if any(not isinstance(each, Tensor) or each.shape != eager.shape for each in (exact, *moved)):
+            return cls(eager, refused="its shape hangs on the last bit of some number")
+        if not (eager.is_floating_point() or eager.is_complex()):
+            steady = all(torch.equal(each, eager) for each in moved)
+            return cls(eager, refused="" if steady else "moving operands by an ulp changes it, and it is no rounding")
+        wide = exact if exact.is_complex() else exact.double()
+        off = (eager - wide).abs().double()
+        noise = torch.stack([(each - wide).abs().double() for each in moved])
+        if noise.isnan().any() or off.isnan().any():
+            same = all(torch.equal(each.isnan(), eager.isnan()) for each in moved)
+            if not same:
+                return cls(eager, refused="it is a number in one run and none in another")
+            noise, off = noise.nan_to_num(0, 0, 0), off.nan_to_num(0, 0, 0)
+        size = wide.abs().double().nan_to_num(0, 0, 0)
+        if _mean(size) and _mean(noise) > DWARFED * _mean(off) and _mean(noise) > SHARE * _mean(size):
+            return cls(eager, refused="it hangs on the last bit of some number: a bucket, a largest element")
+        spread = torch.cat([noise, off[None]]).square().mean(0).sqrt()
+        eps = torch.finfo(eager.dtype).eps
+        floor = eps * (size + 1e-2 * _mean(size)) + torch.finfo(torch.float32).tiny
+        return cls(eager, exact, _at_least_its_neighbours(spread) + floor)
+
+    def units(self, made: Any) -> float:
+        """How far a result is off; infinite where it is another kind of thing."""
+        if not isinstance(self.eager, Tensor) or not isinstance(made, Tensor):
+            return 0.0 if _same(made, self.eager) else math.inf
+        if (made.shape, made.dtype) != (self.eager.shape, self.eager.dtype):
+            return math.inf
+        if self.noise is None:
+            return 0.0 if torch.equal(made, self.eager) else math.inf
+        off = (made - self.exact).abs().double()
+        if not torch.equal(made.isfinite(), self.eager.isfinite()):
+            return math.inf
+        return float((off / self.noise).nan_to_num(0, 0, 0).max()) if off.numel() else 0.0
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Of values that are no tensors; what cannot be compared is the same if it is of one kind."""
+    if type(one) is not type(other):
+        return False
+    try:
+        return bool(one == other) or type(one).__eq__ is object.__eq__
+    except Exception:
+        return True
+
+
+def _mean(values: Tensor) -> float:
+    return float(values.mean()) if values.numel() else 0.0
+
+
+def _at_least_its_neighbours(noise: Tensor) -> Tensor:
+    """An element's own noise is of few draws and may be small by chance: a quarter of its row's, and of its column's,
+    it is at least."""
+    own = noise
+    for axis in range(noise.ndim):
+        if noise.shape[axis] > 3:
+            own = torch.maximum(own, 0.25 * noise.square().mean(axis, keepdim=True).sqrt())
+    return own
+
+
+def _judged(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
+    begun = time.perf_counter()
+    reset_dynamo()
+    try:
+        with (
+            quiet(),
+            compilation() as log,
+            inductor_config.patch({"fallback_random": True, "fx_graph_cache": False}),
+        ):
+            made: Values = subject.seen(lambda model: torch.compile(model, backend=backend))
+        log.require_compiled()
+    except NotCompiledError:
+        raise
+    except Exception as error:
+        return Verdict(backend, {}, _in_a_line(error), seconds=time.perf_counter() - begun)
+    finally:
+        reset_dynamo()
+    found = {name: unit.units(made[name]) if name in made else math.inf for name, unit in units.items()}
+    return Verdict(backend, found, seconds=time.perf_counter() - begun)
+
+
+def _for_chip(chip: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
+    """Inductor's code for a chip, at the first call: what it returns and nothing has written, with the switch that
+    mends it, if one does; else what its kernels compute, by Triton's interpreter. Raises VirtualGPUError."""
+    begun, cure = time.perf_counter(), ""
+    if found := _unwritten(chip, subject):
+        cures = (each for each in SWITCHES if not _unwritten(chip, subject, **{each: False}))
+        cure = next((f"`torch._inductor.config.{each} = False`" for each in cures), "")
+    else:
+        made = _interpreted(chip, subject)
+        found = {name: units[name].units(value) for name, value in made.items() if name in units}
+    return Verdict(f"inductor for a virtual {chip}", found, cure=cure, seconds=time.perf_counter() - begun)
+
+
+def _unwritten(chip: str, subject: Subject, **options: Any) -> dict[str, float]:
+    model, call = subject.copied(), subject.calls[0]
+    code = generated_code(model, *call.args, chip=chip, options=options or None, **dict(call.kwargs))
+    found = {}
+    for graph in code.graphs:
+        buffers = {buffer.name: buffer for buffer in graph.buffers}
+        for name in Wrapper.of(graph.wrapper).unwritten:
+            shape = list(buffers[name].shape) if name in buffers else []
+            named = [title for title, each in model.named_parameters() if list(each.shape) == shape]
+            what = f"gradient of {' or '.join(named)}" if named and graph.direction == "backward" else f"result {name}"
+            found[f"{what}, {shape}, which nothing writes"] = math.inf
+    return found
+
+
+def _interpreted(chip: str, subject: Subject) -> Values:
+    """Outputs and gradients of the first call, by the names that `Subject.seen` gives them."""
+    outputs, (args, kwargs) = subject.first_outputs(), subject.calls[0].given()
+    made = interpret(Weighted(subject.copied(), outputs, subject.seed), *args, chip=chip, **kwargs)
+    tensors = [name for name, value in outputs_of(outputs).items() if isinstance(value, Tensor)]
+    found: Values = dict(zip(tensors, made.outputs[1:], strict=True))
+    for name, gradient in made.gradients.items():
+        own = _KEYWORD.sub(r"\1", name.removeprefix("model.").removeprefix("function."))
+        found[f"gradient of {own}"] = gradient
+    return found
+
+
+_KEYWORD = re.compile(r"^kwargs\['(\w+)'\]")
+
+
+def _in_a_line(error: Exception) -> str:
+    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"

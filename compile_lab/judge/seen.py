@@ -1,0 +1,161 @@
+"""All that a user could see of some calls of a program: results, gradients, and inputs and buffers afterwards."""
+
+import contextlib
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
+
+Values = dict[str, Any]
+"""By name: a tensor, or a value of another kind."""
+
+
+class Called(nn.Module):
+    """A function as a module, without parameters."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self.function(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call: what is done to the model before it, the batch, and how names of its results end."""
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any]
+    before: Callable[[nn.Module], Any] = lambda model: None
+    said: str = ""
+
+    def given(self, exact: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The batch once more, as leaves; what is floating float64 if ``exact``."""
+        return tree_map(partial(_leaf, exact=exact), (self.args, dict(self.kwargs)))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model, and the calls that are made of it one after another."""
+
+    model: nn.Module
+    calls: tuple[Call, ...]
+    seed: int = 0
+
+    def seen(self, how: Callable[[nn.Module], Callable[..., Any]], mode: Any = None, exact: bool = False) -> Values:
+        """What the calls of ``how(model)`` show, for a copy of the model and of the batches, under a dispatch mode; all
+        of them float64 if ``exact``."""
+        model, found = self.copied(), {}
+        model = model.double() if exact else model
+        step = how(model)
+        for number, call in enumerate(self.calls):
+            call.before(model)
+            args, kwargs = call.given(exact)
+            model.zero_grad()
+            with torch.random.fork_rng(_gpus()), mode or contextlib.nullcontext():
+                torch.manual_seed(self.seed + number)
+                outputs = step(*args, **kwargs)
+                _differentiate(outputs, self.seed + number)
+            shown = dict(_shown(model, args, kwargs, outputs))
+            found |= {f"{name}{call.said}": _kept(value) for name, value in shown.items()}
+        return found
+
+    def first_outputs(self) -> Any:
+        """What the first call returns in eager mode; nothing of the reader's is changed by it."""
+        args, kwargs = self.calls[0].given()
+        with torch.random.fork_rng(_gpus()):
+            torch.manual_seed(self.seed)
+            return self.copied()(*args, **kwargs)
+
+    def copied(self) -> nn.Module:
+        """The model once more. TypeError for one that Python cannot copy."""
+        try:
+            return copy.deepcopy(self.model)
+        except Exception as error:
+            said = str(error).partition("\n")[0][:200]
+            raise TypeError(
+                f"a {type(self.model).__name__} cannot be copied ({type(error).__name__}: {said}), and each backend is "
+                "given a copy: make what cannot be copied in forward, or leave it out"
+            ) from error
+
+
+def _gpus() -> list[int]:
+    return [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+
+
+def _leaf(value: Any, exact: bool) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    copied = value.detach().clone()
+    return (copied.double() if exact and copied.is_floating_point() else copied).requires_grad_(value.requires_grad)
+
+
+def _kept(value: Any) -> Any:
+    return value.detach().clone() if isinstance(value, Tensor) else value
+
+
+def _differentiate(outputs: Any, seed: int) -> None:
+    if wanted := differentiable(outputs):
+        torch.autograd.backward(wanted, tangents(wanted, seed))
+
+
+def differentiable(outputs: Any) -> list[Tensor]:
+    """The results that have a gradient."""
+    return [each for _, each in _leaves(outputs) if isinstance(each, Tensor) and each.requires_grad]
+
+
+def tangents(outputs: list[Tensor], seed: int) -> list[Tensor]:
+    """Random cotangents: of a layer norm's rows, for one, the sum hangs on nothing."""
+    draw = torch.Generator().manual_seed(seed)
+    return [torch.rand(each.shape, generator=draw).add(0.3).to(each) for each in outputs]
+
+
+def outputs_of(result: Any) -> dict[str, Any]:
+    """A result's leaves, by the names that they have here."""
+    return {f"output{path}": value for path, value in _leaves(result)}
+
+
+def _leaves(tree: Any) -> list[tuple[str, Any]]:
+    if dataclasses.is_dataclass(tree) and not isinstance(tree, type | Mapping):
+        tree = {each.name: getattr(tree, each.name) for each in dataclasses.fields(tree)}
+    return [(keystr(path), leaf) for path, leaf in tree_flatten_with_path(tree)[0]]
+
+
+def _shown(model: nn.Module, args: Any, kwargs: Any, outputs: Any) -> Iterator[tuple[str, Any]]:
+    for name, value in outputs_of(outputs).items():
+        yield name, value
+        if isinstance(value, Tensor):
+            yield f"{name}: needs a gradient", value.requires_grad
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            yield f"gradient of {name.removeprefix('function.')}", parameter.grad
+    given = [(f"args{path}", each) for path, each in _leaves(args)]
+    given += [(f"{name}{path}", each) for name, value in kwargs.items() for path, each in _leaves(value)]
+    for name, value in given:
+        if isinstance(value, Tensor):
+            if value.requires_grad:
+                yield f"gradient of {name}", value.grad
+            yield f"{name} afterwards", value
+    for name, buffer in model.named_buffers():
+        yield f"buffer {name} afterwards", buffer
+
+
+class Weighted(nn.Module):
+    """A model whose result is one number, of which the gradient is that for random cotangents; and its outputs."""
+
+    def __init__(self, model: nn.Module, outputs: Any, seed: int) -> None:
+        super().__init__()
+        self.model, self.tangents = model, tangents(differentiable(outputs), seed)
+
+    def forward(self, *args: Any, **kwargs: Any) -> tuple[Tensor, ...]:
+        outputs = self.model(*args, **kwargs)
+        pairs = zip(differentiable(outputs), self.tangents, strict=True)
+        loss = sum(((each * tangent).sum() for each, tangent in pairs), torch.zeros(()))
+        return loss, *(each.detach() for _, each in _leaves(outputs) if isinstance(each, Tensor))

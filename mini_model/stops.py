@@ -1,0 +1,92 @@
+"""Signals that ask a run to stop: Control-C, SIGTERM (Slurm, Kubernetes, docker stop), SIGHUP (a terminal that closes).
+
+All three are told alike: as a KeyboardInterrupt, here a `Stopped`, which knows its signal.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Stopped(KeyboardInterrupt):
+    """A run was asked to stop by a signal, `number`; `when`: the step that it ended with, if it ended one."""
+
+    def __init__(self, number: int, when: str = "") -> None:
+        super().__init__(*filter(None, [when]))
+        self.number = number
+
+
+def code(stopped: KeyboardInterrupt) -> int:
+    """The exit code of a program that was stopped, as a shell has it: 130 after Control-C, 143 after SIGTERM.
+
+    >>> import signal
+    >>> from mini_model.stops import Stopped, code
+    >>> code(Stopped(signal.SIGTERM)), code(KeyboardInterrupt())
+    (143, 130)
+    """
+    return 128 + getattr(stopped, "number", signal.SIGINT)
+
+
+@contextmanager
+def raised() -> Iterator[list[int]]:
+    """While this is open, a signal that asks to stop raises `Stopped` wherever the program is, and is in the list."""
+    numbers: list[int] = []
+
+    def stop(number: int, _frame: object) -> None:
+        numbers.append(number)
+        raise Stopped(number)
+
+    with _heard(stop):
+        yield numbers
+
+
+@contextmanager
+def noted() -> Iterator[list[int]]:
+    """While this is open, a first signal is only noted in the list: half a step is nothing to save.
+
+    A second one is as it was before, and ends the program at once.
+    """
+    numbers: list[int] = []
+    with _heard(lambda number, _frame: note(number)) as before:
+
+        def note(number: int) -> None:
+            numbers.append(number)
+            if "RANK" not in os.environ:  # torchrun passes one signal on more than once
+                _set(before)
+
+        yield numbers
+
+
+def ends_at_once() -> None:
+    """From here on a signal that asks to stop ends the program at once, and without a traceback."""
+    _set(dict.fromkeys(ASKS, signal.SIG_DFL))
+
+
+@contextmanager
+def _heard(handler: Callable[[int, object], None]) -> Iterator[dict[int, object]]:
+    """The handler's time, which gets what was before. Outside of the main thread no signal comes, and nothing changes.
+
+    Under nohup a terminal that closes is not heard: whoever said nohup wants the run to go on.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield {}
+        return
+    before = {number: signal.getsignal(number) for number in ASKS}
+    if before[signal.SIGHUP] is signal.SIG_IGN:
+        del before[signal.SIGHUP]
+    _set(dict.fromkeys(before, handler))
+    try:
+        yield before
+    finally:
+        _set(before)
+
+
+def _set(handlers: dict[int, object]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)

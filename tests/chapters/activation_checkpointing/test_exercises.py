@@ -1,0 +1,59 @@
+"""The exercises of chapter 08: what is wrong with an answer is said. Its solutions are checked by nbval."""
+
+import pytest
+import torch
+from torch.utils.checkpoint import CheckpointPolicy
+
+from chapters.exercises import check
+
+
+def keeps(*ops):
+    def policy(context, op, *args, **kwargs):
+        return CheckpointPolicy.MUST_SAVE if op in ops else CheckpointPolicy.PREFER_RECOMPUTE
+
+    return policy
+
+
+def reseeds(fn, x):
+    torch.manual_seed(0)
+    first = fn(x)
+    torch.manual_seed(0)
+    return first, fn(x)
+
+
+def goes_back(fn, x):
+    state = torch.get_rng_state()
+    first = fn(x)
+    torch.set_rng_state(state)
+    second = fn(x)
+    torch.set_rng_state(state)
+    return first, second
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "wrong"),
+    [
+        ("08.1", lambda n, b, a: round(n**0.5), "does not divide 24"),
+        ("08.1", lambda n, b, a: 1, "for 36 blocks"),
+        ("08.1", 5, "asks for a function"),
+        ("08.2", keeps(torch.ops.aten.linear.default), "with a bias is computed twice"),
+        ("08.2", keeps(torch.ops.aten.addmm.default), "without a bias is computed twice"),
+        ("08.2", lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE, "keeps more than products"),
+        ("08.3", 5, "what is repeated is the rest"),
+        ("08.3", 2, "does not fit"),
+        ("08.3", 4, "repeat less"),
+        ("08.3", 3.0, "a whole number"),
+        ("08.4", lambda fn, x: (fn(x), fn(x)), "are different"),
+        ("08.4", reseeds, "not those of a single call"),
+        ("08.4", goes_back, "not where a single call"),
+        ("08.4", lambda fn, x: fn(x), "two results"),
+    ],
+)
+def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
+    outcome = check(name, answer)
+    assert not outcome.passed and wrong in outcome.wrong
+
+
+def test_right_answers_pass():
+    assert check("08.2", keeps(torch.ops.aten.mm.default, torch.ops.aten.addmm.default)).passed
+    assert check("08.3", 3).passed

@@ -1,0 +1,181 @@
+"""The ladder, tried on a CPU at a small size; what its pictures say of the recording."""
+
+import math
+from importlib.util import find_spec
+
+import pytest
+import torch
+
+from chapters import record
+from chapters.capstone.experiments import capstone, capstone_peers
+from chapters.shared import capstone_limits, capstone_view
+from compile_lab import recordings
+
+PEER = """
+import torch
+from torch import nn
+
+
+class GPTConfig:
+    def __init__(self, dropout, bias):
+        pass
+
+
+class GPT(nn.Module):
+    def __init__(self, config):
+        super().__init__()
+        self.table, self.head = nn.Embedding(640, 8), nn.Linear(8, 640)
+
+    def forward(self, tokens, targets):
+        logits = self.head(self.table(tokens))
+        return logits, nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+    def configure_optimizers(self, decay, lr, betas, device):
+        return torch.optim.AdamW(self.parameters(), lr=lr, betas=betas, weight_decay=decay)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.weekly
+def test_every_rung_and_the_peer_are_timed_judged_and_trained(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(PEER)
+    found = capstone.record("cpu", peer=path)
+    assert not found["stopped"]
+    rows = {row["name"]: row for row in found["rungs"]}
+    assert set(rows) == {"first", "tf32", "bf16", "fused", "compile", "padded", "head", "flat", "stream"} | {
+        "hand", "fp8", "fp8 + qkv", "all fp8", "peer", "peer, compiled"
+    }  # fmt: skip
+    assert all(0 < row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows.values())
+    assert 0.02 < rows.pop("fp8 + qkv")["gradient_error"] < 0.2
+    assert 0.02 < rows.pop("fp8")["gradient_error"] < rows.pop("all fp8")["gradient_error"] < 0.2
+    assert all(row["gradient_error"] < 0.02 for row in rows.values())
+    assert rows["bf16"]["gradient_error"] > 1e-4 > rows["first"]["gradient_error"]
+    losses = {(curve["name"], curve["seed"]): curve["losses"] for curve in found["curves"]}
+    assert len({tuple(losses["fused", seed]) for seed in capstone.SEEDS}) == 3
+    assert losses["hand", 0] == pytest.approx(losses["fused", 0], abs=5e-3)
+
+
+@pytest.mark.slow
+def test_peers_that_this_machine_lacks_are_told_and_the_others_measured(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(PEER)
+    found = capstone_peers.record("cpu", peer=path)
+    rows = {row["name"]: row for row in found["rungs"]}
+    told = {row["name"]: row["stopped"] for row in found["stopped"]}
+    lacking = {"peer, FlashAttention-3"} | (set() if find_spec("torchao") else {"peer, float8"})
+    assert set(told) == lacking and all("Error" in why for why in told.values())
+    assert {*capstone_peers.OWN, "peer", "peer, compiled", "peer, max-autotune"} <= set(rows)
+    measured = {name: row for name, row in rows.items() if name not in told}
+    assert all(0 < row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in measured.values())
+    first = {name: row["losses"][0] for name, row in measured.items()}
+    assert first["peer, max-autotune"] == pytest.approx(first["peer"], abs=1e-2)
+    assert first["hand"] == pytest.approx(first["padded"], abs=1e-2)
+    assert rows["peer"]["gradient_error"] < 0.02 < rows["all fp8"]["gradient_error"] < 0.2
+
+
+def test_what_takes_minutes_is_not_begun_when_the_time_is_over(tmp_path):
+    study = capstone_peers.PeersStudy("cpu", 0.0, tmp_path / "model.py")
+    study.tune()
+    assert study.stopped[0]["stopped"].startswith("not begun") and not study.steps
+
+
+def test_a_rung_that_fails_is_told_and_the_others_go_on(monkeypatch):
+    study = capstone.LadderStudy("cpu", 1e12, None)
+
+    def broken():
+        raise RuntimeError("no such card")
+
+    study._built("broken", {"vocabulary": 640, "by": "hand", "does": ""}, broken)
+    assert study.stopped == [{"name": "broken", "part": "build", "stopped": "RuntimeError: no such card"}]
+    assert "broken" not in study.steps
+
+
+def test_the_peers_file_is_asked_for_by_name(tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        record.main(["machine", "--peer", str(tmp_path)])
+    with pytest.raises(SystemExit):
+        record.main(["capstone", "--peer", str(tmp_path / "none.py")])
+    said = capsys.readouterr().err
+    assert "--peer is of capstone and capstone_peers alone" in said and "no such file" in said
+
+
+def test_the_pictures_say_what_was_recorded():
+    recorded = recordings.load("capstone")
+    rungs, peers = capstone_view.rungs(recorded.result), capstone_view.peers(recorded.result)
+    drawn = capstone_view.ladder(recorded.result, recorded.provenance)
+    assert all(f"{name} {row['median_ms']:.1f} ms" in drawn.alt for name, row in (rungs | peers).items())
+    first, last = rungs["first"]["median_ms"], rungs["hand"]["median_ms"]
+    assert last < peers["peer, compiled"]["median_ms"] < first
+    faster = capstone_view.times_faster(recorded.result, "first", "fused", "graph", "hand")
+    assert math.prod(faster) == pytest.approx(first / last) and min(faster) > 1
+    with pytest.raises(ValueError, match="'fp8 \\+ qkv' and 'all fp8' are not told apart"):
+        capstone_view.times_faster(recorded.result, "fp8 + qkv", "all fp8")
+    for name, row in rungs.items():
+        parts = capstone_view.families(row)
+        kernels = sum(kernel["us"] for kernel in row["kernels"]) / 1e3
+        assert sum(parts.values()) == pytest.approx(max(row["median_ms"], kernels))
+        assert 0 < capstone_limits.utilisation(recorded.result, row, capstone_limits.rate(recorded.result)) < 1, name
+    hand = next(row for row in capstone_view.table(recorded.result).rows if row[0] == "hand")
+    share = 26.15e12 / (last * 1e-3) / 989e12  # of the H200's data sheet
+    assert hand[2:4] == (f"{32 * 1024 / last * 1e3:,.0f}", f"{100 * share:.0f} %")
+    assert "attention" in capstone_view.where(recorded.result, ["hand"]).alt
+    with pytest.raises(ValueError, match="no kernels of 'steam'"):
+        capstone_view.where(recorded.result, ["steam"])
+
+
+def test_a_step_of_gpt2_is_26_tera_operations():
+    sizes = {"batch": 32, "length": 1024, "layers": 12, "dim": 768}
+    assert capstone_limits.step_flops(sizes, 50304) == pytest.approx(26.15e12, rel=1e-3)
+
+
+def test_two_seeds_are_needed_to_say_how_far_losses_lie_apart():
+    one = {"curves": [{"name": "fused", "seed": 0, "losses": [3.0] * 30}]}
+    with pytest.raises(ValueError, match="no two seeds"):
+        capstone_view.curves(one, "fused")
+    two = {"curves": [*one["curves"], {"name": "fused", "seed": 1, "losses": [3.2] * 30}]}
+    assert "−0.100 at the end" in capstone_view.curves(two, "fused").alt
+
+
+def test_zipfs_tokens_are_those_of_the_small_vocabulary():
+    tokens, targets = capstone._batch(2, 16, "cpu")
+    assert tokens.shape == (2, 16) and torch.equal(tokens[:, 1:], targets[:, :-1]) and int(tokens.max()) < 600
+
+
+def test_no_family_is_below_its_limit_and_their_sum_is_most_of_the_step_by_hand():
+    result = recordings.load("capstone").result
+    hand = capstone_view.rungs(result)["hand"]
+    least, spent = capstone_limits.limits(result, hand["vocabulary"]), capstone_view.families(hand)
+    for family, ms in least.items():
+        assert spent[family] > 0.9 * ms, f"{family}: what takes less than its limit has a wrong limit"
+    assert 0.75 < sum(least.values()) / hand["median_ms"] < 1
+    drawn = capstone_view.beside_limits(result, ["peer, compiled", "hand"])
+    assert f"attention: at the least {least['attention']:.1f} ms" in drawn.alt
+
+
+def test_parameters_are_those_of_the_model():
+    from mini_model.model import GPT2_124M, MiniGPT
+
+    with torch.device("meta"):
+        model = MiniGPT(GPT2_124M)
+    sizes = {"layers": 12, "dim": 768, "length": 1024}
+    assert capstone_limits.parameters(sizes, 50257) == sum(each.numel() for each in model.parameters())
+
+
+def test_clocks_are_told_and_energy_is_power_times_time():
+    result = recordings.load("capstone").result
+    row = capstone_view.rungs(result)["hand"]
+    assert capstone_limits.joules(row) == pytest.approx(0.693 * row["median_ms"], rel=0.01)
+    assert "hand" in capstone_view.clocks(result).alt
+    silent = {"rungs": [{**row, "clock_mhz": [], "power_w": []}]}
+    with pytest.raises(ValueError, match="no clock"):
+        capstone_view.clocks(silent)
+
+
+def test_a_prediction_stands_beside_what_kernels_and_steps_changed():
+    result = recordings.load("capstone").result
+    rungs = capstone_view.rungs(result)
+    change = rungs["stream"]["median_ms"] - rungs["flat"]["median_ms"]
+    ((name, predicted, _, step, apart),) = capstone_view.predictions(result, {"stream": 1.5}).rows
+    assert (name, predicted, step) == ("stream", "−1.5", f"{change:+.1f}".replace("-", "−"))
+    assert apart == capstone_view.told_apart(rungs["stream"], rungs["flat"])

@@ -1,0 +1,76 @@
+"""Long losses: a run is told, or why not; the rate's three parts; what the picture says."""
+
+import math
+import statistics
+
+import pytest
+
+from chapters.capstone.experiments import capstone_losses, capstone_losses_view, capstone_seeds
+from chapters.capstone.experiments.capstone_losses import LR, WARM_UP, rate
+
+FOUND = {
+    "steps": 2000, "batch": 8, "length": 1024,
+    "runs": [
+        {"rung": rung, "seed": seed, "losses": [5.0, loss], "validation_loss": loss}
+        for rung, losses in {"hand": (0.82, 0.84), "fp8": (0.81, 0.835), "all fp8": (0.82, 0.85)}.items()
+        for seed, loss in enumerate(losses)
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.slow
+def test_each_rung_and_seed_is_trained_on_text_or_told(monkeypatch):
+    monkeypatch.setitem(capstone_losses.STEPS, "cpu", 10)
+    found = capstone_losses.record("cpu", rungs=("hand", "no rung"), seeds=(0, 1))
+    assert [(run["rung"], run["seed"]) for run in found["runs"]] == [("hand", 0), ("hand", 1)]
+    assert [each["stopped"] for each in found["stopped"]] == ["KeyError: 'no rung'"] * 2
+    first, second = (run["losses"] for run in found["runs"])
+    assert len(first) == 1 and first != second
+    assert all(0.8 < loss / math.log(640) < 1.2 for loss in first + second)
+    assert found["runs"][0]["validation_loss"] != found["runs"][1]["validation_loss"]
+
+
+def test_what_would_begin_too_late_is_told(monkeypatch):
+    monkeypatch.setattr(capstone_losses.subjects, "capstone_text", lambda files, length: type("", (), {"name": "t"}))
+    found = capstone_losses.record("cpu", budget_s=-1.0)
+    assert not found["runs"]
+    assert len(found["stopped"]) == len(capstone_losses.RUNGS) * len(capstone_losses.SEEDS)
+
+
+def test_the_rate_goes_up_stays_and_goes_down_to_a_tenth():
+    assert rate(0, 2000) == pytest.approx(LR / WARM_UP)
+    assert rate(WARM_UP, 2000) == rate(1500, 2000) == LR
+    assert rate(1999, 2000) == pytest.approx(0.1 * LR, rel=0.03)
+    assert rate(1800, 2000) == pytest.approx((0.1 + 0.9 * 0.5) * LR)
+
+
+def test_a_rung_is_no_worse_if_its_worst_seed_is_not():
+    assert capstone_losses_view.no_worse(FOUND, "hand") == ["fp8"]
+    with pytest.raises(KeyError, match="peer"):
+        capstone_losses_view.no_worse(FOUND, "peer")
+
+
+def test_means_of_several_recordings_differ_by_so_much_with_so_large_an_error():
+    more, error = capstone_losses_view.difference([FOUND, FOUND], "hand", "all fp8")
+    assert more == pytest.approx(0.835 - 0.83)
+    variances = [statistics.variance([*each, *each]) for each in ((0.82, 0.84), (0.82, 0.85))]
+    assert error == pytest.approx(math.sqrt(sum(variances) / 4))
+    with pytest.raises(KeyError, match="peer has 0 runs"):
+        capstone_losses_view.difference([FOUND], "hand", "peer")
+
+
+def test_more_seeds_are_asked_of_the_same_study(monkeypatch):
+    def record(device, progress, *, rungs, seeds, budget_s):
+        return device, rungs, seeds, budget_s
+
+    monkeypatch.setattr(capstone_losses, "record", record)
+    asked = capstone_seeds.record("cuda", budget_s=7.0)
+    assert asked == ("cuda", ("hand", "all fp8"), (3, 4, 5, 6, 7, 8), 7.0)
+    assert not set(asked[2]) & set(capstone_losses.SEEDS)
+
+
+def test_the_picture_counts_from_the_lowest_run():
+    shown = capstone_losses_view.picture(FOUND)
+    assert "hand: 0.820, 0.840; fp8: 0.810, 0.835" in shown.alt
+    assert "above the lowest run's 0.810" in shown.caption
+    assert shown.table.rows[0] == ("hand", 0, "0.8200", "0.8200")

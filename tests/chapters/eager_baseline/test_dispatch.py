@@ -1,0 +1,270 @@
+"""The log against other witnesses, where each call comes from, and what the log leaves behind."""
+
+import threading
+from collections import Counter
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from chapters.eager_baseline import view as dispatch_view
+from chapters.exercises import check
+from chapters.shared.subjects import minigpt, tokens
+from compile_lab.eager.dispatch import log
+from compile_lab.eager.operators import KINDS, kind_of
+
+
+class Witness(TorchDispatchMode):
+    """torch's own view from below autograd."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = Counter()
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        self.seen[func.name()] += 1
+        return func(*args, **(kwargs or {}))
+
+
+@pytest.fixture(scope="module")
+def linear():
+    x, w, b = torch.randn(8, 64), torch.randn(192, 64, requires_grad=True), torch.randn(192, requires_grad=True)
+    return log(F.linear, x, w, b, backward=True)
+
+
+@pytest.fixture(scope="module")
+def step():
+    model = minigpt()
+    return log(model, *tokens(model, 2), backward=True)
+
+
+def test_linear_passes_autograd_then_the_device(linear):
+    forward = [call for call in linear.of("forward").calls if call.depth <= 1]
+    assert [call.name for call in forward] == ["linear", "t", "addmm"]
+    assert [[hop.key for hop in call.hops] for call in forward] == [
+        ["AutogradCPU"],
+        ["AutogradCPU", "ADInplaceOrView", "CPU"],
+        ["AutogradCPU", "CPU"],
+    ]
+    assert [call.below_autograd for call in forward] == [False, True, True]
+    assert linear.of("forward").computing == 1 and linear.of("forward").python_calls == 1
+
+
+def test_each_backward_call_knows_its_node_and_the_line_it_belongs_to(step):
+    backward = [call for call in step.of("backward").calls if call.name == "mm"]
+    assert {call.node for call in backward} == {"AddmmBackward0"}
+    assert {str(call.line).partition(",")[0] for call in backward} == {"model.py"}
+    assert len([call for call in backward if call.module == "blocks.2.mlp.up"]) == 2
+
+
+def test_it_agrees_with_a_dispatch_mode_on_the_forward():
+    model = minigpt()
+    given = tokens(model, 2)
+    with torch.no_grad():
+        with Witness() as witness:
+            model(*given)
+        ours = Counter(call.op for call in log(model, *given).calls if call.below_autograd)
+    assert ours == witness.seen and ours.total() > 100
+
+
+def test_it_agrees_with_the_profiler_on_every_dispatch(step):
+    model = minigpt()
+    given = tokens(model, 2)
+    with torch.autograd.profiler.profile(use_kineto=False) as profiled:
+        model(*given)
+    seen = Counter(event.name.removeprefix("aten::") for event in profiled.function_events)
+    assert Counter(call.name for call in step.of("forward").calls) == seen
+
+
+def test_modes_change_the_hops_and_not_the_operators():
+    model = minigpt()
+    given = tokens(model, 2)[:1]
+    with torch.no_grad():
+        without = log(model, *given).counts()
+    with torch.inference_mode():
+        inference = log(model, *given).counts()
+    assert without.pop("hops") > inference.pop("hops") and without == inference
+
+
+def test_the_count_grows_with_the_layers_and_with_nothing_else():
+    blocks = [nn.Sequential(*(nn.Linear(w, w) for _ in range(layers))) for layers, w in ((2, 8), (4, 8), (4, 32))]
+    two, four, wide = (log(block, torch.rand(3, block[0].in_features)).below_autograd for block in blocks)
+    assert four == 2 * two and wide == four == log(blocks[1], torch.rand(64, 8)).below_autograd
+
+
+def test_a_function_that_runs_its_own_backward_and_optimizer_is_logged_whole():
+    layer = nn.Linear(4, 4)
+    optimizer = torch.optim.SGD(layer.parameters(), lr=0.1)
+
+    def train():
+        layer(torch.ones(2, 4)).sum().backward()
+        optimizer.step()
+
+    before = layer.weight.detach().clone()
+    found = log(train)
+    assert found.of("backward").computing >= 2 and not torch.equal(before, layer.weight)
+    assert any("add" in call.name for call in found.of("forward").calls)
+
+
+def test_gradients_and_threads_are_left_as_they_were():
+    layer = nn.Linear(4, 4)
+    layer.weight.grad = torch.full((4, 4), 7.0)
+    threads = torch.get_num_threads()
+    found = log(layer, torch.ones(2, 4), backward=True)
+    assert torch.equal(layer.weight.grad, torch.full((4, 4), 7.0)) and layer.bias.grad is None
+    assert torch.get_num_threads() == threads
+    torch.testing.assert_close(found.result, layer(torch.ones(2, 4)))
+
+
+def test_afterwards_torch_is_as_before():
+    table = torch._C._dispatch_dump_table("aten::addmm")
+    with pytest.raises(ZeroDivisionError):
+        log(lambda x: x + 1 / 0, torch.ones(2))
+    assert torch._C._dispatch_dump_table("aten::addmm") == table
+    compiled = torch.compile(lambda x: x.sin() + 1, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(torch.ones(3)), torch.ones(3).sin() + 1)
+
+
+def test_a_number_beside_a_tensor_has_no_say_in_the_type():
+    numbers = [2, 0.1, True]
+    tensors = [torch.ones(3, dtype=dtype) for dtype in (torch.float64, torch.bfloat16, torch.int32)]
+    found = log(lambda: [x * number for x in tensors for number in numbers])
+    right = [x * number for x in tensors for number in numbers]
+    assert [one.dtype for one in found.result] == [one.dtype for one in right]
+    assert all(map(torch.equal, found.result, right))
+
+
+def test_a_number_costs_a_conversion_as_it_does_outside():
+    x = torch.ones(3)
+    with torch.autograd.profiler.profile(use_kineto=False) as profiled:
+        x * 2
+    seen = [event.name.removeprefix("aten::") for event in profiled.function_events]
+    assert [call.name for call in log(lambda: x * 2).calls] == seen
+
+
+def test_a_kernel_on_many_threads_does_not_wait_for_ever():
+    table = nn.Embedding(600, 64)
+    found = log(table, torch.randint(600, (64, 64)), backward=True)  # its backward calls operators in parallel
+    assert found.of("backward").computing and threading.active_count() < 50
+
+
+@pytest.mark.parametrize(
+    ("fn", "args", "error", "told"),
+    [
+        (torch.compile(nn.Linear(2, 2)), (torch.ones(1, 2),), ValueError, "this is compiled"),
+        (torch.compile(lambda x: x), (torch.ones(2),), ValueError, "what was given to torch.compile"),
+        (nn.Sequential(torch.compile(nn.Linear(2, 2))), (torch.ones(1, 2),), ValueError, "this is compiled"),
+        ("linear", (), TypeError, "fn is 'linear'; it must be of type Callable"),
+        (torch.sin, (FakeTensorMode().from_tensor(torch.ones(2)),), TypeError, "a FakeTensor takes its calls away"),
+    ],
+)
+def test_what_cannot_be_logged_is_refused_with_the_way_out(fn, args, error, told):
+    with pytest.raises(error, match=told):
+        log(fn, *args)
+
+
+def test_a_backward_needs_a_gradient_and_no_mode_may_stand_before():
+    with pytest.raises(ValueError, match="no output requires a gradient"):
+        log(torch.sin, torch.ones(2), backward=True)
+    with Witness(), pytest.raises(RuntimeError, match="outside of it"):
+        log(torch.sin, torch.ones(2))
+
+
+def test_a_part_that_is_not_there_lists_those_that_are(step):
+    with pytest.raises(ValueError, match=r"'blocks\.9'; calls were made in .*blocks\.0"):
+        step.inside("blocks.9")
+    with pytest.raises(ValueError, match="not 'both'"):
+        step.of("both")
+
+
+def test_parts_add_up(step):
+    whole, forward, backward = step.counts(), step.of("forward").counts(), step.of("backward").counts()
+    assert all(whole[name] == forward[name] + backward[name] for name in whole)
+    block = step.inside("blocks.1").of("forward")
+    assert block.calls[0].parent is None and all(
+        call.parent is None or call.parent < len(block.calls) for call in block.calls
+    )
+    assert len(step.inside("blocks.1").calls) == len(step.inside("blocks.2").calls)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "resnet"])
+def test_models_that_nobody_here_wrote(kind):
+    transformers = pytest.importorskip("transformers")
+    if kind == "gpt2":
+        config = transformers.GPT2Config(vocab_size=50, n_embd=32, n_layer=2, n_head=2, bos_token_id=0, eos_token_id=1)
+        given = torch.randint(50, (2, 16))
+    else:
+        config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
+        given = torch.rand(1, 3, 32, 32)
+    found = log(transformers.AutoModel.from_config(config), given, backward=True)
+    assert found.of("forward").computing > 10 and found.of("backward").computing > 10
+    assert all(call.line is not None for call in found.of("forward").calls)
+
+
+@pytest.mark.parametrize(
+    ("op", "kind"),
+    [
+        ("aten::addmm", "matmul"),
+        ("aten::add_.Tensor", "pointwise"),
+        ("aten::gelu_backward", "pointwise"),
+        ("aten::view", "view"),
+        ("aten::detach", "view"),
+        ("aten::empty.memory_format", "allocation"),
+        ("aten::embedding_dense_backward", "index"),
+        ("aten::convolution_backward", "matmul"),
+        ("aten::sum.dim_IntList", "reduction"),
+        ("aten::stack", "copy"),
+        ("aten::_local_scalar_dense", "reading"),
+    ],
+)
+def test_the_kind_of_an_operator(op, kind):
+    assert kind_of(op) == kind and kind in KINDS
+
+
+def test_the_views_say_what_the_log_holds(step):
+    table = dispatch_view.by_kind(step)
+    assert sum(row[1] + row[2] for row in table.rows) == step.below_autograd
+    folded = {row[0].source: row[1:] for row in dispatch_view.by_module(step).rows}
+    assert folded["blocks.*.mlp.up"][0] == 4
+    assert any("scaled_dot_product_attention" in row[1].source for row in dispatch_view.by_line(step).rows)
+    assert repr(dispatch_view.nested(step.inside("blocks.0.mlp"))).startswith("linear  ")
+    assert "view" in dispatch_view.kinds(step).alt
+    assert [len(dispatch_view.kinds(found).plot.data) for found in (step, step.of("forward"))] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "wrong"),
+    [
+        ("00.1", 2, "more than 2"),
+        ("00.1", "two", "whole number"),
+        ("00.2", lambda x, y, b: 0.5 * x * y + b, "3 operators write data, not one"),
+        ("00.2", lambda x, y, b: b.addcmul_(x, y, value=0.5), "an input was overwritten"),
+        ("00.2", lambda x, y, b: x, "the result is not"),
+        ("00.3", lambda x: torch.stack([x[0], x[2], x[4]]).T, "operators that write data: 1"),
+        ("00.3", lambda x: x, "not the starter's"),
+        ("00.4", lambda x: x.sin().cos(), "2 times, not once"),
+        ("00.4", lambda x: x.sin(), "dispatches: 1, fewer"),
+        ("00.4", 3, "asks for a function"),
+    ],
+)
+def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
+    outcome = check(name, answer)
+    assert not outcome.passed and wrong in outcome.wrong
+
+
+def test_right_answers_pass():
+    answers = {
+        "00.1": 3,
+        "00.2": lambda x, y, b: torch.addcmul(b, x, y, value=0.5),
+        "00.3": lambda x: x[::2].T,
+        "00.4": lambda x: F.scaled_dot_product_attention(x, x, x),
+    }
+    assert {name: check(name, answer).wrong for name, answer in answers.items()} == dict.fromkeys(answers, "")
+
+
+def test_a_tensor_without_data_is_refused_with_a_way_out():
+    with pytest.raises(ValueError, match=r"a tensor on meta: .* take the same shapes on the CPU"):
+        log(torch.add, torch.ones(2, device="meta"), 1)

@@ -1,0 +1,116 @@
+"""A package: the same answers without Python, with other weights too; files and inputs that are not what they seem."""
+
+import pytest
+import torch
+from torch import nn
+
+from chapters.inference import package as packages
+from chapters.inference.package import PackageError, StartUp, Unlooked, contents, package, run_in_cpp, updated
+from chapters.inference.package_view import looked, parts, started
+
+DYNAMIC = {"input": {0: torch.export.Dim("batch", min=1, max=8)}}
+
+
+def model(scale=1.0):
+    torch.manual_seed(0)
+    made = nn.Sequential(nn.Linear(4, 16), nn.GELU(), nn.Linear(16, 9)).eval()
+    with torch.no_grad():
+        made[0].weight.mul_(scale)
+    return made
+
+
+class Shifted(nn.Module):
+    def __init__(self, by):
+        super().__init__()
+        self.register_buffer("by", torch.tensor([by]), persistent=False)
+
+    def forward(self, input):
+        return input + self.by
+
+
+@pytest.mark.slow
+def test_cpp_answers_as_eager_does_at_any_batch_and_with_other_weights():
+    one = model()
+    made = package(one, torch.randn(4, 4), dynamic=DYNAMIC)
+    assert made.operations > 0 and made.parts["machine code and weights"] > 10_000 and made.nbytes > 10_000
+    assert package(one, torch.randn(4, 4), dynamic=DYNAMIC).package_cpu_s is None, "it is there already"
+    program = packages.build_runner()
+    for rows in (2, 7):
+        x = torch.randn(rows, 4)
+        ran = run_in_cpp(program, made.file, x, calls=2)
+        torch.testing.assert_close(ran.outputs[0], one(x))
+        assert ran.load_ms > 0 and ran.call_ms > 0 and ran.cpu_s > 0
+    other, x = model(3.0), torch.randn(3, 4)
+    torch.testing.assert_close(updated(made.file, other.state_dict(), x), other(x))
+    with pytest.raises(PackageError, match=r"the package needs 0\.bias"):
+        updated(made.file, {}, x)
+    with pytest.raises(PackageError, match=r"extra: not among the package's weights"):
+        updated(made.file, {**other.state_dict(), "extra": torch.ones(2)}, x)
+    found = packages.unlooked(one, {"as made": (x,), "nine rows": (torch.randn(9, 4),)}, made.file)
+    assert found[0] == Unlooked("as made", "equal to eager", "equal to eager")
+    assert found[1].unchecked == "equal to eager" and "too large" in found[1].checked
+    assert "refused" in packages.said_to_be_for(made.file, one, (x,), AOTI_DEVICE_KEY="cuda")
+
+
+@pytest.mark.slow
+def test_a_short_bias_is_compiled_in_and_cannot_be_updated():
+    short = nn.Linear(4, 2).eval()
+    made = package(short, torch.randn(4, 4))
+    with pytest.raises(PackageError, match=r"^bias: not among the package's weights"):
+        updated(made.file, short.state_dict(), torch.randn(4, 4))
+
+
+def test_models_that_differ_in_an_unsaved_buffer_have_packages_of_their_own():
+    places = [packages._place(torch.export.export(Shifted(by), (torch.ones(2),))) for by in (1.0, 2.0, 1.0)]
+    assert places[0] == places[2] != places[1]
+
+
+def test_a_broken_file_is_named(tmp_path):
+    broken = tmp_path / "broken.pt2"
+    broken.write_bytes(b"PK\3\4 and no more")
+    for ask in (contents, lambda file: updated(file, {}), lambda file: run_in_cpp(tmp_path, file, torch.ones(1))):
+        with pytest.raises(PackageError, match=r"broken\.pt2 is no package of AOTInductor"):
+            ask(broken)
+
+
+def test_a_missing_compiler_is_named(monkeypatch):
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(PackageError, match="'no-such-compiler' is not found"):
+        packages.require_compiler()
+
+
+def test_a_model_that_cannot_be_exported_says_why():
+    class Branching(nn.Module):
+        def forward(self, input):
+            return input + 1 if input.sum() > 0 else input
+
+    with pytest.raises(PackageError, match="Branching cannot be exported"):
+        package(Branching(), torch.ones(2))
+
+
+def test_warm_needs_cold_before_it(tmp_path):
+    with pytest.raises(ValueError, match="unknown ways"):
+        packages.start_ups(model(), torch.ones(1, 4), file=tmp_path, ways=("hot",))
+    with pytest.raises(ValueError, match="put that before it"):
+        packages.start_ups(model(), torch.ones(1, 4), file=tmp_path, ways=("compiled, warm",))
+
+
+@pytest.mark.slow
+def test_a_way_whose_process_fails_says_so_in_its_row(tmp_path):
+    (told,) = packages.start_ups(model(), torch.ones(1, 4), file=tmp_path / "none.pt2", ways=("package",))
+    assert told.ready_s is None and "ended with 1" in told.stopped
+
+
+def test_pictures_say_what_they_show(tmp_path):
+    ways = [StartUp("eager", 0.0123, 2.0, 10**8, 50.0), StartUp("compiled, cold", 12.3, 15.0, None, 40.0)]
+    drawn = started(ways)
+    assert drawn.alt == "eager: 12.3 ms; compiled, cold: 12.3 s."
+    failed = StartUp("package", stopped="python3 ended with -11: it wrote nothing")
+    assert started([ways[0], failed]).caption.endswith("; package: python3 ended with -11: it wrote nothing")
+    with pytest.raises(ValueError, match="nothing to draw"):
+        started([failed])
+    assert "✗ wrong, without an error" in repr(looked([Unlooked("x", "wrong, without an error", "refused: y")]))
+    file = tmp_path / "a"
+    file.write_bytes(b"")
+    made = packages.Package(file, 3, 1.0, None, {"machine code and weights": 2_000_000}, {"AOTI_DEVICE_KEY": "cpu"})
+    assert "2 MB" in repr(parts(made))

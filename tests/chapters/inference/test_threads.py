@@ -1,0 +1,97 @@
+"""Threads: rates of a function that is right, and the answers of one that is not."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from chapters.inference import threads
+from chapters.inference.experiments import threads as experiment
+from chapters.inference.threads import Throughput, recorded, throughput
+from chapters.inference.threads_view import scaling
+from compile_lab.recordings import Recording, here
+
+INPUTS = [(torch.full((64,), float(place)),) for place in range(4)]
+
+
+def doubled(x):
+    return x * 2
+
+
+def test_each_number_of_threads_has_a_rate_between_its_quartiles():
+    rows = throughput({"doubled": doubled}, INPUTS, threads=(1, 2), round_s=0.02)
+    assert [(row.way, row.threads) for row in rows] == [("doubled", 1), ("doubled", 2)]
+    assert all(0 < row.low <= row.per_s <= row.high and row.same and not row.error for row in rows)
+
+
+def test_an_answer_that_another_thread_wrote_over_is_seen():
+    shared = torch.empty(64)
+
+    def careless(x):
+        shared.copy_(x)
+        time.sleep(0.002)  # the other thread writes meanwhile
+        return shared + 0
+
+    alone, together = throughput({"careless": careless}, INPUTS, threads=(1, 2), round_s=0.1)
+    assert alone.same is True
+    assert together.same is False, "two threads wrote into one buffer"
+
+
+def test_what_a_thread_raises_is_its_rows_error():
+    main = threading.current_thread()
+
+    def only_here(x):
+        if threading.current_thread() is not main:
+            raise RuntimeError("not in this thread\nmore")
+        return x
+
+    (row,) = throughput({"only here": only_here}, INPUTS, threads=(2,), round_s=0.01)
+    assert row.error == "RuntimeError: not in this thread" and row.per_s is None
+
+
+def test_a_thread_that_does_not_end_is_left_behind(monkeypatch):
+    monkeypatch.setattr(threads, "PATIENCE_S", 0.3)
+    main, never = threading.current_thread(), threading.Event()
+
+    def stuck(x):
+        if threading.current_thread() is not main:
+            never.wait(5)
+        return x
+
+    (row,) = throughput({"stuck": stuck}, INPUTS, threads=(2,), round_s=0.01)
+    never.set()
+    assert row.error
+
+
+@pytest.mark.parametrize(
+    "settings, said",
+    [({"threads": (0,)}, "1 or more"), ({"threads": (5,)}, "4 inputs for 5 threads"), ({"round_s": 0}, "above 0")],
+)
+def test_what_cannot_be_measured_is_refused(settings, said):
+    with pytest.raises(ValueError, match=said):
+        throughput({"doubled": doubled}, INPUTS, **settings)
+
+
+def test_the_picture_tells_what_failed_and_what_is_wrong():
+    rows = [
+        Throughput("eager", 1, 100.0, 90.0, 110.0, True),
+        Throughput("graphs", 2, 300.0, 290.0, 310.0, False),
+        Throughput("graphs", 4, error="RuntimeError: no"),
+    ]
+    drawn = scaling(rows)
+    assert "eager, 1 thread: 100 calls/s" in drawn.alt
+    assert "graphs, 2 threads: an answer is wrong" in drawn.caption
+    assert "graphs, 4 threads: RuntimeError: no" in drawn.caption
+    with pytest.raises(ValueError, match="nothing to draw"):
+        scaling(rows[2:])
+
+
+def test_a_recording_has_a_row_for_each_way_and_goes_on_past_its_time():
+    result = experiment.record("cpu", budget_s=0)
+    rows = recorded(Recording("threads", here("a test"), result))
+    assert {row.way for row in rows} == set(WAYS)
+    assert {row.error for row in rows} == {experiment.OUT_OF_TIME}
+
+
+WAYS = [way for way in experiment.WAYS if way != "CUDA graphs"]

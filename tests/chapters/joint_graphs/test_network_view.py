@@ -1,0 +1,81 @@
+"""The partitioner's network: its cheapest cut is what is saved, and its price is what any other cut would exceed."""
+
+import itertools
+
+import networkx
+import pytest
+import torch
+
+from chapters.joint_graphs import network_view
+from compile_lab.aot import training_graphs
+
+
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
+def small(x, w):
+    return (torch.sin(x) @ w).relu().sum()
+
+
+def chain(x):
+    return x.sin().exp().tanh().cos()
+
+
+GIVEN = {small: (leaf(8, 4), leaf(4, 8)), chain: (leaf(1000),)}
+
+
+@pytest.fixture(scope="module", params=GIVEN, ids=lambda fn: fn.__name__)
+def graphs(request):
+    return training_graphs(request.param, *GIVEN[request.param])
+
+
+def test_what_is_cut_is_what_is_saved(graphs):
+    cut = {pipe.name for pipe in graphs.network if pipe.side == "cut"}
+    assert cut == {each.name for each in graphs.saved}
+    again = {pipe.name for pipe in graphs.network if pipe.side == "sink"}
+    assert {node.name for node in graphs.backward.nodes if node.recomputed} <= again
+
+
+def test_the_cut_of_what_is_drawn_is_the_cheapest(graphs):
+    network = networkx.DiGraph()
+    for pipe in graphs.network:
+        network.add_edge(f"{pipe.name} in", f"{pipe.name} out", capacity=pipe.capacity)
+        network.add_edges_from((f"{pipe.name} out", f"{name} in") for name in pipe.after)  # of any width
+        network.add_edges_from([("source", f"{pipe.name} in")] * bool(pipe.banned))
+        network.add_edges_from([(f"{pipe.name} out", "sink")] * bool(pipe.needed))
+    price = sum(pipe.capacity for pipe in graphs.network if pipe.side == "cut")
+    assert networkx.minimum_cut_value(network, "source", "sink") == price
+    assert network_view.told(graphs).endswith(f"{price:,.0f} in all.")
+
+
+def test_every_tensor_has_a_box_a_price_and_a_row(graphs):
+    drawn = network_view.network(graphs)
+    assert drawn.svg.count("<rect") == len(graphs.network) + 2 == len(drawn.table.rows) + 2
+    cuts = sum(pipe.side == "cut" for pipe in graphs.network)
+    assert drawn.svg.count("#D55E00") == cuts and drawn.alt.count("(") == cuts
+    assert all(f">{pipe.capacity:,.0f}<" in drawn.svg for pipe in graphs.network)
+
+
+def test_boxes_do_not_lie_upon_each_other(graphs):
+    rows = network_view._depths(graphs.network)
+    for pipe, name in itertools.chain.from_iterable([(p, n) for n in p.after] for p in graphs.network):
+        assert rows[name] > rows[pipe.name]
+
+
+def test_views_and_inputs_are_called_by_what_they_show():
+    rows = [row[0] for row in network_view.network(training_graphs(small, *GIVEN[small])).table.rows]
+    assert {"x", "w", "permute w", "permute sin", "le"} <= set(rows)
+
+
+def test_what_has_no_network_or_too_large_a_one_is_refused():
+    with pytest.raises(ValueError, match="the partitioner 'default' cut no network"):
+        network_view.network(training_graphs(chain, leaf(8), partitioner="default"))
+
+    def long(x):
+        for _ in range(8):
+            x = x.sin().exp()
+        return x
+
+    with pytest.raises(ValueError, match="too many to draw"):
+        network_view.network(training_graphs(long, leaf(8)))

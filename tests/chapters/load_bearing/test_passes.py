@@ -1,0 +1,218 @@
+"""A pass of one's own: what it did, whether it is right, what it saves, and what is wrong with one that is refused."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from chapters.load_bearing import passes_view
+from chapters.load_bearing.passes import PassRun, stage_option, with_pass
+from chapters.load_bearing.passes_examples import (
+    all_that_looks_the_same_is_once,
+    positions_without_scatter,
+    products_with_one_hot_are_lookups,
+    same_twice_is_once,
+)
+from chapters.load_bearing.passes_judged import JudgedTensor
+from chapters.load_bearing.passes_key import PassError
+
+aten = torch.ops.aten
+
+
+def twice(x):
+    return (torch.sin(x) * torch.exp(torch.sin(x))).sum()
+
+
+def dropped(x):
+    return (F.dropout(x, 0.5) * F.dropout(x * 2, 0.5)).sum()
+
+
+def unchanged(x):
+    return x
+
+
+def softened(x):
+    return x.softmax(-1).square().sum()
+
+
+class OneHot(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Parameter(torch.randn(64, 16))
+
+    def forward(self, tokens):
+        return torch.tanh(F.one_hot(tokens, 64).float() @ self.table).square().sum()
+
+
+class Positions(nn.Module):
+    def __init__(self, rows):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.places = nn.Embedding(32, 8), nn.Embedding(rows, 8)
+
+    def forward(self, tokens):
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        return torch.tanh(self.words(tokens) + self.places(places)).square().sum()
+
+
+def nothing(graph):
+    pass
+
+
+def raising(graph):
+    raise LookupError("no such node")
+
+
+def dangling(graph):
+    graph.find_nodes(op="call_function", target=aten.sin.default)[0].replace_input_with(
+        next(iter(graph.nodes)), graph.output_node()
+    )
+
+
+def fewer_results(graph):
+    output = graph.output_node()
+    output.args = (tuple(output.args[0])[:1],)
+
+
+def other_shape(graph):
+    node = graph.find_nodes(op="call_function", target=aten.sum.default)[0]
+    with graph.inserting_after(node):
+        wider = graph.call_function(aten.unsqueeze.default, (node, 0))
+    graph.output_node().replace_input_with(node, wider)
+
+
+def impossible(graph):
+    node = graph.find_nodes(op="call_function", target=aten.sin.default)[0]
+    with graph.inserting_after(node):
+        wrong = graph.call_function(aten.mm.default, (node, node))
+    node.replace_all_uses_with(wrong)
+    wrong.args = (node, node)
+
+
+def without_maximum(graph):
+    for node in graph.find_nodes(op="call_function", target=aten.sub.Tensor):
+        if node.args[1].target is aten.amax.default:
+            node.replace_all_uses_with(node.args[0])
+    graph.eliminate_dead_code()
+
+
+def inputs(*shape):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
+
+
+def test_what_is_computed_twice_is_found_before_torch_has_looked_and_not_after():
+    early = with_pass(same_twice_is_once, twice, inputs(32, 8), stage="joint_pre")
+    late = with_pass(same_twice_is_once, twice, inputs(32, 8), stage="post_grad_pre")
+    assert [(run.graph, run.count("removed")) for run in early.runs] == [("joint", 2)]
+    assert [run.graph for run in late.runs] == ["forward", "backward"] and late.did_nothing and not early.did_nothing
+    assert early.verdict == late.verdict == "same bits"
+    assert early.kernels == late.kernels and early.nbytes[0] == early.nbytes[1] == late.nbytes[1]
+    assert [k.source for k in early.code_with.kernels] == [k.source for k in early.code_without.kernels]
+    drawn = passes_view.stages({"post_grad_pre": late, "joint_pre": early})
+    assert drawn.alt == "Nodes that same_twice_is_once removes: 2 at joint_pre, 0 at post_grad_pre."
+    with pytest.raises(ValueError, match="stages are"):
+        passes_view.stages({})
+
+
+@pytest.mark.slow
+def test_a_pass_that_pays_saves_kernels_and_bytes_and_says_whose_bits_are_others():
+    tokens = torch.randint(64, (128,), generator=torch.Generator().manual_seed(0))
+    found = with_pass(products_with_one_hot_are_lookups, OneHot(), tokens, stage="pre_grad", chip="H200")
+    ((kernels, fewer), (nbytes, less)) = found.kernels, found.nbytes
+    assert fewer < kernels and less < nbytes / 2, "the one-hot matrix is four times the table's rows"
+    assert found.verdict in ("same bits", "other bits") and found.require_right() is found
+    by_name = {each.name: each for each in found.judged}
+    assert by_name["result 0"].same_bits, "a product with one 1 in each row picks a row"
+    assert by_name["gradient of table"].without is not None, "float64 was asked, though the code casts to float"
+    shown = repr(passes_view.saved(found))
+    assert f"{kernels} → {fewer} launches" in shown
+    assert "one_hot" in repr(passes_view.difference(found.runs[0])) and len(passes_view.changes(found).rows) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rows", [16, 20])
+def test_positions_need_no_scatter_and_their_gradient_keeps_its_bits(rows):
+    tokens = torch.randint(32, (4, 16), generator=torch.Generator().manual_seed(0))
+    found = with_pass(positions_without_scatter, Positions(rows), tokens, stage="joint_pre", chip="H200")
+    assert found.verdict == "same bits" and found.kernels[1] < found.kernels[0] and found.nbytes[1] < found.nbytes[0]
+    removed = {change.node.op for change in found.runs[0].changes if change.kind == "removed"}
+    assert "aten._unsafe_masked_index_put_accumulate.default" in removed
+    assert "index_put" in found.runs[0].after[-1].arguments, "the words' gradient is scattered, for words may repeat"
+
+
+def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
+    found = with_pass(all_that_looks_the_same_is_once, dropped, inputs(32, 8), stage="joint_pre")
+    assert found.verdict == "wrong" and found.worst.is_wrong and found.worst.without is None
+    with pytest.raises(PassError, match="all_that_looks_the_same_is_once is wrong: result 0 of inputs 0"):
+        found.require_right()
+    right = with_pass(same_twice_is_once, dropped, inputs(32, 8), stage="joint_pre")
+    assert right.verdict == "same bits" and right.did_nothing
+
+
+def test_a_pass_that_is_right_on_one_input_is_judged_on_others():
+    small, large = inputs(8, 8), (inputs(8, 8).detach() * 100).requires_grad_()
+    alone = with_pass(without_maximum, softened, small, stage="joint_pre")
+    assert alone.verdict == "other bits" and not alone.did_nothing
+    found = with_pass(without_maximum, softened, small, others=[(large,)], stage="joint_pre")
+    assert found.verdict == "wrong" and found.worst.inputs == 1
+    assert [row[-1] for row in passes_view.judgement(found, only_other=True).rows].count("wrong") >= 1
+
+
+def test_a_pass_with_a_fault_is_refused_by_name_and_says_what_it_was_given():
+    x = inputs(8, 8)
+    for own, said in (
+        (raising, "raising raised LookupError: no such node. It was given the joint graph of"),
+        (fewer_results, "fewer_results breaks the graph: it returned 2 results and now returns 1"),
+        (other_shape, r"other_shape breaks the graph: its result 0 was float32\[\] and is now float32\[1\]"),
+    ):
+        with pytest.raises(PassError, match=said):
+            with_pass(own, twice, x, stage="joint_pre")
+
+
+def test_a_node_that_cannot_be_computed_breaks_the_graph():
+    with pytest.raises(PassError, match="impossible breaks the graph: a node of it cannot be computed"):
+        with_pass(impossible, twice, inputs(8, 4), stage="joint_pre")
+
+
+def test_a_pass_that_never_ran_is_told():
+    with pytest.raises(PassError, match="nothing never ran: no graph came by the stage post_grad_pre"):
+        with_pass(nothing, unchanged, torch.ones(2))
+    with pytest.raises(ValueError, match="stage='late' is not known; it is one of 'pre_grad'"):
+        with_pass(nothing, twice, torch.ones(2), stage="late")
+    assert stage_option("joint_pre") == "joint_custom_pre_pass"
+
+
+def tensor(**changed):
+    given = {"name": "result 0", "inputs": 0, "same_bits": False, "apart": 1e-6, "epsilon": 1e-7}
+    return JudgedTensor(**{**given, "without": 1e-7, "with_pass": 1e-7, **changed})
+
+
+def test_a_tensor_is_wrong_by_float64_or_where_there_is_none_by_more_than_roundings():
+    assert not tensor().is_wrong and not tensor(with_pass=4e-7).is_wrong
+    assert tensor(with_pass=5e-7).is_wrong and tensor(with_pass=float("nan")).is_wrong
+    assert not tensor(same_bits=True, with_pass=1.0).is_wrong
+    assert not tensor(without=None, with_pass=None).is_wrong
+    assert tensor(without=None, with_pass=None, apart=2e-6).is_wrong
+
+
+def test_a_run_tells_what_was_removed_added_and_changed_and_what_only_moved():
+    from chapters.load_bearing.passes_graph import pictured
+
+    graph = torch.fx.symbolic_trace(lambda x, y: torch.add(torch.sin(x), torch.cos(y))).graph
+    before = pictured(graph)
+    sin, cos = (node for node in graph.nodes if node.name in ("sin", "cos"))
+    sin.prepend(cos)
+    assert PassRun("joint", before, pictured(graph)).moved and not PassRun("joint", before, pictured(graph)).changes
+    with graph.inserting_after(sin):
+        tan = graph.call_function(torch.tan, sin.args)
+    sin.replace_all_uses_with(tan)
+    graph.erase_node(sin)
+    run = PassRun("joint", before, pictured(graph))
+    assert [(change.kind, change.node.name) for change in run.changes] == [
+        ("removed", "sin"),
+        ("added", "tan"),
+        ("changed", "add"),
+    ]
+    assert str(run) == "joint graph, 6 → 6 nodes: 1 removed, 1 added, 1 changed"
+    assert "was (sin, cos)" in repr(passes_view.difference(run))

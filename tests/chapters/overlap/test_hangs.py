@@ -1,0 +1,169 @@
+"""Ranks that part ways: named right from what they have called, within a second on real ranks, and cured."""
+
+import json
+import sys
+import time
+
+import psutil
+import pytest
+import torch
+import torch.distributed as dist
+
+from chapters.overlap.hangs import hangs_view, runs
+from chapters.overlap.hangs.listed import CASES
+from chapters.overlap.hangs.parting import ABSENT, BEYOND, NONE, OTHER, Stand, parted
+from chapters.overlap.hangs.watch import watched, where
+from compile_lab.devices import ranks
+from compile_lab.recordings import load
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")
+
+
+def call(number, kind="all_reduce", shape=(4,), done=True, group="0"):
+    told = {"group": group, "number": number, "kind": kind, "shapes": [list(shape)], "dtypes": ["float"]}
+    return told | {"line": ("train.py", 10 * number), "graph": None, "done": done}
+
+
+def stands(*by_rank, **more):
+    """A stand for each rank's calls. ``more``: fields for single ranks, as ``rank_1={"ended": "ended"}``."""
+    plain = {"size": len(by_rank), "at": 100.0, "pid": 1, "host": "h", "groups": {"0": list(range(len(by_rank)))}}
+    plain |= {"compiles": None, "place": ("train.py", 99), "failure": "", "ended": "", "waits_since": None}
+    return {
+        rank: Stand(rank=rank, calls=tuple(calls), **(plain | more.get(f"rank_{rank}", {})))
+        for rank, calls in enumerate(by_rank)
+    }
+
+
+def test_the_first_collective_that_differs_is_named_and_of_two_ranks_none_is_blamed():
+    found = parted(stands([call(1), call(2, done=False)], [call(1), call(2, "broadcast", done=False)]))
+    assert (found.kind, found.number, found.odd) == (OTHER, 2, ())
+    assert "waits in all_reduce(float[4]), train.py, line 20" in found.ranks[0] and "broadcast" in found.ranks[1]
+    assert found.lines == {0: ("train.py", 20), 1: ("train.py", 20)}
+
+
+def test_another_shape_is_another_collective_and_of_three_ranks_the_odd_one_is_named():
+    waits = call(1, done=False)
+    found = parted(stands([waits], [call(1, shape=(5,), done=False)], [waits]))
+    assert (found.kind, found.odd) == (OTHER, (1,)) and "not as the others: rank 1" in str(found)
+
+
+def test_who_never_came_is_told_with_what_it_does():
+    ahead, behind = [call(1), call(2, done=False)], [call(1)]
+    found = parted(stands(ahead, behind, rank_1={"compiles": ("0/1", "step")}))
+    assert (found.kind, found.number) == (ABSENT, 2)
+    assert found.ranks[1].startswith("never came: its last was 1, all_reduce") and "compiling step [0/1]" in str(found)
+    gone = parted(stands(ahead, behind), gone={1}).ranks[1]
+    assert gone.startswith("is not known to have come: ") and "process is gone" in gone and "another shape" in gone
+    killed = parted(stands([call(1), call(2), call(3, done=False)], [call(1)]), gone={1})
+    assert killed.number == 3, "its last record may be old: what ended on the others had it"
+    assert "does not answer" in parted(stands(ahead, behind), silent={1}).ranks[1]
+    assert "come to its end" in parted(stands(ahead, behind, rank_1={"ended": "ended"})).ranks[1]
+    assert "has failed, ValueError" in parted(stands(ahead, behind, rank_1={"failure": "ValueError"})).ranks[1]
+
+
+def test_ranks_that_agree_are_not_parted():
+    waits = [call(1), call(2, done=False)]
+    assert parted(stands(waits, waits)).kind == NONE
+    assert parted(stands([call(1)], [call(1)])).kind == BEYOND
+    assert parted(stands([call(1), call(2)], [call(1)])).kind == BEYOND, (
+        "a broadcast ends on its root before others come"
+    )
+
+
+def test_a_group_that_others_are_not_in_does_not_miss_them():
+    own = call(1, group="1", done=False)
+    groups = {"0": [0, 1, 2], "1": [0, 1]}
+    more = {f"rank_{rank}": {"groups": groups} for rank in range(3)}
+    assert parted(stands([own], [own], [], **more)).kind == NONE
+    assert parted(stands([own], [], [], **more)).lines.keys() >= {0, 1}
+
+
+def test_a_stand_travels_as_json():
+    stand = stands([call(1)], rank_0={"compiles": ("0/0", "f")})[0]
+    again = Stand.from_json(json.loads(json.dumps(stand.as_json())))
+    assert parted({0: again}) == parted({0: stand}) and again.compiles == ("0/0", "f")
+    with pytest.raises(ValueError, match="no rank"):
+        parted({})
+
+
+def test_what_cannot_be_watched_is_refused(tmp_path):
+    with pytest.raises(RuntimeError, match="init_process_group"), watched(tmp_path):
+        pass
+    with pytest.raises(FileNotFoundError, match="watched"):
+        where(tmp_path)
+
+
+def asks_while_it_waits(folder):
+    with watched(folder, after_s=0.3):
+        work = dist.all_reduce(torch.ones(2), async_op=True) if dist.get_rank() == 0 else None
+        time.sleep(1.5)
+        told = str(where(folder)) if dist.get_rank() == 1 else ""
+        if work is None:
+            work = dist.all_reduce(torch.ones(2), async_op=True)
+        work.wait()
+    return told
+
+
+def test_ranks_that_still_wait_are_asked_and_say_so_themselves(tmp_path, capfd):
+    told = ranks.run(asks_while_it_waits, 2, tmp_path / "watch", timeout=60)[1]
+    assert "rank 0 waits in all_reduce(float[2])" in told and "rank 1 never came" in told
+    said = capfd.readouterr().err
+    assert "[rank 0] rank 0 waits for 0." in said and "part at collective 1" in said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "patience"), [("another_order", 4), ("dead_rank", 4), ("odd_of_three", 4), ("branch_in_a_graph", 20)]
+)
+def test_a_case_is_named_within_a_second_and_cured_and_leaves_no_process(name, patience):
+    before = started()
+    found = runs.judge(CASES[name], detail=False, patience=patience)
+    assert found.holds, found
+    stored = recorded()[name]
+    assert (found.kind, found.odd) == (stored.kind, stored.odd)
+    if name == "dead_rank":  # where its end meets the other, in its step or in the collective after it, is chance
+        assert {max(stored.marked)} <= set(found.marked) <= set(stored.marked)
+    else:
+        assert found.marked == stored.marked
+    end = time.monotonic() + 5  # what was killed is gone when its parent, the server, has seen it
+    while (left := started() - before) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not left
+
+
+def started():
+    """Numbers of the ranks and of what they have started: below this process's own children, the server of ranks."""
+    this = psutil.Process()
+    return {each.pid for each in this.children(recursive=True)} - {each.pid for each in this.children()}
+
+
+def recorded():
+    stored = load("hangs", "CPU, 2 cores").result["cases"]
+    return {each["name"]: runs.from_record(each) for each in stored}
+
+
+def test_the_recording_is_of_these_programs_and_holds():
+    stored = recorded()
+    programs = {name: runs.source(case.program, *case.needs) for name, case in CASES.items()}
+    assert {name: each.program for name, each in stored.items()} == programs, "record hangs anew"
+    assert len(stored) >= 11 and all(each.holds for each in stored.values())
+    assert not [name for name, each in stored.items() if "/tmp" in repr(each) or "127.0.0.1" in repr(each)]
+
+
+def test_the_recording_names_each_kind_of_parting():
+    stored = recorded()
+    assert "is compiling deep [0/0]" in stored["one_compiles"].ours
+    assert "is compiling deep [0/0]" in stored["cache_hit"].ours.partition("rank 1")[2]
+    assert "is compiling summed [0/1]" in stored["recompiles"].ours
+    assert "in the compiled graph" in stored["branch_in_a_graph"].ours
+    assert "process is gone" in stored["dead_rank"].ours
+    assert stored["odd_of_three"].odd == (2,) and "new_group" in stored["lonely_group"].ours
+    assert stored["receive_first"].kind == BEYOND and stored["receive_first"].ours.count("dist.recv") == 2
+
+
+def test_each_case_has_a_card():
+    stored = list(recorded().values())
+    shown = hangs_view.HangCards(stored)
+    assert shown._repr_html_().count("<details class=") == len(stored) == len(repr(shown).splitlines())
+    with pytest.raises(ValueError, match="nothing to show"):
+        hangs_view.HangCards([])

@@ -1,0 +1,256 @@
+"""Pipelines on real ranks: what torch's runtime does is what the tables say, in the order and nearly in the time.
+
+The stages nap, so that four ranks on two cores run as four devices would; what each test compares is said in it.
+"""
+
+import itertools
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+
+from chapters.pipeline_bubbles.experiments import pipeline as pipeline_recording
+from compile_lab._torch.distributed import pipeline_sends_to_itself
+from compile_lab.devices import pipeline as pipeline_ranks
+from compile_lab.devices.pipeline import Gaps, Steps, gaps_of, measure, measure_several, resimulated
+from compile_lab.devices.pipeline_work import Encoder, Nap
+from compile_lab.devices.ranks import RankFailed
+from compile_lab.simulator.pipeline import SCHEDULES, WEIGHT_GRAD, Action, Timeline, simulate, table
+
+RANKS, MICROBATCHES = 4, 8
+NEAR = 0.05
+NAP_MS = 20.0
+"""Of a stage's forward and of each half of its backward: long beside what a busy machine adds to an action."""
+
+needs_no_message_to_itself = pytest.mark.skipif(pipeline_sends_to_itself(), reason="torch sends to itself over gloo")
+RUNNING = [
+    pytest.param(name, marks=needs_no_message_to_itself if name in ("ZBVZeroBubble", "DualPipeV") else ())
+    for name in SCHEDULES
+]
+
+
+def near_the_simulation(schedule, attempts=4):
+    """The first of several measurements whose bubble is near that of its own simulation, or else the last."""
+    naps = Nap(NAP_MS, NAP_MS, NAP_MS)
+    for _ in range(attempts):
+        found = measure(schedule, RANKS, MICROBATCHES, naps, steps=2, warmup=0)
+        if abs(found.bubble_fraction - resimulated(found).bubble_fraction) <= NEAR:
+            break
+    return found
+
+
+@pytest.mark.parametrize("schedule", RUNNING)
+def test_real_ranks_keep_to_the_table_and_come_near_the_simulated_bubble(schedule):
+    found = near_the_simulation(schedule)
+    orders = [[(a.kind, a.stage, a.microbatch) for a in found.of(rank)] for rank in range(RANKS)]
+    assert orders == table(schedule, found.stages, MICROBATCHES)
+    assert found.peak_activations == simulate(schedule, found.stages, MICROBATCHES).peak_activations
+    assert_causes_come_first(found)
+    assert found.bubble_fraction == pytest.approx(resimulated(found).bubble_fraction, abs=NEAR)
+
+
+def assert_causes_come_first(found):
+    """Nothing begins before what it reads has ended, and a rank does one thing at a time."""
+    made = {(a.kind, a.stage, a.microbatch): a for a in found.actions if a.kind != WEIGHT_GRAD}
+    reads = [(pipeline_ranks._read_by(action, made), action) for action in found.actions]
+    crossing = [(read, action) for read, action in reads if read and read.rank != action.rank]
+    assert len(crossing) >= 2 * (RANKS - 1) * MICROBATCHES
+    assert all(read.end <= action.start for read, action in reads if read)
+    for rank in range(RANKS):
+        assert all(one.end <= other.start for one, other in itertools.pairwise(found.of(rank)))
+
+
+def test_the_first_stage_of_torchs_zero_bubble_does_its_whole_backward_in_w():
+    """It has no input to send a gradient for, so its I does nothing."""
+    found = measure("InterleavedZeroBubble", 2, 4, Nap(10, 10, 10), steps=1, warmup=0)
+    taken = {kind: [a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, 0)] for kind in "IW"}
+    assert max(taken["I"]) < 10 and min(taken["W"]) >= 20
+
+
+def test_each_stage_naps_as_long_as_it_is_told():
+    found = measure("GPipe", 2, 2, Nap(forward_ms=[5, 30], input_grad_ms=10, weight_grad_ms=[5, 10]), steps=1, warmup=0)
+    shortest = {
+        (kind, stage): min(a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, stage))
+        for kind in "FB"
+        for stage in range(2)
+    }
+    told = {("F", 0): 5, ("F", 1): 30, ("B", 0): 15, ("B", 1): 20}
+    assert all(told[key] <= shortest[key] < told[key] + 15 for key in told), shortest
+
+
+def test_stages_that_compute_are_measured_too():
+    steps = measure_several([("1F1B", 4, Encoder(dim=32, length=16))], 2, steps=2)[0]
+    assert len(steps.timelines) == 2 and steps.best.span == min(each.span for each in steps.timelines)
+    assert steps.peak_nbytes == (None, None), "a CPU does not say"
+    for found in steps.timelines:
+        assert 0 < found.bubble_fraction < 1 and min(a.start for a in found.actions) == 0
+
+
+def timeline(*actions, ranks=2):
+    return Timeline("GPipe", ranks, ranks, 2, tuple(Action(*each) for each in actions), (2,) * ranks)
+
+
+def test_gaps_are_told_by_who_was_ready_first():
+    found = timeline(
+        (0, "F", 0, 0, 0.0, 10.0),
+        (0, "F", 0, 1, 11.0, 20.0),  # reads nothing from elsewhere: 1
+        (1, "F", 1, 0, 12.0, 30.0),  # the rank's first action: nobody knows since when it is ready
+        (1, "F", 1, 1, 34.0, 50.0),  # was made while the rank was busy, and yet took 4
+        (1, "B", 1, 0, 52.0, 60.0),  # 2
+        (1, "B", 1, 1, 63.0, 70.0),  # 3
+        (0, "B", 0, 0, 63.0, 70.0),  # the rank waited: 3
+        (0, "B", 0, 1, 77.0, 80.0),  # 7
+    )
+    assert gaps_of(found) == Gaps(own=2, ready=4, waiting=5)
+
+
+@pytest.mark.parametrize("schedule", ["1F1B", "LoopedBFS"])
+def test_a_simulation_that_is_taken_as_measured_is_simulated_again(schedule):
+    """Its delays are read off it; with receives ahead, a transfer that is partly hidden counts as neither."""
+    stages = 4 * SCHEDULES[schedule]
+    times = {"forward": [*range(1, stages + 1)], "input_grad": [2] * stages, "weight_grad": 0}
+    once = simulate(schedule, stages, 8, **times, transfer=0.5, between=0.25, prefetch=schedule != "1F1B")
+    again = resimulated(once)
+    assert [str(a) for a in again.actions] == [str(a) for a in once.actions]
+    assert again.span == pytest.approx(once.span, rel=0.01) and again.busy == pytest.approx(once.busy)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("1F2B", 4, 8), "'GPipe', '1F1B'"),
+        (("1F1B", 4, 2), "needs a micro-batch for each rank: 2 are too few for 4"),
+        (("GPipe", 0, 2), "n is 0"),
+        (("GPipe", 2, 0), "microbatches is 0"),
+        (("Interleaved1F1B", 4, 9), "cannot run 9 micro-batches on 4 ranks"),
+    ],
+)
+def test_what_cannot_run_is_refused_before_a_process_starts(arguments, said, monkeypatch):
+    monkeypatch.setattr(pipeline_ranks.ranks, "run", lambda *_, **__: pytest.fail("a process was started"))
+    with pytest.raises(ValueError, match=said):
+        measure(*arguments)
+    with pytest.raises(ValueError, match="steps is 0"):
+        measure("GPipe", 2, 2, steps=0)
+
+
+@pytest.mark.parametrize("schedule", ["ZBVZeroBubble", "DualPipeV"])
+def test_a_torch_that_sends_to_itself_says_so_before_gloo_fails(schedule, monkeypatch):
+    monkeypatch.setattr(pipeline_ranks, "pipeline_sends_to_itself", lambda: True)
+    with pytest.raises(ValueError, match=f"{schedule} puts two neighbouring stages.*gloo cannot; take backend='nccl'"):
+        measure(schedule, 4, 8)
+
+
+def test_naps_must_fit_the_stages():
+    with pytest.raises(ValueError, match="forward has 3 times for 2 stages"):
+        Nap(forward_ms=[1, 2, 3]).stage(0, 2)
+
+
+@pytest.mark.parametrize("work", [Nap(1, 1, 1), Encoder(dim=32, length=8)])
+def test_a_stage_gives_back_the_shape_that_it_takes(work):
+    batch = work.batch(3)
+    first = work.stage(0, 2)
+    out = first(batch[: len(batch) // 3])
+    assert out.shape == batch[: len(batch) // 3].shape
+    out.sum().backward()
+    assert all(parameter.grad is not None for parameter in first.parameters())
+    assert torch.equal(work.batch(3), batch)
+
+
+def later(found, by, longer):
+    return replace(found, actions=tuple(a._replace(start=a.start + by, end=a.end + by + longer) for a in found.actions))
+
+
+def test_a_recorded_step_is_said_in_plain_values_and_drawn_again():
+    quick, slow = (simulate("1F1B", 2, 4, forward=3, transfer=wire, prefetch=False) for wire in (0.5, 1.0))
+    steps = Steps((slow, quick, slow), tuple(later(each, -1.0, 0.25) for each in (slow, quick, slow)), (10, 20))
+    said = pipeline_recording._said(steps)
+    assert said["best_span_ms"] == quick.span and said["simulated_bubble"] == round(quick.bubble_fraction, 5)
+    assert said["span_ms"]["median"] == slow.span and said["gap_ms"]["waiting"] == 0.5
+    assert said["mean_ms"] == {"B": 2.0, "F": 3.0} and said["unit_bubble"] == 0.2
+    assert said["issue_ms"] == {"B": 2.25, "F": 3.25} and said["ahead_ms"] == {"B": 0.75, "F": 0.75}
+    assert said["peak_nbytes"] == [10, 20] and said["peak_activations"] == [2, 1]
+    kept = pipeline_recording._plain(steps)
+    usual = {"layers_of_a_rank": 8, "through_host": False}
+    sizes = ((8, False), (32, False), (8, True))
+    several = [{**kept, **usual, "batch_of_a_microbatch": batch, "few_channels": few} for batch, few in sizes]
+    several[1]["schedule"] = "GPipe"
+    several.append({**several[0], "schedule": "LoopedBFS", "layers_of_a_rank": 2})
+    result = json.loads(json.dumps({"work": {"layers_of_a_rank": 8}, "timelines": several}))
+    assert pipeline_recording.timeline(result, "1F1B") == quick
+    assert pipeline_recording.timeline(result, "1F1B", issued=True) == steps.best_issued
+    assert pipeline_recording.timeline(result, "GPipe", 32).schedule == "GPipe"
+    assert pipeline_recording.timeline(result, "LoopedBFS", layers_of_a_rank=2).schedule == "LoopedBFS"
+    with pytest.raises(KeyError, match="no timeline of 'GPipe' with 8 rows was recorded; there is 1F1B"):
+        pipeline_recording.timeline(result, "GPipe")
+    with pytest.raises(KeyError, match="no timeline of 'GPipe' with 8 rows was recorded; there is none"):
+        pipeline_recording.timeline(result, "GPipe", through_host=True)
+    with pytest.raises(TypeError, match="layers is none of what tells series apart: few_channels, through_host"):
+        pipeline_recording.timeline(result, "1F1B", layers=2)
+
+
+def test_a_step_is_predicted_from_what_was_measured_before_it_ran():
+    found = simulate("1F1B", 2, 4)
+    alone = {"forward": {1: 10, 2: 5}, "backward": {1: 20, 2: 10}, "transfer": 1}
+    said = pipeline_recording._predicted(found, alone)
+    paper = simulate("1F1B", 2, 4, forward=10, input_grad=10, weight_grad=10, transfer=1, prefetch=False)
+    assert said["span_ms"] == paper.span and said["bubble"] == round(paper.bubble_fraction, 5)
+    assert (said["forward_ms"], said["backward_ms"], said["transfer_ms"]) == (10, 20, 1)
+    two = pipeline_recording._predicted(simulate("LoopedBFS", 4, 4), alone)
+    assert (two["forward_ms"], two["backward_ms"]) == (5, 10), "two stages a rank, of half the layers"
+
+
+def test_runs_are_chosen_by_their_sizes_and_memory_is_expected_from_what_is_held():
+    def run(schedule, ranks, m, batch=8, few=False, held=(1, 1), peaks=(None, None)):
+        names = "schedule", "ranks", "microbatches", "batch_of_a_microbatch", "few_channels"
+        values = schedule, ranks, m, batch, few
+        usual = {"layers_of_a_rank": 8, "through_host": False}
+        return {**dict(zip(names, values, strict=True)), **usual, "peak_activations": held, "peak_nbytes": peaks}
+
+    gpipe = [run("GPipe", 4, m, peaks=(10 + 3 * m, 0), held=(m, m)) for m in (4, 16, 8)]
+    one, two = run("1F1B", 4, 8, held=(4, 1)), run("LoopedBFS", 4, 8, held=(8, 2))
+    others = [run("1F1B", 2, 4), run("1F1B", 4, 8, batch=32), run("1F1B", 4, 8, few=True)]
+    thin, slow = {**gpipe[2], "layers_of_a_rank": 2}, {**gpipe[2], "through_host": True}
+    result = {"work": {"layers_of_a_rank": 8}, "runs": [*others, *gpipe, one, two, thin, slow]}
+    assert pipeline_recording.chosen(result) == {"GPipe": gpipe[2], "1F1B": one, "LoopedBFS": two}
+    assert pipeline_recording.chosen(result, 32) == {"1F1B": others[1]}
+    assert pipeline_recording.chosen(result, few_channels=True) == {"1F1B": others[2]}
+    assert pipeline_recording.chosen(result, a_rank=4) == {"GPipe": gpipe[1]}
+    assert pipeline_recording.chosen(result, layers_of_a_rank=2) == {"GPipe": thin}
+    assert pipeline_recording.chosen(result, through_host=True) == {"GPipe": slow}
+    assert pipeline_recording.expected_nbytes(result, one) == [22, 13]
+    assert pipeline_recording.expected_nbytes(result, two) == [22, 13], "two stages a rank, half as large"
+    with pytest.raises(ValueError, match="two numbers of micro-batches under GPipe"):
+        pipeline_recording.expected_nbytes(result, others[1])
+
+
+@pytest.mark.parametrize("n", [2, 4, 8])
+def test_a_recording_runs_each_schedule_with_the_layers_of_a_rank_and_what_it_has_memory_for(n):
+    every = pipeline_recording._series(n, pipeline_recording.ON_GPU)
+    small = [case for case in every[0].cases if every[0].env == {}]
+    assert {name for name, *_ in small} == set(SCHEDULES)
+    assert ("DualPipeV", n) not in {(name, m) for name, m, _ in small}, "it needs two micro-batches a rank"
+    assert sum(series.env == pipeline_recording.THROUGH_HOST for series in every) == 1
+    for series in every:
+        for schedule, m, share in series.cases:
+            assert share.layers * SCHEDULES[schedule] == series.work.layers in (2, 8)
+            assert share.dtype == torch.bfloat16 and m * share.batch_size * series.work.layers <= 192 * 8
+            pipeline_ranks._check(schedule, n, m, 1, "nccl")
+
+
+def test_the_host_calls_for_an_action_and_comes_back_before_the_device_is_done_or_with_it():
+    steps = measure_several([("1F1B", 2, Nap(2, 2, 2))], 2, steps=1, warmup=0)[0]
+    assert steps.best_issued is steps.issued[0]
+    for action, call in zip(steps.best.actions, steps.best_issued.actions, strict=True):
+        assert action[:4] == call[:4] and call.start <= action.start < action.end <= call.end
+
+
+def test_ranks_have_the_environment_that_was_asked_for():
+    with pytest.raises(RankFailed, match="no interface"):
+        measure_several([("1F1B", 2, Nap(1, 1, 1))], 2, steps=1, env={"GLOO_SOCKET_IFNAME": "no interface"})
+
+
+@pytest.mark.parametrize("arguments", [("nope",), ("1F1B", "mpi")])
+def test_whether_an_unknown_schedule_runs_has_no_answer(arguments):
+    with pytest.raises(ValueError, match="is not known; it is one of '"):
+        pipeline_ranks.runs(*arguments)

@@ -1,0 +1,120 @@
+"""check says what is wrong with an answer, and takes a right one. The notebook's own solutions are checked by nbval."""
+
+import ast
+import statistics
+
+import pytest
+
+from chapters.exercises import check
+from chapters.return_on_investment import in_page as chapter_16
+
+
+def said(net_s):
+    return "pays" if net_s > 0 else "loses"
+
+
+def by_means(compile_s, eager_ms, compiled_ms, steps):
+    return said(steps * (statistics.mean(eager_ms) - statistics.mean(compiled_ms)) / 1e3 - compile_s)
+
+
+def by_unpaired_spread(compile_s, eager_ms, compiled_ms, steps):
+    slowest, fastest = (statistics.quantiles(times, n=4) for times in (compiled_ms, eager_ms))
+    nets = [steps * (fastest[a] - slowest[b]) / 1e3 - compile_s for a, b in ((0, 2), (2, 0))]
+    return "cannot tell" if nets[0] < 0 < nets[1] else said(nets[0])
+
+
+def by_the_mean_of_pairs(compile_s, eager_ms, compiled_ms, steps):
+    saved = [eager - compiled for eager, compiled in zip(eager_ms, compiled_ms, strict=True)]
+    mean, reach = statistics.mean(saved), 1.96 * statistics.stdev(saved) / len(saved) ** 0.5
+    nets = [steps * one / 1e3 - compile_s for one in (mean - reach, mean + reach)]
+    return "cannot tell" if nets[0] < 0 < nets[1] else said(nets[0])
+
+
+def by_the_median_of_pairs(compile_s, eager_ms, compiled_ms, steps):
+    saved = sorted(eager - compiled for eager, compiled in zip(eager_ms, compiled_ms, strict=True))
+    middle, reach = len(saved) // 2, round(0.98 * len(saved) ** 0.5)
+    nets = [steps * saved[at] / 1e3 - compile_s for at in (middle - reach, middle + reach)]
+    return "cannot tell" if nets[0] < 0 < nets[1] else said(nets[0])
+
+
+def closer(exact, first, second, x):
+    truth = exact(x.double())
+    errors = [(way(x).double() - truth).abs().max().nan_to_num(posinf=1e300).item() for way in (first, second)]
+    return "neither" if errors[0] == errors[1] else "first" if errors[0] < errors[1] else "second"
+
+
+def closer_to_float32(exact, first, second, x):
+    errors = [(way(x) - exact(x)).abs().max().item() for way in (first, second)]
+    return "neither" if errors[0] == errors[1] else "first" if errors[0] < errors[1] else "second"
+
+
+def graph_of(source, outside=False):
+    """The source without its comments and its variables' names: numbered in the order in which they come. With
+    ``outside``, names from outside are numbered, too."""
+    tree, names = ast.parse(source), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.arg = names.setdefault(node.arg, len(names))
+        elif isinstance(node, ast.Name) and (outside or isinstance(node.ctx, ast.Store)):
+            names.setdefault(node.id, len(names))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            node.id = names.get(node.id, node.id)
+    return ast.dump(tree)
+
+
+def key(program):
+    flags = tuple(sorted(program.flags.items()))
+    where = program.torch, program.chip, program.device
+    return graph_of(program.source), program.shapes, program.dtypes, flags, *where
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "wrong"),
+    [
+        ("16.1", 40, "60 s are lost already"),
+        ("16.1", 30, "40 s are still saved"),
+        ("16.1", "many", "a whole number"),
+        ("16.1", ..., "no answer yet"),
+        ("16.2", by_means, "with a gain that drowns in the noise, it says 'loses'"),
+        (
+            "16.2",
+            by_unpaired_spread,
+            "a machine that gets slower and slower, and a gain of 4 ms, it says 'cannot tell'",
+        ),
+        ("16.2", by_the_mean_of_pairs, "with a stop of a second every now and then"),
+        ("16.2", lambda *args: True, "it returns True"),
+        ("16.3", closer_to_float32, "for a variance, by its definition"),
+        ("16.3", lambda exact, first, second, x: "first", "for the same sum in bfloat16"),
+        ("16.3", lambda exact, first, second, x: None, "it returns None"),
+        ("16.4", lambda program: program.source, "a wrong hit: with bfloat16"),
+        ("16.4", lambda program: repr(program), "needless miss: the same program, another folder"),
+        ("16.4", lambda program: [program.source], "is a list, which no dictionary takes"),
+        (
+            "16.4",
+            lambda program: (*key(program)[1:], program.source),
+            "needless miss: the same program, a comment added",
+        ),
+        ("16.4", lambda program: key(program)[1:], "a wrong hit: with 3 in the place of 2"),
+        ("16.4", lambda program: key(program)[:-1], "a wrong hit: with another GPU of the same machine"),
+        (
+            "16.4",
+            lambda program: (graph_of(program.source, outside=True), *key(program)[1:]),
+            "a wrong hit: max(x @ w) gets the code of min(x @ w)",
+        ),
+    ],
+)
+def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
+    outcome = check(name, answer)
+    assert not outcome.passed and wrong in outcome.wrong, outcome.wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "answer"), [("16.1", 34), ("16.2", by_the_median_of_pairs), ("16.3", closer), ("16.4", key)]
+)
+def test_a_right_answer_passes(name, answer):
+    assert check(name, answer).passed, check(name, answer).wrong
+
+
+def test_the_trials_are_the_same_each_time():
+    assert list(chapter_16.trials()) == list(chapter_16.trials())

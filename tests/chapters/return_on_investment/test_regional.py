@@ -1,0 +1,105 @@
+"""Whole, by the block, by region: the same model, the same answer, its parameters shared; and what is told of each."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from torch import nn
+
+from chapters.return_on_investment import regional_view
+from chapters.return_on_investment.experiments import regional as recording
+from chapters.shared import subjects
+from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab.modes.cost import Spread
+from compile_lab.modes.payback import payback
+from compile_lab.modes.regional import WAYS, Regional, WayCost, WaysRace, compiled, recorded, repeated_blocks
+from compile_lab.recordings import Provenance, Recording
+
+PROVENANCE = Provenance("NVIDIA H200", "2.11.0", None, None, "2026-11-23", "x", "recorded")
+
+
+@pytest.fixture(autouse=True)
+def nothing_compiled():
+    reset_dynamo()
+    yield
+    reset_dynamo()
+
+
+def cost(way: str, compile_s: float = 10.0, saved_ms: float = 3.0) -> WayCost:
+    pays = payback(compile_s, [20.0, 20.1, 20.2, 19.9, 19.8], [20 - saved_ms] * 5) if way != "eager" else None
+    return WayCost(way, None if way == "eager" else compile_s, 1.0, 1, Spread(20, 19, 21), pays)
+
+
+def model_of(layers: int, **ways: WayCost) -> Regional:
+    return Regional(f"{layers} layers", "layers of width 8, training", layers, 8, True, True, ways, PROVENANCE)
+
+
+def test_the_blocks_that_repeat_are_found_and_a_model_without_is_refused():
+    model = subjects.deep_gpt(3, 16, 2, 8)
+    assert repeated_blocks(model) == list(model.blocks)
+    with pytest.raises(ValueError, match="Linear repeats no block"):
+        repeated_blocks(nn.Linear(2, 2))
+    with pytest.raises(ValueError, match="unknown way 'halves'; a model is compiled as eager, blocks"):
+        compiled(model, "halves")
+
+
+@pytest.mark.parametrize("way", ["eager", "blocks"])
+def test_a_way_is_another_object_with_the_same_parameters(way):
+    model = subjects.deep_gpt(2, 16, 2, 8)
+    other = compiled(model, way)
+    assert other is not model and [id(p) for p in other.parameters()] == [id(p) for p in model.parameters()]
+    assert all(block._compiled_call_impl is None for block in model.blocks)
+
+
+@pytest.mark.slow
+@pytest.mark.weekly
+def test_each_way_answers_as_eager_does_and_makes_the_graphs_that_it_must():
+    model = subjects.deep_gpt(3, 16, 2, 8)
+    given = subjects.tokens(model, 2)
+    answers = []
+
+    def step(called):
+        loss = called(*given)
+        loss.backward()
+        answers.append(loss.item())
+        model.zero_grad()
+
+    race = WaysRace(model, step)
+    for way in WAYS:
+        race.enter(way)
+    with pytest.raises(ValueError, match="no samples"):
+        race.costs()
+    race.run(samples=5)
+    costs = race.costs()
+    assert max(answers) - min(answers) < 1e-5
+    graphs = {way: costs[way].graphs for way in WAYS}
+    assert graphs["eager"] == 0 and graphs["blocks"] == graphs["whole"] == graphs["region"] == 1
+    assert all(costs[way].compile_s > 0 and costs[way].payback.samples == 5 for way in WAYS[1:])
+    assert WayCost.from_json(json.loads(json.dumps(asdict(costs["whole"])))) == costs["whole"]
+
+
+def test_a_recording_comes_back_as_it_was():
+    ways = [asdict(cost("eager")), asdict(cost("whole")), {"way": "blocks", "stopped": "out of memory"}]
+    subject = {"name": "2 layers", "what": "w", "layers": 2, "dim": 8, "training": True, "series": True, "ways": ways}
+    (one,) = recorded(Recording("regional", PROVENANCE, {"subjects": [subject]}))
+    assert one.ways["whole"] == cost("whole") and list(one.done) == ["eager", "whole"]
+    assert regional_view.table([one]).rows[2][:3] == ["2 layers", "blocks", "out of memory"]
+
+
+def test_what_comes_too_late_is_told_and_nothing_is_begun():
+    race = recording._compiled_race(recording._shape("2 layers", "cpu"), "cpu", ends=0.0)
+    assert {found.stopped for found in race.costs().values()} == {"not begun: the time for compiling was used up"}
+
+
+def test_the_pictures_say_in_words_what_they_show():
+    shallow = model_of(2, eager=cost("eager"), whole=cost("whole", 5), blocks=cost("blocks", 4, saved_ms=-1.0))
+    deep = model_of(8, eager=cost("eager"), whole=cost("whole", 20), blocks=cost("blocks", 4, saved_ms=0.05))
+    drawn = regional_view.depths([deep, shallow])
+    assert "whole: 2 layers 5 s and 15 %, 8 layers 20 s and 15 %" in drawn.alt
+    assert "region" not in drawn.alt, "what was not measured has no line"
+    ends = regional_view.break_evens([shallow, deep])
+    assert "2 layers, blocks: never" in ends.alt and "8 layers, blocks: never, or after" in ends.alt
+    with pytest.raises(ValueError, match="at least two depths"):
+        regional_view.depths([deep])
+    with pytest.raises(ValueError, match="none of these ways has a break-even"):
+        regional_view.break_evens([model_of(2, eager=cost("eager"))])

@@ -1,0 +1,67 @@
+"""Many calls in one group of ranks: as `ask` says, past a call that hangs, and with a rule put in place before."""
+
+import time
+
+import pytest
+import torch
+from torch.distributed.tensor import DTensor, Replicate, Shard
+
+from chapters.sharding_strategies.asking import ask_each, layouts_asked, with_rule
+from compile_lab.devices import ranks
+from compile_lab.devices.dtensor import PlacedCall, ask
+
+X = torch.randn(8, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def waits_on_one_rank(x):
+    if isinstance(x, DTensor) and torch.distributed.get_rank() == 1:
+        time.sleep(60)
+    return x + 1
+
+
+def cdist_rule(a, b, p, mode):
+    every, rows = Replicate(), Shard(0)
+    return [([every], [every, every, None, None]), ([rows], [rows, every, None, None])]
+
+
+def test_many_calls_are_told_as_each_alone():
+    calls = [PlacedCall(torch.relu, (X,), ("S(0)",)), PlacedCall(torch.cumsum, (X, 0), ("S(0)",))]
+    assert ask_each(calls) == (ask(torch.relu, [X], ["S(0)"]), ask(torch.cumsum, [X, 0], ["S(0)"]))
+    assert ask_each([]) == ()
+
+
+def test_a_call_that_hangs_is_a_ruling_and_the_rest_goes_on():
+    calls = [PlacedCall(f, (X,), ("S(0)",)) for f in (torch.relu, waits_on_one_rank, torch.abs)]
+    assert [one.kind for one in ask_each(calls, limit_s=3)] == ["free", "hangs", "free"]
+
+
+def test_a_table_of_operators_and_layouts():
+    found = layouts_asked({"sum": (torch.sum, (X,)), "mm": (torch.mm, (X, X.T))}, ["S(0)", "P(sum)"])
+    assert {key: one.kind for key, one in found.items()} == {
+        ("sum", "S(0)"): "free",
+        ("sum", "P(sum)"): "free",
+        ("mm", "S(0)"): "free",
+        ("mm", "P(sum)"): "free",
+    }
+
+
+def test_a_rule_put_in_place_before_is_believed():
+    call = PlacedCall(torch.cdist, (X, X), ("S(0)", "R"))
+    (without,), (with_it,) = (
+        ask_each([call]),
+        ask_each([call], before=with_rule("aten._cdist_forward.default", cdist_rule)),
+    )
+    assert (without.kind, with_it.kind, with_it.out) == ("refused", "free", ("S(0)",))
+
+
+def test_what_cannot_be_asked_is_refused():
+    with pytest.raises(ValueError, match="2 placements for 1 tensors"):
+        ask_each([PlacedCall(torch.relu, (X,), ("S(0)", "R"))])
+    with pytest.raises(ValueError, match="torch has no operator"):
+        with_rule("aten.nothing.default", cdist_rule)
+
+    def raises():
+        raise ValueError("not today")
+
+    with pytest.raises(ranks.RankFailed, match="not today"):
+        ask_each([PlacedCall(torch.relu, (X,), ("S(0)",))], before=raises)

@@ -1,0 +1,245 @@
+"""The audit: which cases, kept as it goes, going on after a rank is lost; and its table as JSON, there and back."""
+
+import json
+import os
+import signal
+import sys
+import time
+from collections import defaultdict
+from dataclasses import asdict
+
+import pytest
+import torch
+import torch.distributed as dist
+from torch.distributed.tensor import DTensor
+
+from chapters.sharding_strategies import audit as module
+from chapters.sharding_strategies import audit_cases
+from chapters.sharding_strategies.audit import Audit, Row, audit, plainer, rows_of
+from chapters.sharding_strategies.audit_cases import cases_of, matching
+from chapters.sharding_strategies.audit_table import from_json, to_json
+from chapters.sharding_strategies.experiments import dtensor
+from chapters.sharding_strategies.silent_errors import ERRORS, EXPLAINS
+from compile_lab import recordings
+
+SMALL = {"samples": 1, "limit_s": 20.0}
+SAMPLE = "sum,cumsum,nn.functional.mse_loss,nn.functional.one_hot,bincount,fft.irfft"
+ranks_are_forked = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")
+
+
+def test_names_are_torchs_own_and_patterns_pick():
+    assert len(matching()) > 600
+    assert matching("sum, nn.functional.mse*") == ("nn.functional.mse_loss", "sum")
+    with pytest.raises(ValueError, match="no operator of torch's table matches 'nope'"):
+        matching("nope")
+
+
+def test_cases_are_the_same_each_time_and_cover_each_placement():
+    def told():
+        return [(c.layout_name, c.call.layout, c.asked, c.shards, c.example) for c in cases_of("add", 2, 2)]
+
+    first = told()
+    assert first == told()
+    layouts = {layout for layout, *_ in first}
+    assert {"R", "S(0)", "S(1)", "P(sum)", "P(avg)", "P(max)", "P(min)", "all S(0)"} <= layouts
+    assert ("all S(0)", ("S(0)", "S(0)")) in {case[:2] for case in first}
+    assert {asked for _, _, asked, _, _ in first} == {"value", "gradient"}
+    assert {"even", "uneven"} <= {shards for *_, shards, _ in first}
+
+
+def test_samples_are_of_the_most_exact_type_and_even_where_they_can_be():
+    call = next(iter(cases_of("nn.functional.mse_loss", 2, 1))).call
+    assert call.args[0].dtype is torch.float64 and all(size % 2 == 0 for size in call.args[0].shape)
+    assert next(iter(cases_of("bincount", 2, 1))).call.args[0].dtype is torch.int64
+
+
+@pytest.fixture(scope="module")
+def sampled():
+    """The fixed sample, asked as it was asked for the recording."""
+    return audit(SAMPLE, samples=from_json(recordings.load("dtensor").result).samples, limit_s=20.0)
+
+
+@ranks_are_forked
+@pytest.mark.slow
+def test_the_fixed_sample(sampled):
+    """One operator of each kind, with what the chapter says of it."""
+    kinds = defaultdict(set)
+    for row in sampled.rows:
+        if row.shards == "even":
+            kinds[row.operator, row.layout, row.asked].add(row.kind)
+    assert kinds["sum", "S(0)", "value"] == kinds["sum", "P(sum)", "value"] == {"free"}
+    assert kinds["cumsum", "S(0)", "value"] == {"free", "paid"}, "along the other dimension nothing is sent"
+    assert kinds["nn.functional.mse_loss", "all S(0)", "value"] == {"free"}
+    assert kinds["nn.functional.mse_loss", "all S(0)", "gradient"] == {"wrong"}
+    assert kinds["bincount", "S(0)", "value"] == {"refused"}
+    assert kinds["fft.irfft", "P(max)", "value"] == {"wrong"}
+    assert sampled.operators("wrong") == ("fft.irfft", "nn.functional.mse_loss", "nn.functional.one_hot")
+    assert sum(sampled.counts().values()) == sum(row.cases for row in sampled.rows)
+
+
+def _told(found, names):
+    """What the rows of the operators say, without the size of an error."""
+    return [asdict(row) | {"detail": row.detail.split(" ")[0]} for row in found.rows if row.operator in names]
+
+
+@ranks_are_forked
+@pytest.mark.slow
+def test_the_recording_says_what_this_torch_says(sampled):
+    recorded = from_json(recordings.load("dtensor").result)
+    assert _told(sampled, sampled.asked) == _told(recorded, sampled.asked)
+    assert {"wrong", "free", "paid", "refused"} <= {row.kind for row in sampled.rows}
+
+
+@ranks_are_forked
+@pytest.mark.slow
+def test_what_is_finished_is_not_asked_again_and_other_settings_start_anew(tmp_path, monkeypatch):
+    kept = tmp_path / "kept"
+    first = audit("abs", kept=kept, **SMALL)
+    with kept.open("a") as file:
+        file.write('{"operator": "cut o')
+    monkeypatch.setattr(module.gangs, "run", lambda *_, **__: pytest.fail("a finished operator was asked again"))
+    assert audit("abs", kept=kept, **SMALL) == first
+    monkeypatch.undo()
+    again = audit("abs", kept=kept, samples=2, limit_s=20.0)
+    assert again.samples == 2 and json.loads(kept.read_text().splitlines()[0])["samples"] == 2
+
+
+class Info:
+    """An operator of torch's table, as far as the audit looks."""
+
+    dtypes = (torch.float64,)
+    supports_autograd = False
+
+    def __init__(self, op):
+        self.op = op
+
+    def sample_inputs(self, device, dtype, requires_grad):
+        from types import SimpleNamespace
+
+        return iter([SimpleNamespace(input=torch.ones(4, 4, dtype=dtype), args=(), kwargs={})])
+
+
+def _is_on(x, rank, word):
+    return isinstance(x, DTensor) and str(x.placements[0]) == word and dist.get_rank() == rank
+
+
+def lost(x):
+    if _is_on(x, 1, "S(0)"):
+        os.kill(os.getpid(), signal.SIGKILL)
+    if _is_on(x, 0, "S(1)") or _is_on(x, 0, "P(min)"):  # the last case of all
+        time.sleep(60)
+    return x + 1
+
+
+def _table():
+    return {"before": Info(torch.neg), "lost": Info(lost), "next": Info(torch.abs)}
+
+
+def _swept(name, *args):
+    audit_cases.operators = _table
+    return getattr(module, name)(*args)
+
+
+@ranks_are_forked
+@pytest.mark.slow
+def test_lost_ranks_are_a_ruling_and_the_rest_goes_on(monkeypatch):
+    monkeypatch.setattr(audit_cases, "operators", _table)
+    run = module.gangs.run
+    monkeypatch.setattr(module.gangs, "run", lambda fn, n, *args, **more: run(_swept, n, fn.__name__, *args, **more))
+    found = audit("*", samples=1, limit_s=2.0)
+    hung = {row.layout: row.detail for row in found.rows if row.kind == "hangs"}
+    assert set(hung) == {"S(0)", "S(1)", "P(min)"}
+    assert hung["S(1)"] == "no end within the time limit" and "SIGKILL" in hung["S(0)"]
+    assert {row.operator for row in found.rows} == {"before", "lost", "next"}
+    assert {row.layout for row in found.rows if row.operator == "lost"} == {
+        row.layout for row in found.rows if row.operator == "before"
+    }
+
+
+def line(layout="S(0)", kind="free", **more):
+    told = {"kind": kind, "what": "", "detail": "", "helps": (), "sent": [], "nbytes": 0, "shards": "even", "rule": ""}
+    return {"operator": "op", "layout": layout, "asked": "value", "ruling": told | more, "example": "4×4"}
+
+
+def test_equal_rulings_are_one_row_and_what_was_not_asked_is_left_out():
+    lines = [line(), line(nbytes=8), line(kind="wrong", what="value", detail="off by 1"), line(kind="unasked")]
+    free, wrong = rows_of(lines)
+    assert (free.cases, free.nbytes, free.example) == (2, 8, "")
+    assert (wrong.kind, wrong.detail, wrong.example) == ("wrong", "off by 1", "4×4")
+    assert [row.kind for row in rows_of([line(kind="unasked")])] == ["unasked"]
+
+
+def test_messages_without_their_numbers():
+    assert plainer("shape [4, 5] at 0x7f3 with 3 of 2.5") == "shape […] at […] with N of N"
+
+
+ROWS = (
+    Row("abs", "S(0)", "value", "even", "free"),
+    Row("abs", "P(sum)", "value", "even", "paid", sends="all_reduce", nbytes=160, cases=3),
+    Row("cos", "S(0)", "value", "even", "free"),
+    Row("cos", "P(sum)", "value", "even", "paid", sends="all_reduce", nbytes=160, cases=3),
+    Row("sum", "S(0)", "gradient", "uneven", "wrong", "gradient", "off by 1", example="5×5, dim=0"),
+    Row("dot", "R", "value", "even", "unclear", "value", "off by 2", rule="ties", helps="operator"),
+)
+
+
+def test_a_table_goes_to_json_and_back_and_says_nothing_twice():
+    made = Audit(2, 4, 0, "*", ("abs", "cos", "sum", "dot", "void"), ROWS)
+    written = json.loads(json.dumps(to_json(made)))
+    assert from_json(written) == made
+    assert "abs cos" in written["rows"].values() and len(written["rulings"]) == 4
+    with pytest.raises(ValueError, match=r"no audit: KeyError: 'rows'; take the result of recordings.load"):
+        from_json({})
+
+
+def test_the_recording_is_an_audit_and_small():
+    recorded = recordings.load("dtensor")
+    read = from_json(recorded.result)
+    assert len(json.dumps(recorded.result, indent=1)) < 600_000
+    assert recorded.provenance.device.startswith("CPU") and read.only == "*" and len(read.operators()) >= 600
+    assert to_json(read) == recorded.result
+    assert {"nn.functional.mse_loss", "nn.functional.conv2d", "fft.irfft"} <= set(read.operators("wrong"))
+
+
+def test_each_operator_that_the_recording_has_wrong_is_explained_by_a_program():
+    explained = [operator for operators in EXPLAINS.values() for operator in operators]
+    assert set(EXPLAINS) <= set(ERRORS) and len(set(explained)) == len(explained)
+    assert set(explained) == set(from_json(recordings.load("dtensor").result).operators("wrong"))
+
+
+def _late_once(name, *args):
+    """A case that is late the first time it is asked, as on a machine that has too much to do."""
+    audit_cases.operators = lambda: {"late": Info(late if name == "_on_rank" else torch.neg)}
+    return getattr(module, name)(*args)
+
+
+def late(x):
+    if _is_on(x, 1, "S(0)"):
+        time.sleep(60)
+    return -x
+
+
+@ranks_are_forked
+@pytest.mark.slow
+def test_what_is_late_is_asked_again_before_it_is_said_to_hang(monkeypatch):
+    monkeypatch.setattr(audit_cases, "operators", lambda: {"late": Info(late)})
+    run = module.gangs.run
+    monkeypatch.setattr(
+        module.gangs, "run", lambda fn, n, *args, **more: run(_late_once, n, fn.__name__, *args, **more)
+    )
+    found = audit("late", samples=1, limit_s=2.0)
+    assert {row.kind for row in found.rows if row.layout == "S(0)"} == {"free"}
+    assert not found.operators("hangs")
+
+
+@ranks_are_forked
+@pytest.mark.slow
+def test_the_experiment_measures_and_cleans_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(dtensor.tempfile, "gettempdir", lambda: str(tmp_path))
+    found = from_json(dtensor.record("cuda", only="abs", samples=1))
+    assert found.only == "abs" and found.operators() == ("abs",)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_row_is_plain():
+    assert all(isinstance(value, str | int) for value in asdict(ROWS[0]).values())

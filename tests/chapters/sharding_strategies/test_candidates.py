@@ -1,0 +1,41 @@
+"""From a call to its candidates: what was considered, at what price, what was chosen and sent."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from chapters.sharding_strategies.candidates import candidates
+
+
+def test_a_product_goes_where_its_inputs_need_not_move():
+    found = candidates(torch.matmul, [torch.ones(64, 64)] * 2, ["S(0)", "R"])
+    (one,) = found.operators
+    assert (one.operator, one.given, found.out, found.sent) == ("aten.mm.default", ("S(0)", "R"), ("S(0)",), ())
+    assert one.chosen.cost_us == 0 and one.chosen.inputs == ("S(0)", "R")
+    costs = [each.cost_us for each in one.candidates]
+    assert costs == sorted(costs) and len(one.candidates) > 5 and sum(each.chosen for each in one.candidates) == 1
+
+
+def test_the_choice_is_the_cheapest_and_what_is_sent_is_counted():
+    found = candidates(torch.matmul, [torch.ones(512, 512)] * 2, ["S(1)", "S(1)"])
+    (one,), (sent,) = found.operators, found.sent
+    assert one.chosen.inputs == ("S(1)", "S(0)") and found.out == ("P(sum)",)
+    assert one.chosen.cost_us == min(each.cost_us for each in one.candidates) > 0
+    assert (sent.kind, sent.payload_nbytes) == ("all_to_all", 512 * 512 * 4 // 4), "a shard, of which a quarter stays"
+
+
+def test_an_operator_without_a_rule_shows_what_was_traced():
+    found = candidates(F.mse_loss, [torch.ones(8, 8)] * 2, ["S(0)", "S(0)"])
+    (one,) = found.operators
+    assert one.operator == "aten.mse_loss.default" and "aten.mean.default" in one.traced
+    assert candidates(torch.relu, [torch.ones(8)], ["S(0)"]).operators[0].traced == ()
+
+
+def test_nothing_is_left_behind_and_nothing_is_said(capfd):
+    candidates(torch.matmul, [torch.ones(512, 512)] * 2, ["S(1)", "S(1)"])
+    assert not torch.distributed.is_initialized() and capfd.readouterr() == ("", "")
+
+
+def test_a_layout_that_does_not_fit_is_refused():
+    with pytest.raises(ValueError, match="1 placements for 2 tensors"):
+        candidates(torch.matmul, [torch.ones(2, 2)] * 2, ["R"])

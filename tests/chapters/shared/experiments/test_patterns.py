@@ -1,0 +1,76 @@
+"""The recorded costs of patterns: how ranks are joined, what the plan says beside them, and how that is shown."""
+
+import math
+
+import pytest
+from pattern_rows import row
+
+from chapters.shared.experiments import patterns as pattern_cost
+from chapters.shared.experiments.patterns import PatternCase
+from compile_lab import recordings
+from compile_lab.simulator.overlap import Span, Transfer, overlap_of
+from compile_lab.simulator.recommendation import Network
+
+
+def test_a_step_takes_as_long_as_its_slowest_rank():
+    seen = {"losses": [2.0, 1.0], "overlap": None}
+    ranks = [
+        {"taken_us": [1.0, 5.0, 3.0], "issued_us": [1.0, 1.0, 1.0], "first_peak_nbytes": 8, "peak_nbytes": 7} | seen,
+        {"taken_us": [2.0, 4.0, 3.0], "issued_us": [2.0, 2.0, 0.5], "first_peak_nbytes": 9, "peak_nbytes": 9} | seen,
+    ]
+    joined = pattern_cost._joined(ranks)
+    assert (joined["median_us"], joined["issued_us"], joined["peak_nbytes"]) == (3.0, 2.0, [7, 9])
+    assert joined["losses"] == [2.0, 1.0] and joined["sending_us"] is joined["exposed_us"] is None
+
+
+def test_what_is_sent_is_the_wires_time_and_not_the_waiting_for_a_late_rank():
+    early, late = (overlap_of([Span(0, 6)], [Transfer("all_reduce", start, 8.0, 100, 0.0)]) for start in (2.0, 5.0))
+    assert pattern_cost._sent([early, late]) == {"sending_us": pytest.approx(3000), "exposed_us": pytest.approx(2000)}
+
+
+def test_a_case_is_foretold_by_one_device_and_what_does_not_divide_is_not():
+    cases = [PatternCase("small", 2, n, "tp", None) for n in (2, 4)]
+    found = pattern_cost.foretold(row(), cases)
+    assert list(found) == cases[:1] and found[cases[0]] > 1000
+    assert pattern_cost.foretold(row(stopped="out of memory"), cases) == {}
+
+
+def test_what_does_not_divide_is_a_row_that_says_so():
+    refused = pattern_cost._row("cpu", PatternCase("small", 2, 4, "tp", None), math.inf)
+    assert refused["stopped"].startswith("heads=2 cannot be shared by tp=4 ranks") and "median_us" not in refused
+
+
+def test_what_time_has_run_out_for_is_a_row_that_says_so(monkeypatch):
+    monkeypatch.setattr(pattern_cost, "BUDGET_S", -1.0)
+    rows = pattern_cost.record("cpu", cases={"cpu": [("small", 2)]})["rows"]
+    assert len(rows) > 3 and {each["stopped"] for each in rows} == {pattern_cost.OUT_OF_TIME}
+
+
+def test_a_plan_takes_the_rate_of_one_device_and_leaves_out_what_stopped():
+    two = {"ranks": 2, "pattern": "tp", "mesh": {"tp": 2}, "peak_nbytes": [7, 5]}
+    alone, tp = pattern_cost.planned(
+        [row(), row(**two), row(ranks=4, pattern="tp", stopped="it does not divide")], Network(host=None)
+    )
+    assert alone["planned_us"] == pytest.approx(1000)
+    assert tp["planned_us"] > 1000, "it computes as much on each device, and waits for its messages"
+    assert tp["turn_nbytes"] < tp["planned_nbytes"] < alone["planned_nbytes"] * 2
+
+
+def test_rates_are_those_of_two_cases():
+    eager = recordings.load("patterns").result["rows"]
+    found = pattern_cost.calibrated(eager)
+    of = {each["pattern"]: each for each in eager if (each["model"], each["sequences"]) == pattern_cost.ISSUED}
+    assert 24 * found.host.layer_s == pytest.approx(1e-6 * of["one device"]["issued_us"])
+    again = {each["pattern"]: each for each in pattern_cost.planned(of.values(), found)}
+    for name in ("ddp", "fsdp", "tp", "tp+sp"):
+        assert again[name]["planned_issue_us"] == pytest.approx(of[name]["issued_us"]), "what they were taken from"
+    with pytest.raises(KeyError, match="tp"):
+        pattern_cost.calibrated([each for each in eager if each["pattern"] != "tp"])
+
+
+def test_the_assumed_rates_are_the_recorded_ones_rounded():
+    found, assumed = pattern_cost.calibrated(recordings.load("patterns").result["rows"]), Network()
+    for name in ("beside", "repeated"):
+        assert getattr(assumed, name) == pytest.approx(getattr(found, name), rel=0.05)
+    for name, seconds in vars(assumed.host).items():
+        assert seconds == pytest.approx(getattr(found.host, name), rel=0.05)

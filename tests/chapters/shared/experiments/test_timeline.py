@@ -1,0 +1,87 @@
+"""The recording of one call's timeline: what is read out of a trace, and what is drawn of it."""
+
+import json
+
+import pytest
+
+from chapters.shared import timeline_view
+from chapters.shared.experiments.timeline import CallTimeline, LaunchedKernel, kernels_of, record, timelines
+from compile_lab import recordings
+from compile_lab.measure.trace import read
+
+
+def event(kind, name, start, duration, correlation):
+    return {"ph": "X", "cat": kind, "name": name, "ts": start, "dur": duration, "args": {"correlation": correlation}}
+
+
+TRACE = read(
+    {
+        "traceEvents": [
+            event("cuda_runtime", "cudaLaunchKernel", 100, 5, 1),
+            event("cuda_runtime", "cudaGraphLaunch", 120, 10, 2),
+            event("kernel", "later_gelu", 150, 20, 2),
+            event("kernel", "first", 108, 4, 1),
+            event("kernel", "beside", 160, 20, 2),
+            event("kernel", "launched by nobody here", 90, 4, 9),
+        ]
+    }
+)
+KERNELS = kernels_of(TRACE)
+TIMELINE = CallTimeline("forward", "default", 70.0, 69.0, 72.0, KERNELS)
+
+
+def test_kernels_stand_with_their_launches_from_the_first_launch_on():
+    assert (
+        LaunchedKernel("first", 0, 5, 8, 12),
+        LaunchedKernel("later_gelu", 20, 30, 50, 70),
+        LaunchedKernel("beside", 20, 30, 60, 80),
+    ) == KERNELS
+
+
+def test_a_graph_is_one_launch_and_what_overlaps_is_busy_once():
+    assert TIMELINE.launches == ((0, 5), (20, 30))
+    assert TIMELINE.span_us == 80 and TIMELINE.busy_us == 4 + 30
+
+
+def test_a_timeline_survives_json():
+    from dataclasses import asdict
+
+    assert CallTimeline.from_json(json.loads(json.dumps(asdict(TIMELINE)))) == TIMELINE
+
+
+def test_both_lanes_are_drawn_on_one_scale_and_the_marked_kernel_stands_out():
+    slower = CallTimeline("forward", "eager", 700.0, 690.0, 720.0, (LaunchedKernel("only", 0, 5, 100, 160),))
+    shown = timeline_view.lanes([TIMELINE, slower], mark="gelu")
+    assert shown.svg.count("#D55E00") == 1 and shown.svg.count("<title>") == 4
+    assert "default: 2 launches over 80 µs, in which the GPU computes 42% of the time" in shown.alt
+    assert [row[1:3] for row in shown.table.rows] == [[3, 2], [1, 1]]
+    assert [timeline_view._step(span) for span in (8, 80, 750, 4000)] == [1, 10, 100, 500]
+
+
+def test_a_line_has_its_share_of_the_work_and_of_the_time():
+    told = timeline_view.share_of(TIMELINE, "gelu")
+    assert told.startswith("default: the kernel with gelu runs 1 times, 20 µs of the 34 µs that the GPU computes")
+
+
+def test_recorded_timelines_come_by_call_and_mode():
+    result = recordings.load("timeline").result
+    eager, graph = timelines(result, "forward", "eager", "reduce-overhead")
+    assert (eager.mode, graph.mode) == ("eager", "reduce-overhead") and len(graph.launches) < len(eager.launches)
+    assert 0 < eager.busy_us < eager.span_us
+    with pytest.raises(KeyError):
+        timelines(result, "forward", "lite")
+
+
+def test_a_timeline_without_kernels_is_refused():
+    with pytest.raises(ValueError, match="the timeline of forward, eager has no kernels: it was taken without a GPU"):
+        timeline_view.lanes([CallTimeline("forward", "eager", 1.0, 1.0, 1.0, ())])
+    with pytest.raises(ValueError, match="nothing to draw"):
+        timeline_view.lanes([])
+
+
+def test_the_recording_is_plain_and_complete():
+    found = record("cpu", samples=3, modes=["eager"])
+    assert json.loads(json.dumps(found)) == found
+    read_back = [CallTimeline.from_json(row) for row in found["timelines"]]
+    assert [(each.call, each.mode) for each in read_back] == [("forward", "eager"), ("training", "eager")]
+    assert all(0 < each.low_us <= each.median_us <= each.high_us for each in read_back)

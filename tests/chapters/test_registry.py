@@ -1,0 +1,79 @@
+"""The table of experiments: a module and a JSON file for each row, and one form of `record`."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from chapters import registry
+from chapters.activation_checkpointing.experiments import checkpointing
+from chapters.activation_checkpointing.experiments.checkpointing import COMPILED_STRATEGIES
+from chapters.compile_modes.experiments import modes
+from chapters.registry import EXPERIMENTS, measure
+from chapters.shared.experiments import patterns
+from compile_lab import recordings
+
+FILES = sorted(Path(registry.__file__).parent.glob("*/experiments/*.py"))
+ENTRIES = {
+    file.stem: node
+    for file in FILES
+    for node in ast.parse(file.read_text(encoding="utf-8")).body
+    if isinstance(node, ast.FunctionDef) and node.name == "record"
+}
+
+
+def test_each_row_has_a_module_and_a_recording_and_there_are_no_others():
+    recorded = {name for names in recordings.names().values() for name in names}
+    assert set(EXPERIMENTS) == set(ENTRIES) == recorded
+
+
+@pytest.mark.parametrize("name", ENTRIES)
+def test_an_entry_takes_a_device_and_progress_and_sizes_only_by_name(name):
+    taken = ENTRIES[name].args
+    assert [one.arg for one in taken.args] == ["device", "progress"]
+    assert [ast.unparse(one.annotation) for one in taken.args] == ["str", "Progress"]
+    assert [ast.unparse(each) for each in taken.defaults] == ["iter"]
+    assert None not in taken.kw_defaults and not taken.vararg and not taken.kwarg, "what is smaller in a try-out"
+    assert ast.unparse(ENTRIES[name].returns) == "dict[str, Any]"
+
+
+def test_rows_say_what_they_answer_and_how_long_they_take_in_order():
+    assert all(one.answers and one.takes_s > 0 for one in EXPERIMENTS.values())
+    assert list(EXPERIMENTS) == sorted(EXPERIMENTS)
+
+
+def test_measuring_calls_the_module_of_that_name():
+    assert measure("integer_powers", "cpu") == measure("integer_powers", "cpu", list)
+    assert measure("modes", "cpu", lambda steps: [])["budget_s"] == modes.BUDGET_S["cpu"]
+
+
+def test_variants_measure_the_same_with_other_arguments(monkeypatch):
+    def told(device, progress, **more):
+        return {"device": device, "steps": list(progress([1])), **more}
+
+    monkeypatch.setattr(patterns, "record", told)
+    monkeypatch.setattr(checkpointing, "record", told)
+    asked = {"device": "cuda", "steps": [1]}
+    assert measure("patterns_compiled", "cuda") == asked | {"mode": "default", "cases": patterns.COMPILED}
+    assert measure("patterns_wide", "cuda") == asked | {"cases": patterns.WIDE}
+    assert measure("checkpointing_compiled", "cuda") == asked | {"strategies": COMPILED_STRATEGIES}
+
+
+@pytest.mark.parametrize("name", ["speed", "subjects", "registry"])
+def test_what_is_no_row_is_refused(name):
+    with pytest.raises(KeyError, match=f"nothing measures '{name}'; there is architectures, "):
+        measure(name, "cpu")
+
+
+def test_a_device_that_no_experiment_knows_is_refused():
+    with pytest.raises(ValueError, match='device is \'cuda:1\': it is "cuda" or "cpu"'):
+        measure("machine", "cuda:1")
+
+
+def test_a_published_notebook_shows_no_progress(monkeypatch, capsys):
+    monkeypatch.setenv(registry.PUBLISH, "1")
+    assert list(registry.progress("steps")([1, 2])) == [1, 2]
+    assert capsys.readouterr().err == ""
+    monkeypatch.delenv(registry.PUBLISH)
+    assert list(registry.progress("steps")([1, 2])) == [1, 2]
+    assert "steps: " in capsys.readouterr().err

@@ -1,0 +1,48 @@
+"""Integer powers with a symbolic exponent: what is generated for them, and what that is worth."""
+
+import json
+
+import pytest
+import torch
+
+from chapters.triton_to_ptx.experiments import integer_powers as powers
+from chapters.triton_to_ptx.experiments.integer_powers import POWER_OF, by_float64, exponents, record
+from compile_lab import recordings, virtual_gpu
+
+
+def test_each_function_adds_its_power():
+    assert all(POWER_OF[base](torch.tensor([1]), 5).item() == 1 + base**5 for base in POWER_OF)
+
+
+@pytest.mark.parametrize("base", [-2, 0, 1, True, 2.5])
+def test_a_base_whose_powers_all_fit_is_refused(base):
+    with pytest.raises(ValueError, match=r"^base is "):
+        exponents(base)
+
+
+def test_the_exponents_are_those_whose_power_fits():
+    for base in POWER_OF:
+        assert base ** exponents(base)[-1] < 2**63 <= base ** (exponents(base)[-1] + 1)
+
+
+def test_float64_has_too_few_bits_for_a_power_of_three_and_enough_for_one_of_two():
+    assert all(by_float64(2, n) == 2**n for n in exponents(2))
+    assert by_float64(3, 33) == 3**33 < 2**53 and by_float64(3, 34) == 3**34 + 1
+
+
+def test_the_generated_code_goes_by_way_of_float64():
+    pytest.importorskip("triton", reason="no triton for this platform")
+    source = virtual_gpu.run("H200", powers.written, 3)
+    assert "libdevice.pow" in source and "tl.float64" in source and ".to(tl.int64)" in source
+
+
+def test_without_a_gpu_it_says_what_is_left_out():
+    found = record("cpu")
+    assert found["rows"] == [] and "no C++" in found["left_out"][0] and json.dumps(found)
+
+
+def test_the_recorded_chip_is_off_by_one_where_float64_would_do():
+    rows = recordings.load("integer_powers").result["rows"]
+    wrong = [row for row in rows if row["computed"] != row["base"] ** row["exponent"]]
+    assert len(rows) == sum(len(exponents(base)) for base in POWER_OF)
+    assert any(row["base"] == 2 and abs(row["computed"] - 2 ** row["exponent"]) == 1 for row in wrong)

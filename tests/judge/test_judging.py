@@ -1,0 +1,302 @@
+"""The judge lets rounding pass, names what is wrong, and refuses what hangs on a last bit."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from compile_lab._torch.inductor import inductor_config
+from compile_lab.judge import gradients
+from compile_lab.judge.__main__ import main
+
+from .subjects import Modulated
+
+RELEASE = tuple(int(each) for each in torch.__version__.split("+")[0].split(".")[:2])
+
+
+def drawn(*shape, grad=False, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).requires_grad_(grad)
+
+
+class Small(nn.Module):
+    """Two layers of one shape, so that their gradients can be exchanged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x):
+        return self.second(torch.tanh(self.first(x)))
+
+
+def verdicts(*args, **kwargs):
+    return {each.backend: each for each in gradients(*args, **kwargs).verdicts}
+
+
+# ---- what is right
+
+
+class Normal(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Dropout(0.3))
+
+    def forward(self, image):
+        return self.layers(image)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("model", "batch"),
+    [
+        (Small(), drawn(4, 8, grad=True)),
+        (Normal(), {"image": drawn(2, 3, 8, 8)}),
+        (lambda x: F.layer_norm(x, (64,)).sum(0), drawn(32, 64, grad=True)),
+        (lambda a: torch.cat([a, -a.flip(0)]).sum(0), drawn(512, 16, grad=True)),  # nothing but rounding is left
+        (lambda x: x * torch.linspace(0, 1, 8, dtype=torch.float32) + 1 / 3, drawn(4, 8, grad=True)),
+        (Small().bfloat16(), drawn(4, 8).bfloat16()),
+    ],
+    ids=["layers", "statistics and dropout", "sum of a norm", "a sum that cancels", "float32 by name", "bf16"],
+)
+def test_rounding_is_not_wrong(model, batch):
+    found = gradients(model, batch)
+    assert found.wrong == () and not found.refused, found
+    assert not any(each.raised for each in found.verdicts)
+    assert all(each.units and max(each.units.values()) < 32 for each in found.verdicts)
+
+
+def test_the_model_and_the_batch_stay_as_they_are():
+    model, x = Normal(), drawn(2, 3, 8, 8)
+    before = {name: each.clone() for name, each in model.state_dict().items()}
+    drew = torch.random.get_rng_state()
+    gradients(model, x)
+    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
+    assert all(each.grad is None for each in model.parameters())
+    assert torch.equal(torch.random.get_rng_state(), drew)
+
+
+# ---- what is wrong: passes over the backward's graph that somebody could have written
+
+
+def _made(graph, op, *args):
+    return graph.call_function(op, args)
+
+
+aten = torch.ops.aten
+PASSES = {
+    "scaled": lambda graph, g: _made(graph, aten.mul.Tensor, g, 1.001),
+    "negated": lambda graph, g: _made(graph, aten.neg.default, g),
+    "dropped": lambda graph, g: _made(graph, aten.mul.Tensor, g, 0.0),
+    "doubled": lambda graph, g: _made(graph, aten.add.Tensor, g, g),
+    "shifted": lambda graph, g: _made(graph, aten.add.Tensor, g, 1e-3),
+    "rounded to eighths": lambda graph, g: _made(
+        graph, aten.div.Tensor, _made(graph, aten.round.default, _made(graph, aten.mul.Tensor, g, 8.0)), 8.0
+    ),
+    "no number": lambda graph, g: _made(graph, aten.add.Tensor, g, math.nan),
+    "its size": lambda graph, g: _made(graph, aten.abs.default, g),
+    "one half of it": lambda graph, g: _made(graph, aten.relu.default, g),
+    "squashed": lambda graph, g: _made(graph, aten.tanh.default, g),
+    "transposed": lambda graph, g: _made(graph, aten.permute.default, g, [1, 0]),
+    "one row left out": lambda graph, g: _made(
+        graph, aten.constant_pad_nd.default, _made(graph, aten.slice.Tensor, g, 0, 1, 8), [0, 0, 1, 0], 0.0
+    ),
+    "squared": lambda graph, g: _made(graph, aten.mul.Tensor, g, g),
+}
+
+
+def planted(change):
+    """A pass of Inductor's that changes the gradient of the first layer's weight."""
+
+    def run(graph):
+        if not any(node.op == "placeholder" and "tangents" in node.name for node in graph.nodes):
+            return
+        output = next(node for node in graph.nodes if node.op == "output")
+        results = list(output.args[0])
+        at = next(k for k, each in enumerate(results) if each is not None and each.meta["val"].shape == (8, 8))
+        with graph.inserting_before(output):
+            made = change(graph, results[at])
+        results[at] = made
+        output.args = (tuple(results),)
+
+    return run
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", PASSES)
+def test_a_wrong_pass_is_found_in_the_gradient_that_it_changes(name):
+    with inductor_config.patch(post_grad_custom_pre_pass=planted(PASSES[name])):
+        found = verdicts(Small(), drawn(4, 8))
+    assert found["aot_eager"].wrong == ()
+    assert found["inductor"].wrong == ("gradient of first.weight", "gradient of first.weight (second call)")
+
+
+# ---- what torch 2.13 has wrong (rebuilt after public reports; mended in 2.14.1)
+
+
+def dropped_write(x):  # pytorch#195422
+    y = F.dropout(x, 0.5, False)
+    y += y
+    return y
+
+
+KNOWN = {
+    "pytorch#195422": (dropped_write, drawn(4, 4), "aot_eager", "args[0] afterwards"),
+    "pytorch#186281": (lambda x: x * 0, torch.tensor([1.0, math.nan]), "inductor", "output"),
+    "pytorch#183986": (
+        lambda source, at: torch.zeros(1, 8).expand(4, -1).index_add(0, at, source),
+        (torch.ones(3, 8), torch.tensor([0, 1, 0])),
+        "inductor",
+        "output",
+    ),
+}
+
+
+@pytest.mark.skipif(RELEASE != (2, 13), reason="2.14.1 has mended them")
+@pytest.mark.parametrize("name", KNOWN)
+def test_a_known_fault_is_found(name):
+    program, batch, backend, result = KNOWN[name]
+    assert result in verdicts(program, batch)[backend].wrong
+
+
+class Shadowed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(2, 2, bias=False)
+
+    def forward(self, x):
+        return self.inner(x)
+
+
+def shadow(model):
+    other = nn.Linear(2, 2, bias=False)
+    nn.init.constant_(other.weight, 5.0)
+    object.__setattr__(model, "inner", other.to(model._modules["inner"].weight.dtype))
+
+
+@pytest.mark.skipif(RELEASE != (2, 13), reason="tried on 2.13")
+def test_a_fault_of_the_second_call_needs_the_change_between():  # pytorch#197859
+    assert gradients(Shadowed(), torch.ones(2)).wrong == ()
+    assert "output (second call)" in gradients(Shadowed(), torch.ones(2), change=shadow).wrong
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(RELEASE not in ((2, 11), (2, 12), (2, 13), (2, 14)), reason="2.15 writes it")
+def test_memory_that_no_kernel_writes_is_found_for_a_chip_with_its_switch():  # pytorch#193061
+    from compile_lab.judge.judging import _for_chip, _subject
+
+    found = _for_chip("H200", _subject(Modulated(768), drawn(1, 8192, 768, grad=True), None, 0), {})
+    [wrong] = found.wrong
+    assert wrong.startswith("gradient of table") and "nothing writes" in wrong
+    assert "triton.mix_order_reduction = False" in found.cure
+
+
+@pytest.mark.slow
+def test_kernels_for_a_chip_are_interpreted():
+    model = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.LayerNorm(32))
+    found = verdicts(model, drawn(8, 16, grad=True), chip="H200")["inductor for a virtual H200"]
+    assert found.raised == "" and found.wrong == ()
+    assert {"output", "gradient of 0.weight", "gradient of 2.bias", "gradient of args[0]"} <= found.units.keys()
+    assert 0 < max(found.units.values()) < 32
+
+
+# ---- what is refused
+
+
+def test_a_result_that_hangs_on_a_last_bit_is_refused():
+    edges = torch.tensor([0.0, 0.1, 0.2, 0.3])
+
+    def bucket(x, table):
+        return table[torch.bucketize((x * 3) / 3, edges)]
+
+    x = torch.tensor([0.1, 0.2, 0.3] * 50)
+    found = gradients(bucket, (x, drawn(5, 4, grad=True)))
+    assert "output" in found.refused and "last bit" in found.refused["output"] and found.wrong == ()
+
+
+@pytest.mark.slow
+def test_what_the_interpreter_cannot_run_is_refused_and_not_wrong():
+    found = gradients(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), drawn(4, 8), chip="H200")
+    assert "draws random numbers" in found.refused["inductor for a virtual H200"] and found.wrong == ()
+
+
+class Recurrent(nn.Module):
+    """Dynamo leaves it to Python, whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = nn.LSTM(4, 4)
+
+    def forward(self, x):
+        return self.cells(x)[0]
+
+
+def test_a_backend_whose_code_did_not_run_is_refused_and_not_right():
+    found = gradients(Recurrent(), drawn(3, 2, 4))
+    assert set(found.refused) == {"aot_eager", "inductor"} and found.verdicts == ()
+    assert "No compiled graph ran" in found.refused["inductor"]
+
+
+def written_into(x):
+    x.add_(1)
+    return x * 2
+
+
+@pytest.mark.slow
+def test_a_batch_that_is_written_into_stays_as_it_is():
+    x = drawn(4, 8)
+    before = x.clone()
+    assert gradients(written_into, x, chip="H200").wrong == () and torch.equal(x, before)
+
+
+def test_a_change_is_made_to_a_copy_of_a_compiled_model_too():
+    model = Small()
+    gradients(torch.compile(model), drawn(2, 8), change=lambda copied: copied.first.weight.data.zero_())
+    assert model.first.weight.abs().sum() > 0
+
+
+def test_what_eager_refuses_is_eagers_error():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
+        gradients(nn.Linear(3, 2), torch.ones(2, 4))
+
+
+def test_a_model_that_cannot_be_copied_is_refused_with_a_way_out():
+    model = nn.Linear(2, 2)
+    model.file = open(__file__)  # noqa: PTH123, SIM115
+    with pytest.raises(TypeError, match=r"a Linear cannot be copied .* each backend is given a copy"):
+        gradients(model, torch.ones(1, 2))
+    model.file.close()
+
+
+@dataclass
+class Answer:
+    logits: torch.Tensor
+    count: int
+
+
+def test_results_of_a_class_are_looked_into():
+    names = verdicts(lambda x: Answer(x * 2, 3), drawn(2, 2, grad=True))["inductor"].units.keys()
+    assert {"output['logits']", "output['count']", "gradient of args[0]"} <= names
+
+
+# ---- the command
+
+
+def test_the_command_has_a_status(tmp_path, capsys):
+    file = tmp_path / "mine.py"
+    file.write_text("import torch\n\ndef made():\n    return torch.nn.Linear(4, 2), torch.ones(3, 4)\n")
+    assert main([f"{file}:made"]) == 0 and "inductor: right" in capsys.readouterr().out
+    assert main([f"{file}:other"]) == 2 and "has no function 'other'" in capsys.readouterr().err
+    with inductor_config.patch(post_grad_custom_pre_pass=_negates):
+        assert main([f"{file}:made"]) == 1 and "WRONG in gradient of weight" in capsys.readouterr().out
+
+
+def _negates(graph):
+    if any("tangents" in node.name for node in graph.nodes if node.op == "placeholder"):
+        output = next(node for node in graph.nodes if node.op == "output")
+        with graph.inserting_before(output):
+            negated = [each and graph.call_function(aten.neg.default, (each,)) for each in output.args[0]]
+        output.args = (tuple(negated),)

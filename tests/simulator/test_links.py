@@ -1,0 +1,89 @@
+"""Links: rates worked out by hand, and the model against public measurements on 2 to 2,160 GPUs."""
+
+import math
+
+import pytest
+
+from compile_lab.simulator import links_view
+from compile_lab.simulator.links import Links, measured
+from compile_lab.simulator.links_view import near, region
+
+GB = 1e9
+LARGE = 2**30
+
+
+def test_an_axis_has_as_many_cards_as_it_has_devices_in_a_machine():
+    links = Links()
+    whole, one = (links.bytes_per_s("all_gather", 32, in_machine) for in_machine in (8, 1))
+    assert whole == pytest.approx(0.8 * 450 * GB), "eight cards carry as much as a ring of NVLink"
+    assert one == pytest.approx(0.9 * 50 * GB)
+    assert Links(cards=4).bytes_per_s("all_gather", 32, 8) == pytest.approx(0.9 * 200 * GB)
+    assert Links(cards=4).bytes_per_s("all_gather", 32, 1) == pytest.approx(0.9 * 50 * GB), "no less than a card"
+
+
+def test_a_switch_adds_and_two_machines_send_half_over_the_network():
+    links, slow = Links(), Links(card_bytes_per_s=10e9)
+    ring = 0.8 * 450 * GB
+    assert links.bytes_per_s("all_reduce", 4, 4) == links.bytes_per_s("all_gather", 8, 8) == ring
+    assert links.bytes_per_s("all_reduce", 8, 8) == pytest.approx(0.75 * 2 * 7 / 8 * ring)
+    assert Links(switch=False).bytes_per_s("all_reduce", 8, 8) == ring
+    assert slow.bytes_per_s("all_reduce", 16, 8) == pytest.approx(2 * 15 / 16 * 72 * GB)
+    assert slow.bytes_per_s("all_reduce", 24, 8) == slow.bytes_per_s("all_gather", 16, 8) == pytest.approx(72 * GB)
+
+
+def test_a_message_is_late_to_its_full_rate_and_a_ring_waits_for_each_of_its_steps():
+    links = Links()
+    latency, sending = 4e-6 * 4 + 12e-6 * 2, LARGE / links.bytes_per_s("all_reduce", 32, 8)
+    assert links.seconds("all_reduce", 32, 8, LARGE) == pytest.approx((math.sqrt(latency) + math.sqrt(sending)) ** 2)
+    assert links.seconds("all_gather", 32, 8, 0) == pytest.approx(31 * 7.5e-6)
+    assert links.seconds("all_gather", 8, 8, 0) == pytest.approx(7 * 2e-6)
+    assert links.seconds("send", 2, 1, 45e9) == pytest.approx(1 + 7.5e-6)
+
+
+def test_a_rate_that_is_none_is_refused():
+    for rate in (-1.0, 0.0, math.nan, math.inf):
+        with pytest.raises(ValueError, match=f"Links.nvlink_bytes_per_s is {rate}: a rate is a number above 0"):
+            Links(rate)
+    with pytest.raises(ValueError, match="cards"):
+        Links(cards=0)
+
+
+def of(chip, place, *sizes):
+    wanted = {(chip, place, size) for size in sizes}
+    return [each for each in measured() if each.kind == "all_reduce" and region(each) in wanted]
+
+
+@pytest.mark.parametrize("place", links_view.PLACES)
+def test_all_reduces_of_a_gibibyte_and_more_are_within_a_quarter_on_hopper_and_later(place):
+    """The region for which the model is made; each series, of one group, weighs as much as any other."""
+    right, rows, share = near(of("Hopper and later", place, "1 GiB and more"))
+    assert right > 10 and share > 0.85 and right > 0.85 * rows
+    gpus = {each.ranks for each in measured() if each.chip != "A100" and abs(each.off_by) <= 0.25}
+    assert min(gpus) == 4 and max(gpus) >= 512 and len(gpus) >= 12
+
+
+def test_below_it_the_model_holds_inside_a_machine_from_a_mebibyte_on_and_is_said_not_to_elsewhere():
+    inside = of("Hopper and later", "one machine", "to 256 MiB", "to 1 GiB")
+    assert near(inside)[2] > 0.75
+    small = of("Hopper and later", "three and more", "up to 1 MiB", "to 256 MiB")
+    assert near(small)[2] < 0.5, "there it is too quick: the page says so"
+    assert near(of("A100", "two machines", "1 GiB and more"))[2] < 0.5
+
+
+def test_rings_of_gathers_on_one_machine_and_public_sources():
+    gathers = [each for each in measured() if each.kind != "all_reduce" and each.machines == 1]
+    assert gathers and all(abs(each.off_by) < 0.25 for each in gathers)
+    assert len({each.source for each in measured()}) > 20 and len(measured()) > 300
+    assert not [each for each in measured() if each.seconds <= 0 or each.ranks < 2]
+
+
+def test_the_picture_has_points_and_lines_and_the_table_what_is_near():
+    figure = links_view.picture()
+    data = figure.to_json()["data"]
+    assert [trace["mode"] for trace in data] == ["markers", "lines"] * len(links_view.DRAWN)
+    colours = [trace["line"]["color"] for trace in data]
+    assert colours[::2] == colours[1::2] and len(set(colours)) == len(links_view.DRAWN), "a line is its points' colour"
+    assert "nccl-tests/issues/309" in figure.caption
+    rows = links_view.table().rows
+    assert len(rows) == 6 and list(rows[0][:2]) == ["Hopper and later", "one machine"]
+    assert rows[0][-1] == "{} of {}, {:.0%}".format(*near(of("Hopper and later", "one machine", "1 GiB and more")))

@@ -1,0 +1,99 @@
+"""A browser that keeps nothing, that is full, or that kept something else: every page works, and only forgets."""
+
+import json
+
+import pytest
+from test_site_answers import Exercise
+
+LANDING, CHAPTER, ANSWERED = (
+    "book/index.html",
+    "notebooks/01_graph_breaks.html",
+    "notebooks/08_activation_checkpointing.html",
+)
+SUM = "book/predictions.html"
+FORBIDDEN = """Object.defineProperty(window, "localStorage", {
+  configurable: true, get() { throw new DOMException("Access is denied", "SecurityError"); } })"""
+FULL = """{
+  let filling = "";
+  for (let some = 2 ** 22; some >= 1; some /= 2) {
+    try { localStorage.setItem("of another page", filling + "x".repeat(some)); filling += "x".repeat(some); } catch {}
+  }
+}"""
+KEYS = ("lab-progress", "lab-predictions", "lab-language", "lab-answer-08.1", "mode", "theme", "of another page")
+GARBAGE = [
+    "",
+    "{damaged",
+    "null",
+    "[]",
+    "7",
+    '"text"',
+    *map(
+        json.dumps,
+        (
+            {"chapters": None, "last": None},
+            {"chapters": 7, "last": []},
+            {"chapters": {"notebooks/01_graph_breaks": "<img src=x onerror=hacked()>"}, "last": {"page": {}}},
+            {
+                "chapters": {"notebooks/01_graph_breaks": 1e300},
+                "last": {"page": "notebooks/01_graph_breaks", "section": {}},
+            },
+            {"a": None, "b": {"said": 3, "measured": "x"}, "c": {"said": 3, "measured": 0}},
+            {"d": dict.fromkeys(("question", "text", "found", "page", "title", "said", "measured"), "<b>")},
+        ),
+    ),
+]
+
+
+def keeping(garbage: str) -> str:
+    return "".join(f"localStorage.setItem({json.dumps(key)}, {json.dumps(garbage)});" for key in KEYS)
+
+
+THEMES = "console: Got invalid theme mode"
+"""What the theme says of a mode that it does not know, and then takes its own."""
+
+
+def spoilt(script):
+    return lambda page: page.add_init_script(script)
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("script", [FORBIDDEN, FULL], ids=["forbidden", "full"])
+def test_what_the_browser_does_not_keep_is_kept_until_the_page_is_left(visit, script):
+    exercise = Exercise(visit(ANSWERED, before=spoilt(script)))
+    page = exercise.page
+    for _ in range(3):  # auto, light, dark
+        before = page.locator("html").get_attribute("data-mode")
+        page.locator(".theme-switch-button:visible").click()
+        assert page.locator("html").get_attribute("data-mode") != before
+    page.locator(".lab-language").click()
+    page.locator("#espanol").wait_for()
+    assert page.evaluate("localStorage.getItem('lab-language')") == "es"
+    page.locator(".lab-language").click()
+    exercise.press("Answer here")
+    exercise.field.fill('check("08.1", None)')
+    assert page.evaluate("localStorage.getItem('lab-answer-08.1')") == 'check("08.1", None)'
+    exercise.press("Start over")
+    assert page.evaluate("localStorage.getItem('lab-answer-08.1')") is None
+    page.evaluate("scrollTo(0, document.documentElement.scrollHeight / 2)")
+    page.wait_for_function("() => localStorage.getItem('lab-progress')")
+    page.wait_for_load_state("networkidle")
+    # Not the progress: the scroll of the reload writes it again.
+    page.evaluate("localStorage.setItem('lab-of-this-visit', 'kept')")
+    assert page.evaluate("localStorage.getItem('lab-of-this-visit')") == "kept"
+    page.reload()
+    assert page.evaluate("localStorage.getItem('lab-of-this-visit')") is None
+    assert exercise.cell.get_by_role("button", name="Answer here").is_visible()
+    page.wait_for_load_state("networkidle")
+    assert exercise.troubles == []
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("garbage", GARBAGE)
+def test_what_is_not_the_books_is_as_nothing(visit, garbage):
+    for path in (LANDING, CHAPTER, SUM):
+        visited = visit(path, before=spoilt(keeping(garbage)))
+        assert visited.page.locator("article h1").first.is_visible()
+        visited.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        visited.page.wait_for_timeout(500)  # how far it was read is kept a little later
+        assert [each for each in visited.troubles if not each.startswith(THEMES)] == [], path
+        visited.page.context.close()
