@@ -11,7 +11,7 @@ FITS := 'import sys; print("yes" if (3, 11) <= sys.version_info[:2] <= (3, 13) e
 NEEDS_PYTHON = Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none of them. Name yours: make PYTHON=python3.12
 NEEDS_COMPILER = A C++ compiler is needed (torch.compile calls one). Install g++: 'apt install g++', on macOS 'xcode-select --install'
 
-.PHONY: book serve test quick lab execute record lint repository check clean
+.PHONY: book serve test test-all quick lab execute record lint repository check clean
 
 book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _build/html
 	$(BIN)/jupyter-book build . -W -n --keep-going
@@ -20,11 +20,14 @@ book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _
 serve: book                         ## the site on loopback
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
 
-test: book                          ## the packages, every notebook, the notebook rules, the site in a browser
-	$(BIN)/python -m pytest --nbval $(TWO_AT_A_TIME) --durations=30 $(ARGS)
+quick: $(READY)                     ## while typing: the packages and the notebook rules, nothing that starts other programs
+	$(BIN)/python -m pytest --ring quick $(TWO_AT_A_TIME) --ignore=tests/site tests $(ARGS)
 
-quick: $(READY)                     ## the packages and the notebook rules, without what is slow
-	$(BIN)/python -m pytest -m "not slow" $(TWO_AT_A_TIME) --ignore=tests/site tests $(ARGS)
+test: book                          ## before a commit: every notebook, the packages, the site in a browser
+	$(BIN)/python -m pytest --nbval $(TWO_AT_A_TIME) --durations=12 $(ARGS)
+
+test-all: book                      ## before a release: that, each notebook twice, and what is slow or one case of many
+	$(BIN)/python -m pytest --nbval --ring all $(TWO_AT_A_TIME) --durations=30 $(ARGS)
 
 lab: $(READY)                       ## JupyterLab on the notebooks
 	$(BIN)/jupyter lab notebooks

@@ -1,28 +1,94 @@
 """What every `pytest` here understands and finds, and whatever it starts.
 
-`--weekly` runs also what takes minutes and is left to the weekly run. Two runs share the cores: an OpenMP thread that
+Three rings: `make quick`, `make test` and `make test-all` (``--ring``). A marker says what a test is too much for, and
+so which ring has it. At the end of a run stands where the time went. Two runs share the cores: an OpenMP thread that
 waits for its next loop sleeps, so that the other run's threads have its core. No number depends on it.
 """
 
 import doctest
 import inspect
 import os
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
 
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is imported, which is later
 
+LEFT_OUT = {"quick": {"processes", "browser", "slow", "matrix"}, "test": {"slow", "matrix"}, "all": set()}
+"""The markers that each ring leaves out."""
+BUDGET_S = {"notebooks": 45, "tests": 30}
+"""Of one file, on an idle core with nothing compiled yet: what takes longer is named."""
+SECOND_TRIES = 5
+
 
 def pytest_addoption(parser):
-    parser.addoption(
-        "--weekly",
+    rings = parser.getgroup("rings")
+    rings.addoption("--ring", choices=LEFT_OUT, default="test", help="how much runs: quick, test (the default) or all")
+    rings.addoption(
+        "--once-more",
         action="store_true",
-        help="run the tests marked `weekly`, too, and every notebook's cells a second time",
+        help=f"run the files of what failed, {SECOND_TRIES} at most, once more, alone, and fail only for what fails twice",
     )
 
 
 def pytest_collection_modifyitems(items, config):
-    if not config.getoption("--weekly"):
-        config.hook.pytest_deselected(items=[item for item in items if item.get_closest_marker("weekly")])
-        items[:] = [item for item in items if not item.get_closest_marker("weekly")]
+    left_out = LEFT_OUT[config.getoption("--ring")]
+    too_much = [item for item in items if any(mark.name in left_out for mark in item.iter_markers())]
+    if too_much:
+        config.hook.pytest_deselected(items=too_much)
+        gone = set(map(id, too_much))
+        items[:] = [item for item in items if id(item) not in gone]
+
+
+@pytest.hookimpl(tryfirst=True)  # before the summary, which tells what came of it
+def pytest_sessionfinish(session, exitstatus):
+    """Under ``--once-more`` what failed gets its second chance, in the open: see the section "once more"."""
+    config = session.config
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if not (config.getoption("--once-more") and reporter and exitstatus == pytest.ExitCode.TESTS_FAILED):
+        return
+    bad = [report.nodeid for kind in ("failed", "error") for report in reporter.stats.get(kind, [])]
+    files = sorted({nodeid.partition("::")[0] for nodeid in bad})
+    if len(files) > SECOND_TRIES:
+        config.once_more = [f"{len(files)} files failed: that is no accident, and none was run again"]
+        return
+    failed_twice = [file for file in files if not _passes_alone(config, file)]
+    alone = [nodeid for nodeid in bad if nodeid.partition("::")[0] not in failed_twice]
+    config.once_more = [f"passed only alone: {len(alone)}", *alone]
+    config.once_more += [f"failed twice: {file}" for file in failed_twice]
+    if not failed_twice:
+        session.exitstatus = pytest.ExitCode.OK
+
+
+def _passes_alone(config, file):
+    command = [sys.executable, "-m", "pytest", "--nbval", f"--ring={config.getoption('--ring')}", file]
+    mine = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}  # reports of the first run
+    return subprocess.run(command, cwd=config.rootpath, env=mine).returncode == 0
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    spent = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration"):
+                spent[report.nodeid.partition("::")[0]] += report.duration
+    folders = Counter()
+    for file, seconds in spent.items():
+        folders["/".join(Path(file).parts[:-1][:2])] += seconds
+    if len(spent) > 1:
+        terminalreporter.section("where the time went")
+        told = ", ".join(f"{folder} {seconds:.0f}" for folder, seconds in folders.most_common())
+        terminalreporter.write_line(f"seconds of one worker: {told}")
+        for file, seconds in spent.most_common():
+            if seconds > (budget := BUDGET_S.get(Path(file).parts[0], seconds)):
+                terminalreporter.write_line(f"over its budget of {budget} s: {file}, {seconds:.0f} s")
+    if lines := getattr(config, "once_more", []):
+        terminalreporter.section("once more")
+        for line in lines:
+            terminalreporter.write_line(line)
 
 
 def _of_module(finder, module, found):

@@ -164,7 +164,7 @@ def torchrun(program: Path, asked: TrainingOptions) -> subprocess.Popen:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.weekly), "fsdp"])
+@pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.matrix), "fsdp"])
 def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tmp_path, ranks_of, alive):
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
     print(f"KILLS_SEED={seed}")

@@ -1,4 +1,4 @@
-"""What `make test` proves of a chapter: its stored outputs are those of its code, and its cells run twice in a row.
+"""What `make test` proves of a chapter: its stored outputs are those of its code, and (in `make test-all`) its cells run twice in a row.
 
 nbval and notebooks/conftest.py prove it for every notebook. Here both are shown to find what is wrong with one.
 """
@@ -12,7 +12,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from sources import sources
 
 from compile_lab.page.explore import PUBLISH
 
@@ -63,22 +62,14 @@ def test_an_output_altered_by_hand_is_found(validated):
     assert validated(chapter) == [f"Cell {number}"]
 
 
-def test_a_cell_that_runs_only_once_in_a_kernel_is_found(validated):
-    once = "assert 'made' not in globals()\nmade = True"
-    assert validated(notebook("x = 1", once, "y = 2")) == ["Cell 1 again"]
-
-
-def test_a_chapter_that_ran_twice_when_it_was_stored_does_so_again_only_if_its_code_is_new(validated):
-    kept = notebook("x = 1", "assert 'made' not in globals()\nmade = True")
-    kept.metadata["compile_lab"] = {"sources": sources(kept)}
-    assert validated(kept) == [] and validated(kept, "--weekly") == ["Cell 1 again"]
-    kept.cells[0].source = "x = 2"
-    assert validated(kept) == ["Cell 1 again"]
+def test_a_cell_that_runs_only_once_in_a_kernel_is_found_in_the_ring_of_everything(validated):
+    once = notebook("x = 1", "assert 'made' not in globals()\nmade = True", "y = 2")
+    assert validated(once) == [] and validated(once, "--ring=all") == ["Cell 1 again"]
 
 
 def test_the_page_is_compared_and_the_second_time_is_live(validated):
     first_time_only = "import os\nassert ('seen' in globals()) != ('COMPILE_LAB_PUBLISH' in os.environ)\nseen = True"
-    assert validated(notebook(first_time_only)) == []
+    assert validated(notebook(first_time_only), "--ring=all") == []
 
 
 def test_make_test_and_what_calls_it_compare_strictly():

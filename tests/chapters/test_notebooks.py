@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from sources import sources
 
 from compile_lab.page.claims import printed
 
@@ -40,8 +41,13 @@ def test_it_was_executed_from_top_to_bottom_on_a_known_environment(path):
     assert [cell.execution_count for cell in code(path)] == list(range(1, len(code(path)) + 1))
     stored = read(path).metadata["compile_lab"]
     known = {"executed", "seconds", "python", "torch", "triton", "numpy", "device"}
-    assert known <= set(stored) <= known | {"sources"}
+    assert set(stored) == known | {"sources"}
     assert stored["seconds"] < SLOWEST_S
+
+
+def test_its_outputs_are_those_of_its_code_which_ran_twice_when_they_were_stored(path):
+    """Or else: `make execute ONLY=…`, which runs its cells a second time in the same kernel, too."""
+    assert read(path).metadata["compile_lab"]["sources"] == sources(read(path))
 
 
 def test_preflight_follows_the_setup_cell(path):

@@ -43,7 +43,7 @@ def test_one_operator(name):
     assert allocated and predicted == pytest.approx(allocated, rel=0.01)
 
 
-@pytest.mark.weekly
+@pytest.mark.slow
 def test_two_hundred_operators():
     """No silent zero, and at least 98 of 100 within 1 %; what is not told is refused in words."""
     found = {name: judged(name) for name in drawn(MANY)}

@@ -470,7 +470,6 @@ def test_compiled_training_agrees_with_eager():
 
 
 @pytest.mark.slow
-@pytest.mark.weekly
 @pytest.mark.timeout(2400)  # 94 s on two idle cores
 def test_mini_reaches_the_grammars_entropy_and_its_sentences_parse():
     command = [sys.executable, "-m", "mini_model.train", "--device", "cpu"]

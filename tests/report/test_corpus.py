@@ -16,7 +16,7 @@ OFF = ("packed LSTM", "CTC", "custom operator without a fake", "per-sample gradi
 
 
 def _marks(name):
-    marks = [] if name in FEW else [pytest.mark.weekly]
+    marks = [] if name in FEW else [pytest.mark.matrix]
     return [*marks, pytest.mark.xfail(strict=True, reason="eager's peak is seen too high")] if name in OFF else marks
 
 

@@ -52,7 +52,6 @@ def test_a_way_is_another_object_with_the_same_parameters(way):
 
 
 @pytest.mark.slow
-@pytest.mark.weekly
 def test_each_way_answers_as_eager_does_and_makes_the_graphs_that_it_must():
     model = subjects.deep_gpt(3, 16, 2, 8)
     given = subjects.tokens(model, 2)

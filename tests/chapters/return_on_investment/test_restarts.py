@@ -48,7 +48,6 @@ def test_a_table_says_which_part_of_the_key_was_another():
 
 
 @pytest.mark.slow
-@pytest.mark.weekly
 def test_a_restart_finds_what_is_left_also_after_a_kill(monkeypatch):
     tiny = {"layers": 1, "dim": 16, "heads": 2, "context": 8, "vocabulary": 16, "batch": 2}
     monkeypatch.setattr(experiment, "MINI", tiny)

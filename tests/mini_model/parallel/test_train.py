@@ -319,7 +319,6 @@ def weights_of(folders: list[Path]) -> list[dict[str, torch.Tensor]]:
 
 
 @pytest.mark.slow
-@pytest.mark.weekly
 def test_killed_at_five_random_moments_many_ranks_lose_at_most_one_interval(tmp_path, ranks_of, alive):
     """With the fifteen of one process, in test_train.py, twenty. torchrun is killed, or one of its ranks."""
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))

@@ -36,7 +36,6 @@ class GPT(nn.Module):
 
 
 @pytest.mark.slow
-@pytest.mark.weekly
 def test_every_rung_and_the_peer_are_timed_judged_and_trained(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(PEER)

@@ -14,7 +14,6 @@ def small(monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.weekly
 def test_every_way_is_the_same_training(small):
     found = memory_fits.record("cpu")
     losses = {way["way"]: way["losses"] for way in found["ways"]}

@@ -47,7 +47,6 @@ def sent_on_a_rank():
 
 
 @pytest.mark.slow
-@pytest.mark.weekly
 def test_a_case_sends_what_its_name_says_and_trains_the_same_model():
     one, other = ranks.run(sent_on_a_rank, 2, timeout=400)
     assert one == other
