@@ -30,7 +30,7 @@ def pytest_addoption(parser):
     rings.addoption(
         "--once-more",
         action="store_true",
-        help=f"run the files of what failed, {SECOND_TRIES} at most, once more, alone, and fail only for what fails twice",
+        help=f"run the files of what failed, {SECOND_TRIES} at most, once more, alone; what fails twice fails",
     )
 
 

@@ -134,7 +134,7 @@ def _compiler() -> str | None:
             continue
         try:
             asked = [found] if sys.platform == "win32" else [found, "--version"]
-            told = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=sys.platform != "win32")
+            told = subprocess.run(asked, capture_output=True, text=True, timeout=300, check=sys.platform != "win32")
         except (OSError, subprocess.SubprocessError):
             continue  # macOS answers like this until the command-line tools are there
         text = told.stdout + told.stderr

@@ -1,4 +1,4 @@
-"""How `pytest --nbval` runs a chapter: compared with its page, and in the ring of everything again.
+"""How `pytest --nbval` runs a chapter: compared with its page, and then again.
 
 nbval runs the cells in one kernel and compares what each of them shows with what is
 stored. In `make test-all` they run again in that kernel, as when a reader goes back

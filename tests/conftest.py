@@ -39,6 +39,23 @@ def threads_stay_as_they_are():
     assert not torch or torch.get_num_threads() == before
 
 
+class Clock:
+    now = 0.0
+
+    def perf_counter(self):
+        return self.now
+
+    def passes(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    """The clock of `compile_lab.measure.timing`, that ``clock.passes(seconds)`` moves, and nothing else."""
+    monkeypatch.setattr("compile_lab.measure.timing.time", made := Clock())
+    return made
+
+
 @pytest.fixture
 def alarm():
     """``alarm(seconds)``: what has not come to an end by then fails; ``alarm(0)`` or the test's end calls it off."""
@@ -67,7 +84,7 @@ def ranks_of():
 
 @pytest.fixture
 def alive():
-    """``alive(pids, wait=30)``: those that still run when none is left, or after so many seconds.
+    """``alive(pids, wait=300)``: those that still run when none is left, or after so many seconds.
 
     A process closes its files before it is gone, so who reads its output to the end may still find it.
     """
@@ -76,7 +93,7 @@ def alive():
         state = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
         return state.strip() and "Z" not in state
 
-    def left(pids, wait=30):
+    def left(pids, wait=300):
         ends = time.monotonic() + wait
         while (found := [*filter(running, pids)]) and time.monotonic() < ends:
             time.sleep(0.1)

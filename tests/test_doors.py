@@ -227,7 +227,7 @@ def test_what_no_door_takes_is_told_by_name(tmp_path, monkeypatch, alarm):
     ]
     for door, good, rest, name, value in cases:
         case = f"{door.__module__}.{door.__qualname__}({name}={doors.shown(value)})"
-        alarm(10)
+        alarm(300)
         try:
             called(door, good | {name: value}, rest)
         except TOLD as error:

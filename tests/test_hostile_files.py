@@ -18,7 +18,7 @@ from compile_lab.report import __main__ as report
 from compile_lab.report import compare
 from mini_model import train as mini
 
-LIMIT_S, MOST_MB = 30, 200
+LIMIT_S, MOST_MB = 300, 200
 
 
 class Executed:

@@ -153,7 +153,7 @@ def test_a_result_that_nothing_measures(no_gpu):
 @pytest.mark.slow
 def test_the_command_runs_as_it_is_written_in_the_readme(tmp_path):
     command = [sys.executable, "-m", "chapters.record", "machine", "--allow-cpu", "--out", str(tmp_path)]
-    run = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
     assert run.returncode == 0, run.stderr
     (path,) = tmp_path.rglob("*.json")
     content = json.loads(path.read_text())
@@ -166,4 +166,4 @@ def test_a_reader_that_stops_reading_ends_nothing():
         [sys.executable, "-m", "chapters.record"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     run.stdout.close()
-    assert (run.stderr.read(), run.wait(timeout=300)) == ("", 0)
+    assert (run.stderr.read(), run.wait(timeout=600)) == ("", 0)

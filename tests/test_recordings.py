@@ -233,7 +233,7 @@ def test_a_wheel_carries_recordings_and_rooms_and_reads_them_from_where_it_put_t
         "-w",
         str(tmp_path),
     ]
-    subprocess.run([sys.executable, *build], check=True, capture_output=True, text=True, timeout=300)
+    subprocess.run([sys.executable, *build], check=True, capture_output=True, text=True, timeout=600)
     (wheel,) = tmp_path.glob("*.whl")
     installed = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:

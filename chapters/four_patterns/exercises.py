@@ -43,7 +43,7 @@ def three_axes(answer: Mapping[str, int]) -> str | None:
 def mlp_in_two_halves(answer: Callable[..., torch.Tensor]) -> str | None:
     """mlp(x, up, down): this rank's half of the MLP, and the whole result on both ranks, with one all-reduce."""
     try:
-        results = ranks.run(_half, 2, answer, timeout=60, echo=False)
+        results = ranks.run(_half, 2, answer, echo=False)
     except ranks.RankFailed as failed:
         return f"rank {failed.rank} failed: {str(failed).strip().splitlines()[-1]}"
     for rank, (error, made) in enumerate(results):

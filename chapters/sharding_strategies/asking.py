@@ -39,7 +39,14 @@ def ask_each(
             left = list(calls[len(found) :])
             try:
                 found += gangs.run(
-                    _asked, ranks, left, limit_s, folder, before, timeout=120 + limit_s * len(left), echo=False
+                    _asked,
+                    ranks,
+                    left,
+                    limit_s,
+                    folder,
+                    before,
+                    timeout=gangs.LIMIT_S + limit_s * len(left),
+                    echo=False,
                 )[0]
             except gangs.RankFailed as failed:
                 found += _until(Path(folder), left, ranks, failed)

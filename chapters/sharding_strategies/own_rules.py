@@ -150,7 +150,7 @@ def _told(
     with tempfile.TemporaryDirectory(prefix="rule-") as folder:
         given = overload, rule, asked, samples, limit_s, folder
         try:
-            before, after = gangs.run(_on_rank, ranks, *given, timeout=300 + limit_s, echo=False)[0]
+            before, after = gangs.run(_on_rank, ranks, *given, timeout=gangs.LIMIT_S + limit_s, echo=False)[0]
         except gangs.RankFailed as failed:
             note = Path(folder) / "asking.0"
             if not note.exists():

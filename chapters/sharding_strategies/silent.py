@@ -73,7 +73,7 @@ class Finding:
 
 
 @door
-def run_all(errors: Mapping[str, SilentError], ranks: int = 2, timeout: float = 60.0) -> dict[str, Finding]:
+def run_all(errors: Mapping[str, SilentError], ranks: int = 2, timeout: float = gangs.LIMIT_S) -> dict[str, Finding]:
     """By name, what each program says on so many real ranks. Raises RankFailed if one of them brings a rank down."""
     programs = {name: error.program for name, error in errors.items()}
     told = gangs.run(_run_all, ranks, programs, timeout=timeout, echo=False)

@@ -13,6 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from compile_lab.devices.ranks import LIMIT_S
+
 from .silent import Answers, Finding, SilentError, gradient, on, random, run_all, value
 
 ERRORS: dict[str, SilentError] = {}
@@ -46,7 +48,7 @@ _LOGSUMEXP = "_ops/_math_ops.py: logsumexp_strategy"
 _ONE_INPUT = "_ops/_tensor_ops.py: propagate_single_input_strategy"
 
 
-def confirmed(ranks: int = 2, timeout: float = 60.0) -> dict[str, str]:
+def confirmed(ranks: int = 2, timeout: float = LIMIT_S) -> dict[str, str]:
     """By name, how each program's answer differs from one process's, on any of the ranks; "" if it no longer does.
 
     An exception, which is an answer that nobody overlooks, is told as ``refused: …``.
@@ -54,7 +56,7 @@ def confirmed(ranks: int = 2, timeout: float = 60.0) -> dict[str, str]:
     return {name: found.difference for name, found in findings(ranks, timeout).items()}
 
 
-def findings(ranks: int = 2, timeout: float = 60.0) -> dict[str, Finding]:
+def findings(ranks: int = 2, timeout: float = LIMIT_S) -> dict[str, Finding]:
     """By name, what each program says on so many real ranks."""
     return run_all(ERRORS, ranks, timeout)
 

@@ -1,6 +1,8 @@
 """Private names of torch.distributed: the fake group, pipeline schedules, how DTensor chooses a strategy."""
 
 import contextlib
+import functools
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,6 +19,36 @@ def fake_group(devices: int, rank: int) -> None:
 def process_group(name: str) -> "torch.distributed.ProcessGroup":
     """The process group of that name, as a functional collective is handed it."""
     return torch.distributed.distributed_c10d._resolve_process_group(name)
+
+
+def one_gloo_thread() -> None:
+    """From now on each gloo group of this process has one thread that carries out its collectives, instead of two.
+
+    Both note in one string of the group which collective they have completed, and without a lock (``pgStatus_`` in
+    ``runLoop`` of torch's ProcessGroupGloo.cpp; seen in torch 2.13.0, and 2.14.1 has the same code). A name of more
+    than 15 letters lies on the heap, and two threads at once free it twice: the rank dies, mostly later, of "malloc():
+    unaligned tcache chunk detected". ALLGATHER_COALESCED is such a name, and every all-gather of a compiled step has
+    it. ``dist.new_group`` takes no number of threads for gloo: its ``pg_options`` are ignored.
+    """
+    from torch.distributed import ProcessGroupGloo
+
+    plain = ProcessGroupGloo.__init__
+    if hasattr(plain, "__wrapped__"):  # a second call
+        return
+
+    @functools.wraps(plain)
+    def one_thread(self: Any, store: Any, rank: int, size: int, options: Any = None, timeout: Any = None) -> None:
+        if options is None:
+            options = ProcessGroupGloo._Options()
+            interfaces = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+            options._devices = [ProcessGroupGloo.create_device(interface=name) for name in interfaces] or [
+                ProcessGroupGloo.create_default_device()
+            ]
+            options._timeout = timeout or torch.distributed.default_pg_timeout
+            options._threads = 1
+        plain(self, store, rank, size, options)
+
+    ProcessGroupGloo.__init__ = one_thread
 
 
 _PIPELINE_KINDS = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}

@@ -131,7 +131,7 @@ def ask(
     check_layout(call, ranks)
     with tempfile.TemporaryDirectory(prefix="dtensor-") as folder:
         try:
-            return gangs.run(_alone, ranks, call, limit_s, folder, timeout=60 + limit_s, echo=False)[0]
+            return gangs.run(_alone, ranks, call, limit_s, folder, timeout=gangs.LIMIT_S + limit_s, echo=False)[0]
         except gangs.RankFailed as failed:
             return Ruling(HANGS, detail=told_of(failed, Path(folder)), shards=shards_of(call, ranks))
 

@@ -100,7 +100,7 @@ def measure_several(
     steps: int = 3,
     warmup: int = 1,
     backend: str = "gloo",
-    timeout: float = 60.0,
+    timeout: float = ranks.LIMIT_S,
     env: dict[str, str] | None = None,
 ) -> list[Steps]:
     """Several steps of each (schedule, micro-batches, work), one case after the other in the same ``n`` processes.

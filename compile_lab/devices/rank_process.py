@@ -25,6 +25,7 @@ import cloudpickle
 import torch
 import torch.distributed as dist
 
+from .._torch.distributed import one_gloo_thread
 from .._torch.inductor import inductor_config
 
 
@@ -77,6 +78,7 @@ def _call(run: Run, rank: int) -> Any:
     store.wait([f"rank {other} is here" for other in range(run.ranks)], limit)  # a short patience begins together
     if run.patience_s:
         limit = datetime.timedelta(seconds=run.patience_s)
+    one_gloo_thread()  # two free the same block, now and then, and the rank dies of it
     dist.init_process_group(run.backend, store=store, rank=rank, world_size=run.ranks, timeout=limit, device_id=device)
     function, args, kwargs = pickle.loads((run.folder / "job").read_bytes())
     if getattr(function, "__module__", None) == "__main__":  # where Dynamo's guards look up a notebook's globals

@@ -40,6 +40,8 @@ PRELOADED = (
     "compile_lab.devices.rank_process",
     "tqdm",  # makes a semaphore, which each rank would leave behind
 )
+LIMIT_S = 600.0
+"""For a call to come to its end, if nobody says otherwise: also on a slow machine that does other things."""
 GRACE_S = 0.3
 """For a rank to write where it is, and for a second failure to show beside a first."""
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited")
@@ -67,7 +69,7 @@ def run(
     fn: Callable[..., Any],
     n: int,
     *args: Any,
-    timeout: float = 60.0,
+    timeout: float = LIMIT_S,
     backend: str = "gloo",
     env: dict[str, str] | None = None,
     echo: bool = True,
@@ -131,7 +133,7 @@ def endings(
     fn: Callable[..., Any],
     n: int,
     *args: Any,
-    timeout: float = 60.0,
+    timeout: float = LIMIT_S,
     patience: float | None = None,
     after: float = 2.0,
     env: dict[str, str] | None = None,

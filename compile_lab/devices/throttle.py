@@ -45,42 +45,40 @@ class ThrottledGroup(dist.ProcessGroup):
 
     def _carry(self) -> None:
         while True:
-            name, large, works, outputs, future, _ = self._queue.get()  # what is given lives until the next is taken
+            name, large, work, outputs, future, _ = self._queue.get()  # what is given lives until the next is taken
             nbytes = sum(tensor.nbytes for tensor in large)
             start = time.time_ns()
-            for work in works:
-                work.wait()
+            work.wait()
             time.sleep(max(0.0, nbytes / self._bytes_per_s - (time.time_ns() - start) / 1e9))
             self.sent.append((name, start, time.time_ns(), nbytes))
             future.set_result(outputs)
 
     def _send(
-        self, name: str, large: list[Tensor], works: list[dist.Work], outputs: list[Tensor], inputs: list[Tensor]
+        self, name: str, large: list[Tensor], work: dist.Work, outputs: list[Tensor], inputs: list[Tensor]
     ) -> _Sent:
         """Until the wire has carried it, this group holds what the backend reads and writes, whoever else lets go."""
         future: torch.futures.Future = torch.futures.Future()
-        self._queue.put((name, large, works, outputs, future, inputs))
+        self._queue.put((name, large, work, outputs, future, inputs))
         return _Sent(future)
 
     def allreduce(self, tensors: list[Tensor], opts: Any = None) -> _Sent:
         work = self._inner.allreduce(tensors, opts or dist.AllreduceOptions())
-        return self._send("all_reduce", tensors, [work], tensors, tensors)
+        return self._send("all_reduce", tensors, work, tensors, tensors)
 
     def allgather_into_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], *opts: Any) -> _Sent:
-        """One by one: with several on their way, gloo's own coalesced gather corrupts the heap (torch 2.13)."""
-        works = [self._inner._allgather_base(*pair) for pair in zip(outputs, inputs, strict=True)]
-        return self._send("all_gather", outputs, works, outputs, inputs)
+        work = self._inner.allgather_into_tensor_coalesced(outputs, inputs, *opts)
+        return self._send("all_gather", outputs, work, outputs, inputs)
 
     def _allgather_base(self, output: Tensor, given: Tensor, *opts: Any) -> _Sent:
         return self.allgather_into_tensor_coalesced([output], [given])
 
     def reduce_scatter_tensor_coalesced(self, outputs: list[Tensor], inputs: list[Tensor], *opts: Any) -> _Sent:
         work = self._inner.reduce_scatter_tensor_coalesced(outputs, inputs, *opts)
-        return self._send("reduce_scatter", inputs, [work], outputs, inputs)
+        return self._send("reduce_scatter", inputs, work, outputs, inputs)
 
     def _reduce_scatter_base(self, output: Tensor, given: Tensor, *opts: Any) -> _Sent:
         work = self._inner._reduce_scatter_base(output, given, *opts)
-        return self._send("reduce_scatter", [given], [work], [output], [given])
+        return self._send("reduce_scatter", [given], work, [output], [given])
 
     all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base  # their names in torch 2.13
 

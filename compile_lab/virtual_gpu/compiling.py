@@ -153,7 +153,7 @@ def _told(tool: str, *arguments: str) -> str:
     from triton import knobs
 
     command = [getattr(knobs.nvidia, tool).path, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=600).stdout
 
 
 def _reason(error: Exception) -> str:

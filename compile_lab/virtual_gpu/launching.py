@@ -18,7 +18,7 @@ PROGRAMS = 10_000
 
 @door
 def interpret_kernel(
-    kernel: Any, grid: int | tuple[int, ...], *args: Any, timeout_s: float = 120, **constants: Any
+    kernel: Any, grid: int | tuple[int, ...], *args: Any, timeout_s: float = 600, **constants: Any
 ) -> tuple[Any, ...]:
     """``kernel[grid](*args, **constants)`` in Triton's interpreter; returns the arguments as the kernel left them.
 

@@ -82,7 +82,7 @@ def test_two_ranks_train_as_one_process_and_go_on_under_another_pattern(tmp_path
         (foreign,),
         (options(other, parallel="fsdp", log=None, checkpoint=None, dtype="bfloat16"),),
     ]
-    first, second = ranks.run(all_of, 2, *calls, timeout=200)
+    first, second = ranks.run(all_of, 2, *calls, timeout=600)
     assert first[1] == second[1] == "Stopped: after step 5 of 8"
     assert first[3] == second[3] and "other settings (clip 1.0, not 0.5)" in first[3]
     assert first[4] == second[4] and "not a log of capstone.train" in first[4]
@@ -173,7 +173,7 @@ def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tm
     killed.mkdir(), whole.mkdir()
     asked = options(killed, parallel=parallel, steps=200, every=4)
     with pytest.raises(ranks.RankFailed, match="SIGKILL"):
-        ranks.run(killed_in_its_save, 2, asked, timeout=100)
+        ranks.run(killed_in_its_save, 2, asked, timeout=600)
     reached = kept(asked)
     assert reached == 0 and [step for step, *_ in told(asked.log)] == [1, 2, 3, 4]
     for victim in ("a rank", "torchrun", "Control-C"):
@@ -187,7 +187,7 @@ def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tm
             run.send_signal(signal.SIGINT)
         else:
             os.kill(run.pid if victim == "torchrun" else chance.choice(pids), signal.SIGKILL)
-        _, err = run.communicate(timeout=100)  # to the end of the last process that can write
+        _, err = run.communicate(timeout=600)  # to the end of the last process that can write
         assert run.returncode != 0 and not alive(pids)
         at, done = kept(asked), last(asked.log)
         if victim == "Control-C":
@@ -198,7 +198,7 @@ def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tm
         reached = at
     assert 0 < reached < asked.steps
     through = options(whole, parallel=parallel, steps=200, every=4)
-    continued, uninterrupted = ranks.run(all_of, 2, (asked,), (through,), timeout=300)[0]
+    continued, uninterrupted = ranks.run(all_of, 2, (asked,), (through,), timeout=600)[0]
     assert told(asked.log) == told(through.log) == uninterrupted[0] and len(uninterrupted[0]) == 200
     assert continued[0] == uninterrupted[0][reached:]
     assert all(torch.equal(continued[1][name], uninterrupted[1][name]) for name in uninterrupted[1])

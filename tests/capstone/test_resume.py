@@ -46,7 +46,7 @@ def froms(path: Path) -> list[int]:
 
 def press(number: int = signal.SIGINT) -> None:
     """Control-C, or another signal, and not over before it was noticed: two signals that come at once are one."""
-    before, end = signal.getsignal(number), time.monotonic() + 30
+    before, end = signal.getsignal(number), time.monotonic() + 300
     os.kill(os.getpid(), number)
     while signal.getsignal(number) is before:
         assert time.monotonic() < end, "no signal came"

@@ -1,6 +1,7 @@
-"""What `make test` proves of a chapter: its stored outputs are those of its code, and (in `make test-all`) its cells run twice in a row.
+"""What the rings prove of a chapter: its stored outputs are those of its code, and its cells run twice in a row.
 
-nbval and notebooks/conftest.py prove it for every notebook. Here both are shown to find what is wrong with one.
+The second is for `make test-all`. nbval and notebooks/conftest.py prove it for every notebook. Here both are shown to
+find what is wrong with one.
 """
 
 import os

@@ -88,7 +88,7 @@ def three_functions():
 
 
 def test_collectives_become_nodes_of_one_graph_or_the_reason_is_told():
-    for summed, asynchronous, closed, *opened in ranks.run(three_functions, 2, timeout=120):
+    for summed, asynchronous, closed, *opened in ranks.run(three_functions, 2, timeout=600):
         assert summed.collectives == ("all_reduce", "wait_tensor") and summed.equal
         assert not asynchronous.nodes and "async_op" in asynchronous.error
         assert not closed.nodes and closed.error and closed.equal is None

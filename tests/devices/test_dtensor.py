@@ -38,7 +38,7 @@ def doubled_on_one_rank(x):
 
 def waits_on_one_rank(x):
     if isinstance(x, DTensor) and dist.get_rank() == 1:
-        time.sleep(60)
+        time.sleep(3600)
     return x + 1
 
 
@@ -94,10 +94,9 @@ def test_a_wrong_gradient_of_a_right_value():
 
 
 def test_a_call_that_hangs_is_a_ruling_in_time():
-    start = time.monotonic()
     ruling = ask(waits_on_one_rank, [X], ["S(0)"], limit_s=2)
-    assert (ruling.kind, ruling.detail) == ("hangs", "no end within the time limit") and time.monotonic() - start < 20
-    ruling = ask(raises_on_one_rank, [X], ["S(0)"], limit_s=30)
+    assert (ruling.kind, ruling.detail) == ("hangs", "no end within the time limit")
+    ruling = ask(raises_on_one_rank, [X], ["S(0)"], limit_s=30)  # of which it waits a third for the others
     assert ruling.kind == "hangs" and ruling.detail.endswith("ValueError: boom")
 
 

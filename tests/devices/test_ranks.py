@@ -38,6 +38,8 @@ def fail(how, folder=None):
         started = subprocess.Popen(["sleep", "1000"])
         Path(folder, f"{os.getpid()} {started.pid}").touch()
     dist.barrier()
+    if folder is not None:
+        Path(folder, str(os.getpid())).touch()
     tensor = torch.ones(3)
     if dist.get_rank() == dist.get_world_size() - 1:
         if how == "raise":
@@ -59,7 +61,7 @@ def left(folder):
     """Processes of ranks, and what they started, that still run."""
     numbers = [int(number) for file in Path(folder).iterdir() for number in file.name.split()]
     assert numbers, "no rank came to write its number"
-    end = time.monotonic() + 5  # what was killed is gone when its parent, the server, has seen it
+    end = time.monotonic() + 300  # what was killed is gone when its parent, the server, has seen it
     while time.monotonic() < end:
         running = [n for n in numbers if psutil.pid_exists(n) and psutil.Process(n).status() != psutil.STATUS_ZOMBIE]
         if not running:
@@ -91,6 +93,12 @@ def test_what_ranks_print_comes_rank_after_rank(capsys):
     assert capsys.readouterr() == ("", "")
 
 
+def test_ranks_are_forks_of_one_process_that_stays():
+    servers = {pid for _ in range(3) for pid in ranks.run(os.getppid, 2)}
+    assert len(servers) == 1 and psutil.Process(*servers).ppid() == os.getpid()
+
+
+@pytest.mark.slow
 def test_a_warm_start_takes_less_than_a_second():
     ranks.run(dist.get_rank, 2)
     taken = []
@@ -103,7 +111,7 @@ def test_a_warm_start_takes_less_than_a_second():
 
 def test_a_rank_that_raises_is_named_with_its_traceback(tmp_path):
     with pytest.raises(RankFailed, match="rank 2 of 3 failed") as caught:
-        ranks.run(fail, 3, "raise", tmp_path, timeout=60)
+        ranks.run(fail, 3, "raise", tmp_path, timeout=600)
     assert caught.value.rank == 2
     message = str(caught.value).splitlines()
     assert message[-1] == "ValueError: boom"
@@ -119,11 +127,27 @@ def test_a_rank_that_is_killed_is_named(tmp_path):
     assert left(tmp_path) == []
 
 
-def test_a_deadlock_ends_in_time_and_says_where_each_rank_is(tmp_path):
-    start = time.monotonic()
+def stay(folder, n):
+    """Until each of n ranks is past the barrier, and sleeps where it stays."""
+    end, looks = time.monotonic() + 300, 0
+    while looks < 3:
+        assert time.monotonic() < end, "the ranks did not come"
+        time.sleep(0.1)
+        there = [psutil.Process(int(file.name)) for file in folder.iterdir() if file.name.isdecimal()]
+        asleep = len(there) == n and all(each.status() == psutil.STATUS_SLEEPING for each in there)
+        looks = looks + 1 if asleep else 0
+
+
+def test_a_deadlock_ends_when_its_time_is_over():
+    with pytest.raises(RankFailed, match="no end after 1 s, so all 2 ranks were ended"):
+        ranks.run(time.sleep, 2, 3600, timeout=1)
+
+
+def test_after_a_deadlock_it_is_told_where_each_rank_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(ranks, "wait", lambda *_, timeout: stay(tmp_path, 2) or [])  # then the time is over
+    monkeypatch.setattr(ranks, "GRACE_S", 5.0)
     with pytest.raises(RankFailed, match=r"no end after 5 s") as caught:
         ranks.run(fail, 2, "hang", tmp_path, timeout=5)
-    assert time.monotonic() - start < 13
     assert caught.value.rank is None
     first, second = str(caught.value).splitlines()[1:3]
     assert first.startswith("  rank 0 was in fail, test_ranks.py, line ") and first.endswith("inside all_reduce")
@@ -219,10 +243,10 @@ from compile_lab.devices import ranks
 
 def wait():
     Path({folder!r}, str(os.getpid())).touch()
-    time.sleep(1000)
+    time.sleep(3600)
 
 print("ready", flush=True)
-ranks.run(wait, 2)
+ranks.run(wait, 2, timeout=900)
 """
 
 
@@ -244,20 +268,20 @@ assert ranks.run(compiled, 2) == [[2.0, 3.0], [2.0, 3.0]]
 
 
 def ranks_are_up(folder):
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while len(list(folder.iterdir())) < 2:
         assert time.monotonic() < end, "the ranks did not start"
         time.sleep(0.05)
 
 
 def reply_to(client, request):
-    while (reply := client.get_shell_msg(timeout=60))["parent_header"]["msg_id"] != request:
+    while (reply := client.get_shell_msg(timeout=600))["parent_header"]["msg_id"] != request:
         pass
     return reply["content"]
 
 
 def test_an_interrupted_cell_leaves_no_rank_and_the_next_one_runs(tmp_path):
-    manager, client = start_new_kernel()
+    manager, client = start_new_kernel(startup_timeout=300)
     try:
         # The kernel would else refuse what it is sent in the moment after an error, as it does for "run all cells".
         request = client.execute(CELL.format(folder=str(tmp_path)), stop_on_error=False)
@@ -287,33 +311,39 @@ def test_a_caller_that_is_killed_leaves_no_rank(tmp_path):
     assert left(tmp_path) == []
 
 
-def ends_in_its_own_way():
+def ends_in_its_own_way(folder):
+    """All join; rank 0 returns, then rank 1 is killed, then rank 2 raises; rank 3 stays."""
     rank = dist.get_rank()
+    Path(folder, f"{rank} {os.getpid()}").touch()
+    while len(there := dict(map(int, file.name.split()) for file in Path(folder).iterdir())) < 4:
+        time.sleep(0.01)
+    if rank in (1, 2):
+        while psutil.pid_exists(pid := there[rank - 1]) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
     if rank == 1:
-        time.sleep(0.5)  # the others may still be joining the group
         os.kill(os.getpid(), signal.SIGKILL)
     if rank == 2:
         raise ValueError("no data")
     if rank == 3:
-        time.sleep(60)
+        time.sleep(3600)
     return rank
 
 
-def test_endings_tells_each_rank_apart_and_ends_those_that_go_on():
-    began = time.monotonic()
-    returned, killed, raised, ended = ranks.endings(ends_in_its_own_way, 4, patience=5.0, after=3.0)
+def test_endings_tells_each_rank_apart_and_ends_those_that_go_on(tmp_path):
+    returned, killed, raised, ended = ranks.endings(
+        ends_in_its_own_way, 4, tmp_path, timeout=600, patience=300.0, after=5.0
+    )
     assert (returned.value, returned.status) == (0, 0) and killed.status == -signal.SIGKILL
     assert raised.raised == "ValueError: no data" and raised.status == 1 and ended.status is None
-    assert time.monotonic() - began < 40
 
 
 def waits_for_rank_1():
     if dist.get_rank() == 0:
         dist.barrier()
-    time.sleep(60)  # it stays: a rank that ends is lost before the patience is over
+    time.sleep(3600)  # it stays: a rank that ends is lost before the patience is over
 
 
 def test_a_group_gives_up_after_its_patience():
-    waiting, absent = ranks.endings(waits_for_rank_1, 2, patience=2.0, after=0.5)
-    assert "Timed out waiting 2000ms" in waiting.raised and waiting.status == 1
+    waiting, absent = ranks.endings(waits_for_rank_1, 2, patience=8.0, after=0.5, timeout=600)
+    assert "Timed out waiting 8000ms" in waiting.raised and waiting.status == 1
     assert absent.status is None and absent.raised == ""

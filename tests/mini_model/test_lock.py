@@ -18,7 +18,7 @@ from pathlib import Path
 from mini_model import lock
 with lock.held(Path(sys.argv[1]), Path("run")):
     print(flush=True)
-    time.sleep(600)
+    time.sleep(3600)
 """
 
 

@@ -54,7 +54,7 @@ def several():
 
 
 def test_loss_and_gradients_are_those_of_one_process():
-    for *exact, narrow in ranks.run(several, 2, timeout=200):
+    for *exact, narrow in ranks.run(several, 2, timeout=600):
         assert all(loss < 1e-6 and gradients < 1e-6 for loss, gradients in exact), exact
         assert narrow[0] < 0.02 and 1e-4 < narrow[1] < 0.02, "bf16 is bf16, and no more than that"
 
@@ -138,5 +138,5 @@ def padded_or_not():
 
 
 def test_rows_that_cannot_be_shared_equally_would_make_other_graphs_on_other_ranks():
-    first, last = ranks.run(padded_or_not, 2, timeout=100)
+    first, last = ranks.run(padded_or_not, 2, timeout=600)
     assert not first and last, "why simple_fsdp refuses them"

@@ -187,7 +187,7 @@ def test_control_c_ends_with_a_message_and_leaves_the_checkpoint(tmp_path):
     while int(child.stdout.readline() or 7) < 7:
         pass
     child.send_signal(signal.SIGINT)
-    _, errors = child.communicate(timeout=120)
+    _, errors = child.communicate(timeout=600)
     assert child.returncode == 130
     assert f"stopped; the same command continues from {file}" in errors and "Traceback" not in errors
     assert checkpoint.load(file, asdict(Settings(batch=1)))["step"] >= 6

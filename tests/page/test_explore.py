@@ -364,7 +364,7 @@ def test_two_hundred_live_explorers_never_make_a_client_send(monkeypatch):
     monkeypatch.setattr(OutputWidget, "send", lambda self, data: sent.append(data) or send(self, data))
     cell = "Explorer('T', {'a': ['first', 'second']}, panel)"
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(each) for each in [LIVE, *[cell] * 200]])
-    client = NotebookClient(notebook, timeout=30, kernel_name="python3")
+    client = NotebookClient(notebook, timeout=300, kernel_name="python3")
     client.execute()
     assert sent == []
     drawn = [state["outputs"] for state in client.widget_state.values() if state["_model_name"] == "OutputModel"]
@@ -486,9 +486,9 @@ def test_in_a_real_kernel_a_failing_panel_stops_the_published_notebook(publishin
         manager, client = start_new_kernel()
         try:
             cell = "from compile_lab.page import Explorer; Explorer('T', {'a': ['1', '2']}, lambda a: 1 // 0)"
-            print(client.execute_interactive(cell, timeout=60, output_hook=lambda message: None)["content"]["status"])
+            print(client.execute_interactive(cell, timeout=300, output_hook=lambda message: None)["content"]["status"])
         finally:
             client.stop_channels(), manager.shutdown_kernel(now=True)
     """
-    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120)
+    run = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=600)
     assert run.stdout.strip() == "error", run.stderr

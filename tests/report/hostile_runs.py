@@ -59,7 +59,7 @@ def run(folder, case):
         os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT), stream)
     ctypes.CDLL(None).prctl(ADOPTS, 1)  # whoever outlives the command is seen here
     supervisor.start = Forked
-    supervisor.GRACE_S, supervisor.MOST_PROCESSES, supervisor.MOST_ANSWERED = 1.0, 40, 2_000_000
+    supervisor.GRACE_S, supervisor.MOST_PROCESSES, supervisor.MOST_ANSWERED = 3.0, 40, 2_000_000
     captured.asked_parts = worker.asked_parts = lambda options: PARTS
     begun = time.monotonic()
     output = "pages/out.html" if Path("pages").exists() else "out.html"

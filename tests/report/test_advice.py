@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from compile_lab.report.advice import OTHERWISE, advice, cure_of
-from compile_lab.report.captured import captured
+from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
 from compile_lab.report.model import card
 from compile_lab.virtual_gpu.errors import VirtualGPUError
@@ -85,7 +85,7 @@ class Scattered(nn.Module):
 @pytest.mark.parametrize(("sound", "severity"), [(False, "bad"), (True, "good")])
 def test_a_step_that_autocast_breaks_is_told_with_torchs_words(sound, severity):
     batch = torch.randn(32, 8), torch.arange(32) % 16
-    found = captured(given(Scattered(sound), batch), only=("code", "casts"))
+    found = captured(given(Scattered(sound), batch), ReportOptions(limit_s=600), only=("code", "casts"))
     told = card("casts", found)
     assert told.severity == severity
     assert sound or ("scatter" in told.verdict and "dtype" in told.verdict and "test_advice.py" in told.verdict)

@@ -69,14 +69,14 @@ def found(file):
     subject = loaded(f"{file}:tiny")
     with state_kept(subject.model), pytest.MonkeyPatch.context() as patch:
         patch.setattr("compile_lab.report.tries.LARGEST_KERNELS", 2)
-        made = captured(subject, ReportOptions(devices=2))
+        made = captured(subject, ReportOptions(devices=2, limit_s=600))
     print(made.seconds)
     return made
 
 
 @pytest.fixture(scope="module")
 def branching(file):
-    return captured(loaded(f"{file}:branch"), only=WITHOUT_A_CHIP)
+    return captured(loaded(f"{file}:branch"), ReportOptions(limit_s=600), only=WITHOUT_A_CHIP)
 
 
 def whole(found: Captured):
@@ -147,7 +147,7 @@ def test_a_list_of_modules_inside_a_block_belongs_to_the_block():
 
 def test_a_report_whose_time_is_over_tries_no_further_change_and_says_so():
     made = given(nn.Linear(3, 1), torch.ones(6, 3))
-    options = ReportOptions(limit_s=60)
+    options = ReportOptions(limit_s=600)
     whole = captured(made, options, only=("trace", "rates", "tries"))
     assert not {each.outcome for each in whole.tries} & {"not tried"}
     late = dataclasses.replace(whole, parts={**whole.parts, "tries": tried(made, seconds=-1)})
@@ -157,16 +157,14 @@ def test_a_report_whose_time_is_over_tries_no_further_change_and_says_so():
 
 
 def test_the_kernels_have_their_time_from_the_reports_begin(monkeypatch):
-    def slow(found):
-        time.sleep(1.5)
-
-    monkeypatch.setitem(PARTS, "trace", CapturePart("a slow part", slow))
-    monkeypatch.setitem(PARTS, "code", CapturePart("kernels", slow))
+    now = [0.0]
+    monkeypatch.setattr("compile_lab.report.captured.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    monkeypatch.setitem(PARTS, "trace", CapturePart("a slow part", lambda found: now.__setitem__(0, 1.5)))
+    monkeypatch.setitem(PARTS, "code", CapturePart("kernels", lambda found: time.sleep(3600)))
     found = captured(given(nn.Linear(3, 1), torch.ones(6, 3)), ReportOptions(limit_s=2), only=("trace", "code"))
     stopped = found.parts["code"]
     assert isinstance(stopped, PartTookTooLong)
-    left_s = float(re.search(r"longer than (\S+) s", str(stopped))[1])
-    assert left_s <= 0.5, "of 2 s, the first part took 1.5 or more"
+    assert str(stopped) == "it took longer than 0.5 s", "of 2 s, the first part took 1.5"
 
 
 @pytest.mark.slow
@@ -220,7 +218,9 @@ def test_a_forward_that_is_left_to_python_has_nothing_that_is_fine():
         def forward(self, x):
             return self.cells(x)[0].mean()
 
-    eager = captured(given(Recurrent(), torch.ones(3, 5, 4)), only=("trace", "tries", "rates", "graphs"))
+    eager = captured(
+        given(Recurrent(), torch.ones(3, 5, 4)), ReportOptions(limit_s=600), only=("trace", "tries", "rates", "graphs")
+    )
     nothing = SimpleNamespace(graphs=(), trouble=(), chip="H200", kernels=(), written=())
     cards = whole(dataclasses.replace(eager, parts={**eager.parts, "code": nothing}))
     assert (
@@ -268,7 +268,9 @@ class Tagger(nn.Module):
     ],
 )
 def test_a_part_is_called_a_part_and_the_peak_is_eagers(model, batch, said):
-    part = captured(given(model, batch), only=("trace", "state", "graphs", "memory", "eager"))
+    part = captured(
+        given(model, batch), ReportOptions(limit_s=600), only=("trace", "state", "graphs", "memory", "eager")
+    )
     cards = {name: card(name, part) for name in ("joint", "saved", "memory")}
     for name in ("joint", "saved"):
         assert cards[name].severity == "look" and said in cards[name].verdict
@@ -310,7 +312,8 @@ def test_a_scalar_parameter_stays_whole_under_fsdp():
 def test_without_memory_a_model_says_what_it_says_with_it(file):
     asked = (*WITHOUT_A_CHIP, "sharded")
     real, fake = (
-        captured(loaded(f"{file}:tiny", fake), ReportOptions(devices=2), only=asked) for fake in (False, True)
+        captured(loaded(f"{file}:tiny", fake), ReportOptions(devices=2, limit_s=600), only=asked)
+        for fake in (False, True)
     )
     for name in ("breaks", "guards", "joint", "saved", "memory", "devices"):
         assert card(name, fake).figures == card(name, real).figures != ()
@@ -318,7 +321,7 @@ def test_without_memory_a_model_says_what_it_says_with_it(file):
 
 def test_a_model_that_no_machine_holds_is_read(file):
     subject = loaded(f"{file}:huge", fake=True)
-    made = captured(subject, only=("trace", "state", "graphs", "memory"))
+    made = captured(subject, ReportOptions(limit_s=600), only=("trace", "state", "graphs", "memory"))
     memory = card("memory", made)
     assert "does not fit a H200" in memory.verdict and memory.severity == "bad"
     assert dict(memory.parts[2].rows)["AdamW's state, if you use it"] == 2 * 4 * (300_000**2 + 300_000)
@@ -338,14 +341,12 @@ def test_without_a_virtual_gpu_its_cards_say_so_and_the_memory_is_that_of_the_gr
 
 @pytest.mark.slow
 def test_a_part_that_takes_too_long_is_stopped_and_told(found, monkeypatch):
-    slow = dataclasses.replace(PARTS["trace"], ask=lambda _: time.sleep(30))
+    slow = dataclasses.replace(PARTS["trace"], ask=lambda _: time.sleep(3600))
     monkeypatch.setitem(PARTS, "trace", slow)
-    begun = time.perf_counter()
     stopped = captured(found.given, ReportOptions(limit_s=0.2), only=("trace",))
-    assert time.perf_counter() - begun < 5
     assert "it was stopped after 0.2 s" in card("breaks", stopped).verdict
     with pytest.raises(PartTookTooLong), limited(0.1):
-        time.sleep(5)
+        time.sleep(3600)
 
 
 @pytest.mark.slow

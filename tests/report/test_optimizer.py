@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from compile_lab.report.captured import captured
+from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
 from compile_lab.report.graph_cards import memory_card
 from compile_lab.report.optimizer import optimizer_state
@@ -41,13 +41,15 @@ def test_bytes_are_those_after_a_step_of_the_same_optimizer(make, expected):
 
 
 def test_the_card_prices_the_readers_own():
-    verdict = memory_card(captured(of(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)), only=PARTS)).verdict
+    verdict = memory_card(
+        captured(of(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)), ReportOptions(limit_s=600), only=PARTS)
+    ).verdict
     assert "parameters, inputs and SGD's state" in verdict and "AdamW" not in verdict
 
 
 def test_what_is_not_known_is_said_and_not_graded():
     subject = of(lambda p: torch.optim.LBFGS(p))
-    card = memory_card(captured(subject, only=PARTS))
+    card = memory_card(captured(subject, ReportOptions(limit_s=600), only=PARTS))
     assert "What LBFGS remembers is not in it: a step of it on zeros raised TypeError" in card.verdict
     assert card.severity == "look"
     words = given(nn.Embedding(100, 8, sparse=True), torch.arange(10))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from compile_lab.report.captured import captured
+from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
 from compile_lab.report.questions import QUESTIONS, answers
 
@@ -123,7 +123,7 @@ def turns(count):
 def asked(name, model, parts, optimizer=None, batch=None):
     """The answer of one question, from as few parts as it needs."""
     subject = given(model, torch.ones(5, 4) if batch is None else batch, optimizer)
-    return QUESTIONS[name](captured(subject, only=parts))
+    return QUESTIONS[name](captured(subject, ReportOptions(limit_s=600), only=parts))
 
 
 def compiled(model):
@@ -213,7 +213,7 @@ def test_each_question_has_a_test():
 
 
 def test_a_question_whose_part_failed_is_not_asked_and_says_so():
-    found = captured(given(Small(), torch.ones(5, 4)), only=())
+    found = captured(given(Small(), torch.ones(5, 4)), ReportOptions(limit_s=600), only=())
     broken = dataclasses.replace(found, parts={"trace": RuntimeError("no trace today")})
     findings, unasked = answers(broken)
     assert not findings

@@ -10,7 +10,7 @@ from torch import nn
 
 from compile_lab.inductor.generated import generated_code
 from compile_lab.memory import eager_lifetimes, measure_peak
-from compile_lab.report.captured import captured
+from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import UnusableModel, given, loaded
 from compile_lab.report.model import card
 from compile_lab.tensors import nbytes
@@ -76,7 +76,7 @@ def test_a_step_is_told_as_it_runs_and_the_graphs_as_a_part_of_it():
     seen = {each.name: (each.times, each.without_gradient) for each in subject.step.calls}
     assert seen == {"judge": (3, 0), "maker": (2, 0)} and subject.step.backwards == 2
     assert subject.model is pair.judge and subject.optimizer is pair.of_judge
-    found = captured(subject, only=GRAPHS)
+    found = captured(subject, ReportOptions(limit_s=600), only=GRAPHS)
     cards = {name: card(name, found) for name in ("step", "breaks", "joint", "saved", "memory")}
     assert "runs 2 backwards and steps SGD, Adam" in cards["step"].verdict
     for name in ("breaks", "joint", "saved"):
@@ -96,7 +96,7 @@ def test_the_peak_of_a_step_is_the_allocators(make):
     def forget():
         modules.zero_grad(set_to_none=True)
 
-    looped = captured(subject, only=("eager",)).eager.memory
+    looped = captured(subject, ReportOptions(limit_s=600), only=("eager",)).eager.memory
     forget()
     measured = measure_peak(lambda: step(x), forget).peak_nbytes
     forget()
@@ -112,7 +112,7 @@ def test_nothing_has_moved_afterwards():
     pair = Averaged()
     modules = nn.ModuleList([pair.student, pair.teacher])
     before = copy.deepcopy(modules.state_dict())
-    captured(given(pair.step, torch.randn(4, 16)), only=("eager",))
+    captured(given(pair.step, torch.randn(4, 16)), ReportOptions(limit_s=600), only=("eager",))
     assert all(torch.equal(each, before[name]) for name, each in modules.state_dict().items())
     assert not pair.optimizer.state and all(each.grad is None for each in modules.parameters())
 
@@ -150,7 +150,7 @@ def test_a_function_that_returns_a_loss_is_a_model():
     subject = given(torch.compile(loss), (torch.ones(3, 4), torch.tensor([0, 1, 1])))
     assert subject.step is None and subject.was_compiled
     assert [name for name, _ in subject.model.named_parameters()] == ["net.weight", "net.bias"]
-    assert card("breaks", captured(subject, only=("trace",))).severity == "good"
+    assert card("breaks", captured(subject, ReportOptions(limit_s=600), only=("trace",))).severity == "good"
 
 
 def test_what_a_function_cannot_be():

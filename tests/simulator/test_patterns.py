@@ -99,7 +99,7 @@ def test_a_pipeline_on_real_ranks_is_counted_and_held_as_planned():
         (four, "fsdp", {"shard": 4}, 8, 1),
     ]
     travelling = [(four, "pp", {"pp": 4}, 8, 8, torch.bfloat16), (four, *cases[2][1:], torch.bfloat16)]
-    real = ranks.run(on_four_ranks, 4, cases + travelling, timeout=120)
+    real = ranks.run(on_four_ranks, 4, cases + travelling, timeout=600)
     for index, (shape, pattern, mesh, batch, microbatches) in enumerate(cases):
         found = plan(shape, pattern, mesh, batch=batch, microbatches=microbatches)
         for stage, share in enumerate(found.stages):

@@ -4,7 +4,7 @@ import os
 
 import harness
 import pytest
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import expect, sync_playwright
 
 NO_BROWSER = "NO BROWSER: Chromium or Chrome is not on PATH, so the site was not tested in one (apt install chromium)"
 
@@ -29,7 +29,10 @@ def browser():
     if path is None:
         (pytest.fail if os.environ.get("REQUIRE_BROWSER") == "1" else pytest.skip)(NO_BROWSER)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=harness.ARGUMENTS)
+        browser = playwright.chromium.launch(
+            executable_path=path, args=harness.ARGUMENTS, timeout=1000 * harness.LONGEST_S
+        )
+        expect.set_options(timeout=1000 * harness.LONGEST_S)
         yield browser
         browser.close()
 

@@ -3,6 +3,7 @@
 import functools
 import gzip
 import http.server
+import json
 import mimetypes
 import shutil
 import threading
@@ -29,6 +30,10 @@ POLICY = "default-src 'self'; style-src 'self' 'unsafe-inline'"
 WORKER_POLICY = f"{POLICY}; script-src 'self' 'wasm-unsafe-eval'"
 """Only the worker in which a live explorer's Python runs gets more: it is WebAssembly, which has to be allowed."""
 COMPRESSED = ("text", "javascript", "json", "svg")
+LONGEST_S = 300
+"""A wait for what has to come ends after so long: then it does not come. No test is about how quick a machine is."""
+PATIENT = """(limits) => addEventListener("load", () => Object.assign(window.lab?.python?.limits ?? {}, limits))"""
+"""A live page's own limits, for a machine that does other work, too; `hurry` puts another in its place."""
 
 
 def find_browser() -> str | None:
@@ -140,13 +145,27 @@ class Visit:
             route.abort()
 
 
+def context_of(browser, **options):
+    """A browser's context in which every wait, and every limit of a live page, is long."""
+    context = browser.new_context(**options)
+    context.set_default_timeout(1000 * LONGEST_S)
+    limits = dict.fromkeys(("silent", "whole", "panel", "answer"), 1000 * LONGEST_S)
+    context.add_init_script(f"({PATIENT})({json.dumps(limits)})")
+    return context
+
+
+def hurry(page, **limits):
+    """Limits of a live page, in ms, that one of its faults has to meet."""
+    page.evaluate("limits => Object.assign(window.lab.python.limits, limits)", limits)
+
+
 @contextmanager
 def visiting(browser, address):
     """Gives a function that opens a page in a context of its own; at the end the contexts are closed."""
     contexts = []
 
     def open_page(path, width=1280, height=900, before=None, **options):
-        contexts.append(browser.new_context(viewport={"width": width, "height": height}, **options))
+        contexts.append(context_of(browser, viewport={"width": width, "height": height}, **options))
         visited = Visit(contexts[-1])
         if before:
             before(visited.page)

@@ -47,15 +47,15 @@ class Reader:
     def type(self, axis: str, value: float) -> None:
         self.explorer.locator(f"[data-axis={axis}] input[type=number]").fill(str(value))
 
-    def wait(self, timeout_s: float = 30, **choice) -> float:
-        """Seconds until the panel of this choice is shown."""
-        begun = time.perf_counter()
-        while time.perf_counter() < begun + timeout_s:
-            shown = json.loads(self.explorer.get_attribute("data-shown") or "{}")
-            if choice.items() <= shown.items():
-                return time.perf_counter() - begun
+    def shows(self, **choice) -> bool:
+        return choice.items() <= json.loads(self.explorer.get_attribute("data-shown") or "{}").items()
+
+    def wait(self, **choice) -> None:
+        """Until the panel of this choice is shown."""
+        until = time.monotonic() + harness.LONGEST_S
+        while not self.shows(**choice):
+            assert time.monotonic() < until, f"{choice} is not shown: {self.status()}"
             self.page.wait_for_timeout(5)  # no wait_for_function: the page's policy forbids eval
-        raise AssertionError(f"{choice} is not shown after {timeout_s} s: {self.status()}")
 
     def ask(self, asked: str) -> str:
         return self.page.evaluate("asked => window.lab.ask(JSON.parse(asked))", asked)
@@ -171,14 +171,14 @@ def test_while_python_loads_its_progress_is_told_and_what_is_stored_is_shown(vis
     monkeypatch.setattr(
         harness,
         "contents",
-        lambda path, packed: (path.suffix != ".packed" or go_on.wait(60)) and contents(path, packed),
+        lambda path, packed: (path.suffix != ".packed" or go_on.wait(3 * harness.LONGEST_S)) and contents(path, packed),
     )
     reader = Reader(visit(CHAPTER))
     progress = reader.page.get_by_role("progressbar", name="Python is loading")
     assert progress.count() == 0
     reader.type("ranks", 5)
     progress.wait_for()
-    until = time.monotonic() + 50
+    until = time.monotonic() + harness.LONGEST_S
     came = re.compile(r"(1\.[5-9]|2\.\d) MB of 5\.\d MB")  # all but the core
     while not came.fullmatch(told := reader.explorer.locator(".lab-progress").inner_text().strip()):
         assert time.monotonic() < until, f"only {told!r} has come"
@@ -186,7 +186,7 @@ def test_while_python_loads_its_progress_is_told_and_what_is_stored_is_shown(vis
     assert reader.status() == "Python is loading …"
     reader.type("ranks", 4)
     reader.type("micro_batches", 16)
-    reader.wait(timeout_s=2, ranks=4, micro_batches=16)
+    reader.wait(ranks=4, micro_batches=16)  # and Python is still on its way
     go_on.set()
     reader.type("ranks", 6)
     reader.wait(ranks=6)
@@ -221,7 +221,7 @@ def test_after_200_quick_moves_the_last_one_is_shown_and_stays(reader):
     reader.wait(ranks=5, transfer=0.35)
     reader.ask(question(ranks=5))  # answered in turn: whatever was asked before has come
     reader.page.wait_for_timeout(200)
-    reader.wait(timeout_s=1, ranks=5, transfer=0.35)
+    assert reader.shows(ranks=5, transfer=0.35)
     shown = reader.explorer.locator(".lab-panel").evaluate("panel => panel.textContent")
     asked = question(ranks=5, transfer=0.35)
     assert reader.page.evaluate(
@@ -243,7 +243,7 @@ def test_a_refused_value_is_answered_in_the_instruments_words_and_the_next_one_w
 
 @pytest.mark.browser
 def test_it_goes_on_without_a_network_and_the_next_page_loads_nothing(browser, address, requests):
-    context = browser.new_context()
+    context = harness.context_of(browser)
     try:
         first = context.new_page()  # and no Visit, whose eye on requests keeps the browser from its cache
         first.goto(f"{address}/{CHAPTER}")
@@ -266,13 +266,13 @@ def test_without_leave_for_webassembly_the_stored_panels_stay(visit, monkeypatch
     reader = Reader(visit(CHAPTER))
     reader.type("ranks", 5)
     status = reader.explorer.locator("[role=status]", has_text="Python does not run here")
-    status.wait_for(timeout=20_000)
+    status.wait_for()
     assert "Content Security Policy" in status.inner_text() and "1F1B takes 33 F" in reader.panel()
 
 
 @pytest.mark.browser
 def test_a_page_opened_from_a_file_says_why_it_is_not_live(browser, built):
-    context = browser.new_context()
+    context = harness.context_of(browser)
     try:
         page = context.new_page()
         page.goto((built / CHAPTER).as_uri())

@@ -1,6 +1,9 @@
 """The page's Python, broken in every way: the reader is told why, keeps the choices that are stored, and can try again;
 and a typed answer reaches neither the page nor the network."""
 
+import threading
+import time
+
 import harness
 import pytest
 from lab_site import live
@@ -20,7 +23,10 @@ def policies_without(name, address):
 
 
 def break_asset(page, name, fault):
+    asked = threading.Event()
+
     def broken(route):
+        asked.set()
         if fault == "missing":
             route.fulfill(status=404, body="")
         elif fault == "dropped":
@@ -33,10 +39,23 @@ def break_asset(page, name, fault):
         # slow: no answer at all
 
     page.route(f"**/{name}*", broken)
+    return asked
 
 
-def hurry(page, **limits):
-    page.evaluate("limits => Object.assign(window.lab.python.limits, limits)", limits)
+HEARD = "() => new Promise((done) => { const { port1, port2 } = new MessageChannel(); " + (
+    "port1.onmessage = () => done(); port2.postMessage(0); })"
+)
+"""What was sent to the page before has come to it."""
+
+
+def overdue(page, asked):
+    """By the page's clock all of its time is over, once it has asked for what does not come."""
+    until = time.monotonic() + harness.LONGEST_S
+    while not asked.is_set():
+        assert time.monotonic() < until, "it was not asked for"
+        page.wait_for_timeout(10)
+    page.evaluate(HEARD)
+    page.clock.fast_forward(1000 * harness.LONGEST_S)
 
 
 @pytest.mark.browser
@@ -44,19 +63,20 @@ def hurry(page, **limits):
 @pytest.mark.parametrize("name", ASSETS)
 def test_a_fault_is_told_and_the_stored_choices_stay_and_it_starts_when_asked(visit, name, fault):
     reader = Reader(visit(CHAPTER))
-    break_asset(reader.page, name, fault)
+    asked = break_asset(reader.page, name, fault)
     if fault == "slow":
-        hurry(reader.page, silent=1500)
+        reader.page.clock.install()
     reader.type("ranks", 5)
+    if fault == "slow":
+        overdue(reader.page, asked)
     retry = reader.explorer.get_by_role("button", name="Try again")
-    retry.wait_for(timeout=20_000)
+    retry.wait_for()
     told = reader.status()
     assert told.startswith("Python does not run here: ") and name in told and "computed beforehand" in told, told
     reader.explorer.get_by_role("radio", name="16").check()
     assert "57 F" in reader.panel() and reader.explorer.locator("[data-axis=ranks] input[type=range]").is_visible()
     if (name, fault) == ("python.zip", "missing"):
         reader.page.unroute(f"**/{name}*")
-        hurry(reader.page, silent=30_000)
         retry.press("Enter")
         reader.wait(ranks=5)
         assert not retry.is_visible() and "any value, computed here" in reader.status()
@@ -70,7 +90,7 @@ def test_what_a_policy_blocks_is_told_and_the_stored_choices_stay(visit, address
     monkeypatch.setattr(harness, "WORKER_POLICY", worker)
     reader = Reader(visit(CHAPTER))
     reader.type("ranks", 5)
-    reader.explorer.get_by_role("button", name="Try again").wait_for(timeout=20_000)
+    reader.explorer.get_by_role("button", name="Try again").wait_for()
     told = reader.status()
     assert told.startswith("Python does not run here: ") and name in told and "computed beforehand" in told, told
     reader.explorer.get_by_role("radio", name="16").check()
@@ -100,12 +120,12 @@ def test_a_python_that_was_killed_is_told_of_and_starts_again(visit):
     reader.type("ranks", 5)
     reader.wait(ranks=5)
     reader.page.evaluate("begun[0].terminate()")
-    hurry(reader.page, panel=700)
+    harness.hurry(reader.page, panel=700)
     reader.type("ranks", 6)
     retry = reader.explorer.get_by_role("button", name="Try again")
-    retry.wait_for(timeout=10_000)
+    retry.wait_for()
     assert reader.status().startswith("Python gave no answer: nothing came back within 0.7 s")
-    hurry(reader.page, panel=20_000)
+    harness.hurry(reader.page, panel=1000 * harness.LONGEST_S)
     retry.press("Enter")
     reader.wait(ranks=6)
     assert reader.ask(question(ranks=6)) == answer(question(ranks=6))

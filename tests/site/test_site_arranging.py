@@ -106,7 +106,7 @@ def test_without_python_it_says_so_and_the_picture_stays(visit, monkeypatch):
     arranger.block(0, "F0").focus()
     arranger.page.keyboard.press("ArrowRight")
     status = arranger.explorer.locator("[role=status]", has_text="Python does not run here")
-    status.wait_for(timeout=20_000)
+    status.wait_for()
     assert "rank 2" in arranger.explorer.locator("svg").text_content() and "Span 18 F" in arranger.panel()
     assert arranger.explorer.get_by_role("radio").count() == 0
 

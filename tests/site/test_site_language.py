@@ -56,7 +56,7 @@ def test_without_scripts_the_page_is_english_and_the_link_opens_the_spanish_open
     assert page.locator(".lab-english").first.is_visible() and page.locator(".lab-spanish summary").is_visible()
     assert not page.locator("#espanol").is_visible()
     page.locator(".lab-language").click()
-    assert page.locator("#espanol").is_visible()
+    page.locator("#espanol").wait_for()
 
 
 def test_the_switch_works_with_the_keyboard(visit):

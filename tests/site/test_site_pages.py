@@ -64,7 +64,7 @@ def draw_all(page):
     figures = page.locator(".lab-plot")
     for index in range(figures.count()):
         figures.nth(index).scroll_into_view_if_needed()
-        page.locator(".lab-plot").nth(index).and_(page.locator(".lab-drawn")).wait_for(timeout=10_000)
+        page.locator(".lab-plot").nth(index).and_(page.locator(".lab-drawn")).wait_for()
 
 
 def counting(weights):

@@ -18,7 +18,7 @@ def test_each_card_leads_to_a_report_that_needs_nothing_else(visit):
     assert links.all_text_contents() == list(STORED["reports"]) and links.count() == 6
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     links.first.click()
-    page.wait_for_load_state()
+    page.wait_for_url("**/reports/*.html")
     assert page.locator("h1").text_content() == next(iter(STORED["reports"]))
     assert page.locator("script, link[rel=stylesheet]").count() == 0
     assert page.locator("section.bad, section.look, section.good, section.failed").count() >= 8

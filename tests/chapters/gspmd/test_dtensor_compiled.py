@@ -29,7 +29,7 @@ def on_a_rank(inductor=False):
 
 
 def test_an_annotated_block_sends_less_compiled_and_styles_send_the_same():
-    one, other = ranks.run(on_a_rank, 2, timeout=200)
+    one, other = ranks.run(on_a_rank, 2, timeout=600)
     assert one == other
     annotated, styles = one
     (eager,), (compiled,) = annotated.eager, annotated.compiled
@@ -53,10 +53,10 @@ def test_what_a_torchs_dtensor_refuses_is_named_and_any_other_error_comes_throug
             eager_and_compiled(lambda mesh: (lambda: (_ for _ in ()).throw(RuntimeError("out of memory")), {}), mesh)
         return found
 
-    (found,) = ranks.run(on_its_own, 1, timeout=100)
+    (found,) = ranks.run(on_its_own, 1, timeout=600)
     assert (found.refused, found.eager, found.compiled) == ("aten._unsafe_view", (), ())
 
 
 @pytest.mark.slow
 def test_inductors_code_has_the_collectives_of_the_graphs():
-    assert ranks.run(on_a_rank, 2, True, timeout=400) == [4, 4]
+    assert ranks.run(on_a_rank, 2, True, timeout=600) == [4, 4]

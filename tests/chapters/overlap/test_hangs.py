@@ -1,6 +1,7 @@
 """Ranks that part ways: named right from what they have called, within a second on real ranks, and cured."""
 
 import json
+import re
 import sys
 import time
 
@@ -95,20 +96,23 @@ def test_what_cannot_be_watched_is_refused(tmp_path):
 
 def asks_while_it_waits(folder):
     with watched(folder, after_s=0.3):
-        work = dist.all_reduce(torch.ones(2), async_op=True) if dist.get_rank() == 0 else None
-        time.sleep(1.5)
-        told = str(where(folder)) if dist.get_rank() == 1 else ""
-        if work is None:
-            work = dist.all_reduce(torch.ones(2), async_op=True)
-        work.wait()
+        if dist.get_rank() == 0:
+            write = sys.stderr.write
+            sys.stderr.write = lambda text: write(text) and (folder / "said").touch()
+            dist.all_reduce(torch.ones(2))
+            return ""
+        told, until = "", time.monotonic() + 300
+        while not ("rank 0 waits in" in told and (folder / "said").exists()) and time.monotonic() < until:
+            told = str(where(folder))
+        dist.all_reduce(torch.ones(2))
     return told
 
 
 def test_ranks_that_still_wait_are_asked_and_say_so_themselves(tmp_path, capfd):
-    told = ranks.run(asks_while_it_waits, 2, tmp_path / "watch", timeout=60)[1]
+    told = ranks.run(asks_while_it_waits, 2, tmp_path / "watch", timeout=600)[1]
     assert "rank 0 waits in all_reduce(float[2])" in told and "rank 1 never came" in told
     said = capfd.readouterr().err
-    assert "[rank 0] rank 0 waits for 0." in said and "part at collective 1" in said
+    assert re.search(r"\[rank 0\] rank 0 waits for \d+\.\d s\.", said) and "part at collective 1" in said
 
 
 @pytest.mark.slow
@@ -125,7 +129,7 @@ def test_a_case_is_named_within_a_second_and_cured_and_leaves_no_process(name, p
         assert {max(stored.marked)} <= set(found.marked) <= set(stored.marked)
     else:
         assert found.marked == stored.marked
-    end = time.monotonic() + 5  # what was killed is gone when its parent, the server, has seen it
+    end = time.monotonic() + 300  # what was killed is gone when its parent, the server, has seen it
     while (left := started() - before) and time.monotonic() < end:
         time.sleep(0.05)
     assert not left

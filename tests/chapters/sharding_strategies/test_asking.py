@@ -15,7 +15,7 @@ X = torch.randn(8, 4, dtype=torch.float64, generator=torch.Generator().manual_se
 
 def waits_on_one_rank(x):
     if isinstance(x, DTensor) and torch.distributed.get_rank() == 1:
-        time.sleep(60)
+        time.sleep(3600)
     return x + 1
 
 
@@ -32,7 +32,7 @@ def test_many_calls_are_told_as_each_alone():
 
 def test_a_call_that_hangs_is_a_ruling_and_the_rest_goes_on():
     calls = [PlacedCall(f, (X,), ("S(0)",)) for f in (torch.relu, waits_on_one_rank, torch.abs)]
-    assert [one.kind for one in ask_each(calls, limit_s=3)] == ["free", "hangs", "free"]
+    assert [one.kind for one in ask_each(calls, limit_s=12)] == ["free", "hangs", "free"]
 
 
 def test_a_table_of_operators_and_layouts():

@@ -80,7 +80,7 @@ def repaired(rules):
 
 @pytest.fixture(scope="module")
 def left():
-    return gangs.run(repaired, 2, RULES, timeout=120, echo=False)[0]
+    return gangs.run(repaired, 2, RULES, timeout=600, echo=False)[0]
 
 
 def test_with_the_place_of_its_cause_repaired_the_program_is_right(left):
@@ -113,6 +113,6 @@ def in_place_and_not():
 
 def test_what_no_rule_decides_is_seen_directly():
     """Squeezing in place leaves the label; a column is replicated, so a copy; ``item`` reads a rank's own part."""
-    told = gangs.run(in_place_and_not, 2, timeout=120, echo=False)[0]
+    told = gangs.run(in_place_and_not, 2, timeout=600, echo=False)[0]
     assert told["squeeze"] == told["held"] == (4,) and told["squeeze_"] == (1, 4)
     assert told["a column is a copy"] and told["item is a part"] and told["full_tensor is whole"]

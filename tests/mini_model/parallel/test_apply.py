@@ -98,7 +98,7 @@ def distance(ours: dict[str, Tensor], theirs: dict[str, Tensor]) -> float:
 
 def agree(cases: list[Case], n: int) -> None:
     alone = {config: on_one_process(config) for config in {case.config for case in cases}}
-    for rank, results in enumerate(ranks.run(on_this_rank, n, cases, timeout=200)):
+    for rank, results in enumerate(ranks.run(on_this_rank, n, cases, timeout=600)):
         for case, ours in zip(cases, results, strict=True):
             theirs, where = alone[case.config], f"{case} on rank {rank}"
             assert ours.losses == pytest.approx(theirs.losses, abs=1e-6), where
@@ -152,7 +152,7 @@ def compiled() -> tuple[Trained, int]:
 
 def test_compiled_blocks_share_one_graph_and_train_the_same():
     alone = on_one_process(TINY)
-    for trained, graphs in ranks.run(compiled, 2, timeout=200):
+    for trained, graphs in ranks.run(compiled, 2, timeout=600):
         assert graphs == 1
         assert trained.losses == pytest.approx(alone.losses, abs=1e-6)
         assert distance(trained.gradients, alone.gradients) < 1e-5

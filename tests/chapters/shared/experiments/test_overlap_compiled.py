@@ -48,7 +48,7 @@ def sent_on_a_rank():
 
 @pytest.mark.slow
 def test_a_case_sends_what_its_name_says_and_trains_the_same_model():
-    one, other = ranks.run(sent_on_a_rank, 2, timeout=400)
+    one, other = ranks.run(sent_on_a_rank, 2, timeout=600)
     assert one == other
     sent = {name: found for name, (found, _) in one.items()}
     assert sent[NOTHING_SENT] == [] and {*sent["DDP, one graph"], *sent["DDP, cut at its buckets"]} == {"all_reduce"}
