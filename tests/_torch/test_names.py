@@ -23,6 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import compile_lab
 from compile_lab._torch import aot, caches, dispatcher, distributed, dynamo, inductor, opinfo, virtual_gpu
 
+pytestmark = pytest.mark.processes
+
 PACKAGE = Path(compile_lab.__file__).parent
 PRIVATE_NAMES = sorted((PACKAGE / "_torch").glob("*.py"))
 

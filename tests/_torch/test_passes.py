@@ -8,6 +8,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from compile_lab._torch import dynamo, passes
 from compile_lab._torch.inductor import inductor_config
 
+pytestmark = pytest.mark.processes
+
 
 def test_inductor_calls_a_keyed_pass_and_asks_for_its_key():
     given = []

@@ -13,6 +13,8 @@ from compile_lab._torch.triton_kernels import kernels_interpreted, launch_nothin
 from compile_lab._torch.virtual_gpu import symbolically  # noqa: E402
 from compile_lab.virtual_gpu import run  # noqa: E402
 
+pytestmark = pytest.mark.processes
+
 
 @triton.jit
 def _doubled(value):

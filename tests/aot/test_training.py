@@ -16,6 +16,8 @@ from compile_lab.aot.training import training_graphs
 from compile_lab.eager.saved import eager_saved
 from mini_model.model import GPTConfig, MiniGPT
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def gpt():
@@ -58,6 +60,7 @@ def test_every_graph_says_where_its_operations_are_written_and_names_no_folder()
         assert "File: " not in code and str(Path(__file__).parent) not in code
 
 
+@pytest.mark.slow
 def test_it_saves_what_torch_really_keeps(gpt, gpt_graphs):
     model, tokens = gpt
     assert counts(gpt_graphs["min_cut"]) == inductor_keeps(model, tokens, tokens)
@@ -240,6 +243,7 @@ def test_eager_keeps_count_and_line():
     assert all("sin().exp()" in each.source.text for each in kept)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["bert", "resnet"])
 def test_a_model_nobody_here_wrote(kind):
     transformers = pytest.importorskip("transformers")

@@ -168,6 +168,7 @@ COMPILED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [E4M3, E5M2])
 @pytest.mark.parametrize(("kernel", "blocks", "arguments"), COMPILED, ids=lambda each: getattr(each, "__name__", ""))
 def test_a_kernel_compiles_for_an_h200(kernel, blocks, arguments, number):

@@ -12,6 +12,8 @@ from capstone.hand import kernels, reference
 from capstone.hand.kernels import activation, adamw, embedding, head, norm, sums
 from compile_lab.virtual_gpu import Config, assemble
 
+pytestmark = pytest.mark.processes
+
 ROWS, DIM = 32768, 768
 BLOCK = {"DIM": DIM, "BLOCK": 1024, "ROWS": 4}
 PARTS = {"PARTS": "*fp32", "stride": 57600, "rows_in_all": ROWS}

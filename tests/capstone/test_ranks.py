@@ -66,6 +66,7 @@ def all_of(*calls: tuple) -> list:
     return [on_a_rank(*call) for call in calls]
 
 
+@pytest.mark.slow
 def test_two_ranks_train_as_one_process_and_go_on_under_another_pattern(tmp_path):
     one, ddp, fsdp, other = (tmp_path / name for name in ("one", "ddp", "fsdp", "other"))
     for folder in (one, ddp, fsdp, other):

@@ -21,6 +21,8 @@ from mini_model import checkpoint, lock, loop, stops
 from mini_model.checkpoint import CheckpointError
 from mini_model.model import CONFIGS, GPTConfig
 
+pytestmark = pytest.mark.processes
+
 TINY = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
 
 
@@ -94,6 +96,7 @@ def whole_run(asked: TrainingOptions) -> dict:
     return asked.run("grammar")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_command_saves_its_step_at_each_signal_that_asks_to_stop_and_says_how_to_go_on(
     number, tmp_path, monkeypatch, capsys

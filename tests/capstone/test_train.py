@@ -14,6 +14,8 @@ from capstone.train import train
 from mini_model import loop
 from mini_model.model import CONFIGS, GPT2_124M, MINI, GPTConfig, MiniGPT
 
+pytestmark = pytest.mark.processes
+
 TINY = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
 
 

@@ -7,6 +7,8 @@ import nbformat
 import pytest
 from nbclient.exceptions import CellExecutionError
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parents[2]
 spec = importlib.util.spec_from_file_location("execute", ROOT / "book/tools/execute.py")
 execute = importlib.util.module_from_spec(spec)

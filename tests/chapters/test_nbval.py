@@ -16,6 +16,8 @@ import pytest
 
 from compile_lab.page.explore import PUBLISH
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

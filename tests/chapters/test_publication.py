@@ -99,6 +99,7 @@ FAILED tests/dynamo/test_guards.py::test_one - AssertionError: 3 != 4
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("report", "told"), [(REPORT, "2 notebooks/06_peak_memory.ipynb"), (None, "None is named.")])
 def test_the_weekly_run_names_what_differs(tmp_path, report, told):
     weekly = steps(load(ROOT / ".github/workflows/weekly.yml"))

@@ -22,6 +22,8 @@ from compile_lab.eager.flops import work_of
 from compile_lab.memory.measured import measure_step
 from compile_lab.memory.predict import lifetimes
 
+pytestmark = pytest.mark.processes
+
 LAYERS, DIM, ROWS = 4, 16, 64
 
 
@@ -92,6 +94,7 @@ def test_plans_are_the_compilers_own(subject, planned):
     assert {each.name for each in planned[0.1].graphs.recomputed} == {each.name for each in own.recomputed}
 
 
+@pytest.mark.slow
 def test_a_plan_holds_what_it_says_and_peaks_where_it_is_predicted(subject, planned):
     expected, _ = reference(subject)
     for plan in planned.values():

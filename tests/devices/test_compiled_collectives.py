@@ -87,6 +87,7 @@ def three_functions():
     return found
 
 
+@pytest.mark.slow
 def test_collectives_become_nodes_of_one_graph_or_the_reason_is_told():
     for summed, asynchronous, closed, *opened in ranks.run(three_functions, 2, timeout=600):
         assert summed.collectives == ("all_reduce", "wait_tensor") and summed.equal

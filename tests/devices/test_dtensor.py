@@ -12,7 +12,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from compile_lab.devices import dtensor
 from compile_lab.devices.dtensor import ask, gradients_of, helps, wrong_in
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")
+pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")]
 
 
 def numbers(*shape):
@@ -93,6 +93,7 @@ def test_a_wrong_gradient_of_a_right_value():
     assert ask(lambda a, b: ((a - b) ** 2).mean(), two, ["S(0)", "S(0)"], gradient=True).kind in ("free", "paid")
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_a_ruling_in_time():
     ruling = ask(waits_on_one_rank, [X], ["S(0)"], limit_s=2)
     assert (ruling.kind, ruling.detail) == ("hangs", "no end within the time limit")

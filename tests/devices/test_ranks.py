@@ -18,7 +18,7 @@ from jupyter_client.manager import start_new_kernel
 from compile_lab.devices import ranks
 from compile_lab.devices.ranks import RankFailed
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")
+pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")]
 
 
 def rank_sum(scale, *, more=0):
@@ -280,6 +280,7 @@ def reply_to(client, request):
     return reply["content"]
 
 
+@pytest.mark.slow
 def test_an_interrupted_cell_leaves_no_rank_and_the_next_one_runs(tmp_path):
     manager, client = start_new_kernel(startup_timeout=300)
     try:
@@ -296,6 +297,7 @@ def test_an_interrupted_cell_leaves_no_rank_and_the_next_one_runs(tmp_path):
         manager.shutdown_kernel(now=True)
 
 
+@pytest.mark.slow
 def test_a_caller_that_is_killed_leaves_no_rank(tmp_path):
     program = "if __name__ == '__main__':\n" + "".join(
         f"    {line}\n" for line in CELL.format(folder=str(tmp_path)).splitlines()

@@ -15,6 +15,8 @@ from compile_lab.devices import ranks, throttle
 from compile_lab.devices import steps as overlap_runs
 from compile_lab.simulator.overlap import Span, Transfer, overlap_of
 
+pytestmark = pytest.mark.processes
+
 WIDTH, LAYERS = 256, 6
 
 

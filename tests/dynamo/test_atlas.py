@@ -15,6 +15,7 @@ def results():
     return run.run()
 
 
+@pytest.mark.slow
 def test_every_trigger_gives_its_id_and_every_cure_does_the_same_in_one_graph(results):
     changed = [f"{each.theme} / {each.name}: {each.id}: {each.trouble}" for each in results if not each.holds]
     assert not changed, f"torch {torch.__version__} changed {len(changed)} entries:\n" + "\n".join(changed)

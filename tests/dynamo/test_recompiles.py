@@ -8,6 +8,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from compile_lab._torch.dynamo import dynamo_config
 from compile_lab.dynamo.recompiles import described, replay, watch, would_recompile
 
+pytestmark = pytest.mark.processes
+
 
 def scaled(x, n):
     return x * n + x.shape[0]

@@ -13,6 +13,8 @@ from compile_lab.capture import GuardTree
 from compile_lab.dynamo.guards import guards_of
 from compile_lab.dynamo.tracing import trace
 
+pytestmark = pytest.mark.processes
+
 
 def helper(x):
     print("in the helper")

@@ -12,6 +12,8 @@ from compile_lab.inductor.lowering import collecting
 from compile_lab.inductor.records import EXTERN
 from compile_lab.inductor.wrapper import Wrapper
 
+pytestmark = pytest.mark.processes
+
 
 def linear_softmax(x, weight, bias):
     y = F.linear(x, weight, bias)
@@ -110,6 +112,7 @@ def test_without_gradients_there_is_inference_code_only():
     assert [graph.direction for graph in code.graphs] == ["inference"]
 
 
+@pytest.mark.slow
 def test_what_is_written_into_a_part_of_another_buffer_has_the_bytes_that_it_writes():
     x = torch.randn(2, 16, 64, requires_grad=True)
     code = generated_code(lambda: F.adaptive_avg_pool1d(x.transpose(1, 2), 1).flatten(1).square().sum())
@@ -136,6 +139,7 @@ def test_the_records_travel_between_processes(training):
     assert pickle.loads(pickle.dumps(training.graphs)) == training.graphs
 
 
+@pytest.mark.slow
 def test_a_break_is_reported_with_the_kernels_of_all_parts():
     def broken(x):
         x = x.sin()
@@ -208,6 +212,7 @@ def test_differences_between_chips_are_found():
     assert inductor_view.changed(codes[0].written[0], codes[0]) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "resnet"])
 def test_models_that_nobody_here_wrote(name):
     transformers = pytest.importorskip("transformers")

@@ -7,6 +7,8 @@ from torch import nn
 from compile_lab.inductor import generated as inductor
 from compile_lab.inductor.records import EXTERN
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize(("rows", "mixed"), [(8192, True), (64, False)])
 def test_a_tall_layer_norm_is_differentiated_in_one_pass_and_no_launch_is_left_out(rows, mixed):

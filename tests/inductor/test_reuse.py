@@ -2,6 +2,7 @@
 
 from dataclasses import fields
 
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -48,6 +49,7 @@ def test_a_buffer_renamed_before_it_was_written_is_not_reused():
     assert found == Reuse("backward", allocated=1, freed=0, taken=())
 
 
+@pytest.mark.slow
 def test_a_backward_takes_over_what_the_forward_saved_only_if_it_may():
     torch.manual_seed(0)
     a, b = (torch.randn(16, 16, requires_grad=True) for _ in range(2))

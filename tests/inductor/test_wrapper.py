@@ -25,6 +25,8 @@ from compile_lab.inductor.wrapper import (
 )
 from mini_model.model import MiniGPT, config
 
+pytestmark = pytest.mark.processes
+
 SOURCE = '''
 cpp_a = async_compile.cpp_pybinding(['float*'], r"""
 int kernel() {}
@@ -165,6 +167,7 @@ def step(request):
     return generated_code(model, *subjects.tokens(model, 2), chip=request.param)
 
 
+@pytest.mark.slow
 def test_every_launch_that_inductor_announced_is_there_and_no_other(step):
     for graph in step.graphs:
         launches = Wrapper.of(graph.wrapper).launches
@@ -196,6 +199,7 @@ def figures(of):
     return of.peak_nbytes, of.held_nbytes, of.left_nbytes
 
 
+@pytest.mark.slow
 def test_predicted_bytes_are_the_allocators_with_donation_and_tuples():
     model, x = mlp(), torch.randn(16, 32)
 
@@ -224,6 +228,7 @@ def test_a_wrapper_in_partitions_does_what_it_does_in_one_piece():
     }
 
 
+@pytest.mark.slow
 def test_buffers_of_a_symbolic_size_count_as_they_were_traced():
     x = torch.randn(33, 16, requires_grad=True)
     torch._dynamo.mark_dynamic(x, 0)

@@ -21,6 +21,8 @@ from compile_lab.inference.service import (
 from compile_lab.modes.cost import Spread
 from compile_lab.simulator.payback import ONCE
 
+pytestmark = pytest.mark.processes
+
 
 def spied():
     calls = []

@@ -14,6 +14,8 @@ from compile_lab.judge.__main__ import main
 
 from .subjects import Modulated
 
+pytestmark = pytest.mark.processes
+
 RELEASE = tuple(int(each) for each in torch.__version__.split("+")[0].split(".")[:2])
 
 

@@ -13,6 +13,8 @@ from torch.profiler import record_function
 
 from compile_lab.measure.trace import Trace, TraceEvent, profiled, profiling, read
 
+pytestmark = pytest.mark.processes
+
 
 def step():
     layer = torch.nn.Linear(16, 16)

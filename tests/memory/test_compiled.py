@@ -13,6 +13,8 @@ from compile_lab.memory.compiled import compiled_lifetimes
 
 from .programs import measured
 
+pytestmark = pytest.mark.processes
+
 
 def drawn(*shape, dtype=torch.float32):
     torch.manual_seed(0)

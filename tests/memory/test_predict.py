@@ -21,6 +21,8 @@ from compile_lab.memory import measured as measured_module
 from compile_lab.memory.differences import differences
 from mini_model.model import MiniGPT, config
 
+pytestmark = pytest.mark.processes
+
 PARTITIONS = {"default": ("default", "none"), "min_cut": ("min_cut", "inductor")}
 
 
@@ -85,7 +87,9 @@ def figures(of):
 
 
 @pytest.mark.parametrize("how", ["eager", *PARTITIONS])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name", ["minigpt", *(pytest.param(x, marks=pytest.mark.matrix) for x in MODELS if x != "minigpt")]
+)
 def test_the_predicted_bytes_are_the_allocators(name, how):
     torch.manual_seed(0)
     model, forward = MODELS[name]()

@@ -8,6 +8,8 @@ import torch.nn.functional as F
 
 from mini_model.model import GPT2_124M, MINI, Attention, GPTConfig, MiniGPT, check_tokens, config, generate
 
+pytestmark = pytest.mark.processes
+
 TINY = GPTConfig(vocabulary=50, context=16, dim=32, layers=2, heads=4)
 
 

@@ -12,6 +12,8 @@ from compile_lab.devices import pretended, ranks
 from mini_model.model import GPTConfig, MiniGPT
 from mini_model.simple_fsdp import named_slices, simple_fsdp
 
+pytestmark = pytest.mark.processes
+
 SMALL = GPTConfig(vocabulary=64, context=8, dim=16, layers=1, heads=2, tied_head=True)
 TOKENS = torch.randint(0, 64, (4, 8), generator=torch.Generator().manual_seed(1))
 

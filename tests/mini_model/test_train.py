@@ -23,6 +23,8 @@ from mini_model.loop import Settings, judge, learning_rate, windows
 from mini_model.model import CONFIGS, GPTConfig, MiniGPT
 from mini_model.train import MODES, main, train
 
+pytestmark = pytest.mark.processes
+
 TINY = Settings(config="tiny", steps=12, batch=2, lr=1e-2, seed=5)
 
 

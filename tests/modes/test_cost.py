@@ -28,6 +28,8 @@ from compile_lab.modes.cost import (
 )
 from compile_lab.modes.cuda_graphs import Launches, launches, readable_reason, skip_reasons, status
 
+pytestmark = pytest.mark.processes
+
 
 def scaled_softmax(x):
     return torch.softmax(x * 2, -1)

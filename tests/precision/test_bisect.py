@@ -7,6 +7,8 @@ from torch._inductor.custom_graph_pass import CustomGraphPass
 from compile_lab.precision import bisect
 from compile_lab.precision.bisect import BisectError, first_divergence
 
+pytestmark = pytest.mark.processes
+
 FILE = """
 import torch
 

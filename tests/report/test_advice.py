@@ -10,6 +10,8 @@ from compile_lab.report.given import given
 from compile_lab.report.model import card
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
+pytestmark = pytest.mark.processes
+
 RAISED = """Traceback (most recent call last):
   File "/somewhere/site-packages/torch/_dynamo/exc.py", line 723, in unimplemented
     raise Unsupported(

@@ -14,6 +14,8 @@ from hostile import EITHER, HOSTILE, PAGE, Hostile
 
 from compile_lab.report.supervisor import LOST
 
+pytestmark = pytest.mark.processes
+
 EARLIER = "an earlier report\n"
 ROOT = Path(__file__).parents[2]
 REPORT = [sys.executable, "-m", "compile_lab.report", "hostile.py:make"]
@@ -45,7 +47,10 @@ def ran(request, tmp_path_factory):
     return {name: root / folder for name, folder in folders.items()}
 
 
-@pytest.mark.parametrize("name", HOSTILE)
+CASES = [name if at % 9 == 0 else pytest.param(name, marks=pytest.mark.matrix) for at, name in enumerate(HOSTILE)]
+
+
+@pytest.mark.parametrize("name", CASES)
 def test_a_whole_page_or_status_2_with_what_happened_where_and_the_way_out(ran, name):
     case, folder = HOSTILE[name], ran[name]
     said, result = (folder / "stderr").read_text(), json.loads((folder / "result.json").read_text())

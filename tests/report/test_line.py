@@ -8,6 +8,8 @@ from torch import nn
 from compile_lab.report import line_view as follow_view
 from compile_lab.report.line import follow
 
+pytestmark = pytest.mark.processes
+
 
 class Layer(nn.Module):
     def __init__(self):

@@ -24,7 +24,7 @@ from compile_lab.report.tries import _blocks, on_devices, tried
 from compile_lab.tensors import nbytes
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
 SOURCE = """
 import torch
 from torch import nn
@@ -309,6 +309,7 @@ def test_a_scalar_parameter_stays_whole_under_fsdp():
     assert found.held.parameters == 4 * ((4 * 4 + 4) // 2 + 1)
 
 
+@pytest.mark.slow
 def test_without_memory_a_model_says_what_it_says_with_it(file):
     asked = (*WITHOUT_A_CHIP, "sharded")
     real, fake = (

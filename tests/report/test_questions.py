@@ -13,6 +13,8 @@ from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
 from compile_lab.report.questions import QUESTIONS, answers
 
+pytestmark = pytest.mark.processes
+
 LOG = logging.getLogger(__name__)
 
 

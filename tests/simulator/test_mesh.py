@@ -14,6 +14,8 @@ from compile_lab.simulator.sharding import check_divides
 from mini_model.model import GPT2_124M, MINI
 from mini_model.parallel import patterns
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[2]
 MODELS = {
     "MINI": MINI,

@@ -16,6 +16,8 @@ from compile_lab.simulator.sharding import parameter_count, parameters
 from mini_model import parallel
 from mini_model.model import GPT2_124M, MINI, MiniGPT
 
+pytestmark = pytest.mark.processes
+
 SMALL = replace(MINI, layers=2)
 WIDE = replace(MINI, layers=2, dim=128, heads=16, vocabulary=601, context=32)
 TIED = replace(SMALL, tied_head=True)

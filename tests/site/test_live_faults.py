@@ -58,9 +58,12 @@ def overdue(page, asked):
     page.clock.fast_forward(1000 * harness.LONGEST_S)
 
 
+EACH = [(name, fault) for name in ASSETS for fault in FAULTS]
+CASES = [EACH[0], *(pytest.param(*case, marks=pytest.mark.matrix) for case in EACH[1:])]
+
+
 @pytest.mark.browser
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("name", ASSETS)
+@pytest.mark.parametrize(("name", "fault"), CASES)
 def test_a_fault_is_told_and_the_stored_choices_stay_and_it_starts_when_asked(visit, name, fault):
     reader = Reader(visit(CHAPTER))
     asked = break_asset(reader.page, name, fault)
@@ -83,6 +86,7 @@ def test_a_fault_is_told_and_the_stored_choices_stay_and_it_starts_when_asked(vi
 
 
 @pytest.mark.browser
+@pytest.mark.matrix
 @pytest.mark.parametrize("name", ASSETS)
 def test_what_a_policy_blocks_is_told_and_the_stored_choices_stay(visit, address, name, monkeypatch):
     page, worker = policies_without(name, address)

@@ -16,6 +16,8 @@ from compile_lab.virtual_gpu.assembly import Config, assemble, assemble_all  # n
 from compile_lab.virtual_gpu.errors import VirtualGPUError  # noqa: E402
 from compile_lab.virtual_gpu.launching import interpret_kernel  # noqa: E402
 
+pytestmark = pytest.mark.processes
+
 
 @triton.jit
 def doubled(x):

@@ -10,6 +10,8 @@ from compile_lab import virtual_gpu
 
 from . import ask_torch, attention_cells
 
+pytestmark = pytest.mark.processes
+
 DTYPES = ["float16", "bfloat16", "float32", "float64"]
 KERNELS = {"math", "flash", "efficient", "cudnn"}
 REFUSALS = ("No available kernel", "No viable backend", "Number of heads", "The size of tensor", "Expected")

@@ -24,7 +24,10 @@ from compile_lab.virtual_gpu.chips import CHIPS
 from compile_lab.virtual_gpu.client import begin, run
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton, and so the virtual GPU, is made for Linux")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="Triton, and so the virtual GPU, is made for Linux"),
+]
 
 
 @contextlib.contextmanager

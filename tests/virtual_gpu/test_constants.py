@@ -11,7 +11,10 @@ from compile_lab.inductor.generated import generated_code
 from compile_lab.virtual_gpu.client import interpret, run
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton, and so the virtual GPU, is made for Linux")
+pytestmark = [
+    pytest.mark.processes,
+    pytest.mark.skipif(sys.platform != "linux", reason="Triton, and so the virtual GPU, is made for Linux"),
+]
 
 MADE = {
     "tensor": (lambda: torch.tensor([1, 2, 3], device="cuda"), [1, 2, 3]),

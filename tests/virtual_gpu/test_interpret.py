@@ -13,7 +13,7 @@ from compile_lab.virtual_gpu.client import interpret
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 from compile_lab.virtual_gpu.interpreter import UPCAST
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")
+pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform != "linux", reason="Triton is made for Linux")]
 
 
 @pytest.mark.slow

@@ -20,6 +20,8 @@ from compile_lab.checkpointing.strategies import (
     keeping,
 )
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.slow
 @pytest.mark.skipif(not memory_limit.available(), reason="a limit on a process's memory needs Linux")

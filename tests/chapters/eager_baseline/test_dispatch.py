@@ -16,6 +16,8 @@ from chapters.shared.subjects import minigpt, tokens
 from compile_lab.eager.dispatch import log
 from compile_lab.eager.operators import KINDS, kind_of
 
+pytestmark = pytest.mark.processes
+
 
 class Witness(TorchDispatchMode):
     """torch's own view from below autograd."""

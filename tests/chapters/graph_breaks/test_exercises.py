@@ -8,6 +8,8 @@ from chapters.graph_breaks.exercises import tamed
 from chapters.graph_breaks.in_page import GRAPHS
 from compile_lab.dynamo.tracing import trace
 
+pytestmark = pytest.mark.processes
+
 
 def test_torch_makes_as_many_graphs_as_the_judge_of_01_2_says():
     def inner(x):

@@ -14,6 +14,8 @@ import torch
 from chapters.graph_breaks.messages import heard
 from compile_lab.dynamo import trace
 
+pytestmark = pytest.mark.processes
+
 
 def reads(x):
     return x / x.max().item()
@@ -62,6 +64,7 @@ def test_what_is_heard_begins_with_what_torch_says_and_the_break_is_there_either
     assert trace(fn, torch.ones(3)).breaks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fn", [reads, hashes, loops], ids=lambda fn: fn.__name__)
 def test_a_fresh_interpreter_writes_the_same(fn):
     source = f"import hashlib, torch\n{inspect.getsource(fn)}\n"

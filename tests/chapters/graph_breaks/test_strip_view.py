@@ -7,6 +7,8 @@ from chapters.graph_breaks import strip_view
 from chapters.graph_breaks.strips import prints_at_depths, prints_in_places, strip
 from compile_lab.dynamo import calls_view, replay
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def places():

@@ -28,6 +28,7 @@ def on_a_rank(inductor=False):
     return eager_and_compiled(lambda mesh: annotated_block("tp", mesh), mesh), eager_and_compiled(styled, mesh)
 
 
+@pytest.mark.slow
 def test_an_annotated_block_sends_less_compiled_and_styles_send_the_same():
     one, other = ranks.run(on_a_rank, 2, timeout=600)
     assert one == other

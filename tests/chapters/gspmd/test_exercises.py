@@ -7,6 +7,8 @@ import pytest
 from chapters.exercises import check
 from chapters.gspmd.gspmd import jax_is_there
 
+pytestmark = pytest.mark.processes
+
 needs_jax = pytest.mark.skipif(not jax_is_there(), reason='jax is not installed: pip install "jax==0.10.2"')
 
 

@@ -33,6 +33,8 @@ from chapters.gspmd.gspmd_view import (
 from compile_lab.simulator.collectives import Collective
 from mini_model.model import MINI, Block
 
+pytestmark = pytest.mark.processes
+
 ROOT = Path(__file__).parents[3]
 
 
@@ -50,6 +52,7 @@ def example():
     return jax_example()
 
 
+@pytest.mark.slow
 def test_jax_is_named_in_its_door_alone_and_nothing_else_loads_it():
     guilty = []
     for file in [path for name in ("compile_lab", "chapters", "mini_model") for path in (ROOT / name).rglob("*.py")]:
@@ -115,12 +118,14 @@ def test_jax_loops_count_as_often_as_they_run():
     assert program.collectives == (Collective("all_reduce", "x", 4, 3, 3 * 64 * 128 * 4),)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layout", ["", *LAYOUTS])
 def test_the_block_is_mini_gpts_in_every_layout(layout):
     torch.manual_seed(0)
     assert same(Block(MINI), torch.randn(8, 64, 64), layout).worst < 1e-5
 
 
+@pytest.mark.slow
 def test_c46_tensor_parallel_three_programs_and_two_totals(example):
     (row,) = beside(["tp"])
     assert summed(row.xla) == {("all_reduce", 4): 786_432} and summed(row.dtensor) == {("all_reduce", 6): 786_432}
@@ -136,6 +141,7 @@ def test_c46_tensor_parallel_three_programs_and_two_totals(example):
     assert {each[-1] for each in drawn.table.rows} == {"786,432", "0", "524,288"}
 
 
+@pytest.mark.slow
 def test_c46_with_q_k_and_v_as_one_matmul_annotations_send_the_hand_written_plan(example):
     weights, x = example
     joined, places = fused(weights), fused(LAYOUTS["tp"].weights)
@@ -145,6 +151,7 @@ def test_c46_with_q_k_and_v_as_one_matmul_annotations_send_the_hand_written_plan
     assert max(float(abs(wanted[name] - got[name]).max()) for name in wanted) < 1e-5
 
 
+@pytest.mark.slow
 def test_c46_ddp_and_fsdp():
     ddp, fsdp = beside(["ddp", "fsdp"])
     assert summed(ddp.xla) == {("all_reduce", 1): 199_936} and ddp.dtensor == ()
@@ -196,6 +203,7 @@ def test_what_each_way_refuses():
     assert sum(each.mode == "explicit" for each in found) == 5 and "psum" in repr(refusals_table(found))
 
 
+@pytest.mark.slow
 def test_memory_of_one_step_by_two_compilers():
     torch.manual_seed(0)
     forward, joint, backward = memory_beside(Block(MINI), torch.randn(8, 64, 64))

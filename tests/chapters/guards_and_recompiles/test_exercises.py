@@ -9,6 +9,8 @@ from chapters.guards_and_recompiles.exercises import Decayed, weighted
 from chapters.guards_and_recompiles.in_page import COMPILED
 from compile_lab.dynamo.recompiles import replay
 
+pytestmark = pytest.mark.processes
+
 
 def test_torch_compiles_as_often_as_the_judge_of_02_4_says():
     calls = replay(

@@ -8,6 +8,8 @@ from chapters.exercises import check
 from chapters.inductor_codegen.in_page import GRAPHS, KERNELS, matrices_moved, plain_ops
 from compile_lab.inductor.generated import generated_code
 
+pytestmark = pytest.mark.processes
+
 
 def test_inductor_launches_as_many_kernels_as_the_judge_of_04_1_says():
     def predict_me(x, weight, bias):

@@ -6,6 +6,8 @@ from chapters.inference.overhead import CallCost, call_costs, guard_costs, per_g
 from chapters.inference.overhead_view import calls_table, cost_lines, recorded
 from compile_lab.recordings import Provenance, Recording
 
+pytestmark = pytest.mark.processes
+
 HERE = Provenance("a CPU", "2.13", None, None, "2026-11-23", "a test", "live")
 
 

@@ -1,7 +1,11 @@
 """Skipped guards give wrong answers without an error; the stances do what their names say."""
 
+import pytest
+
 from chapters.inference.overhead_view import changes, stance_table
 from chapters.inference.skipped import skipped_changes, stances
+
+pytestmark = pytest.mark.processes
 
 
 def test_skipped_guards_are_silently_wrong_and_checked_ones_never():

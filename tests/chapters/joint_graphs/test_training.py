@@ -18,6 +18,7 @@ def gpt_graphs(gpt):
     return graphs_of(*gpt)
 
 
+@pytest.mark.slow
 def test_the_views_say_the_same(gpt_graphs):
     graphs = gpt_graphs["min_cut"]
     assert sum(row[2] for row in aot_view.rules(graphs).rows) == graphs.saved_nbytes

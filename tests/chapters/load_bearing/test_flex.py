@@ -143,6 +143,7 @@ def test_a_mask_off_by_one_in_one_backward_is_caught_there():
     assert max(error for name, error in found.by_result.items() if name != "gradient of q") < 2e-6
 
 
+@pytest.mark.slow
 def test_lengths_widths_and_documents_compile_as_often_as_they_say():
     def outcomes(*masks, **options):
         return [call.outcome for call in replayed(masks, **options)]

@@ -101,6 +101,7 @@ def inputs(*shape):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(0)).requires_grad_()
 
 
+@pytest.mark.slow
 def test_what_is_computed_twice_is_found_before_torch_has_looked_and_not_after():
     early = with_pass(same_twice_is_once, twice, inputs(32, 8), stage="joint_pre")
     late = with_pass(same_twice_is_once, twice, inputs(32, 8), stage="post_grad_pre")
@@ -141,6 +142,7 @@ def test_positions_need_no_scatter_and_their_gradient_keeps_its_bits(rows):
     assert "index_put" in found.runs[0].after[-1].arguments, "the words' gradient is scattered, for words may repeat"
 
 
+@pytest.mark.slow
 def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
     found = with_pass(all_that_looks_the_same_is_once, dropped, inputs(32, 8), stage="joint_pre")
     assert found.verdict == "wrong" and found.worst.is_wrong and found.worst.without is None
@@ -150,6 +152,7 @@ def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
     assert right.verdict == "same bits" and right.did_nothing
 
 
+@pytest.mark.slow
 def test_a_pass_that_is_right_on_one_input_is_judged_on_others():
     small, large = inputs(8, 8), (inputs(8, 8).detach() * 100).requires_grad_()
     alone = with_pass(without_maximum, softened, small, stage="joint_pre")

@@ -12,6 +12,8 @@ from chapters.load_bearing.whole_step import AdamWRule, peak_nbytes, updates_at_
 from chapters.load_bearing.whole_step_judged import judged_steps
 from mini_model.model import GPTConfig, MiniGPT
 
+pytestmark = pytest.mark.processes
+
 TINY = GPTConfig(vocabulary=32, context=8, dim=16, layers=2, heads=2, tied_head=True)
 
 
@@ -58,6 +60,7 @@ def forgetful(graph):
     return graph
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("model", "batches"), [(tiny, tokens), (Fitted, rows)])
 def test_the_graph_run_node_by_node_trains_as_eager_does_to_the_bit(model, batches):
     for found in judged_steps(model(), batches(), passes=[updates_at_once], compiled=False):

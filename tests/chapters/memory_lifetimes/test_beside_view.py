@@ -19,6 +19,7 @@ def mini():
     return MiniGPT(replace(MINI, layers=1)), torch.zeros(8, 64, dtype=torch.int64)
 
 
+@pytest.mark.slow
 def test_the_allocators_curve_is_drawn_beside_the_computed_one(mini):
     model, tokens = mini
     run = as_graphs(model, memory_budget=0.5)

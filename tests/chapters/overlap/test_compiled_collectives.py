@@ -18,6 +18,7 @@ def without_kernels(graph):
     return " ".join(token for token in graph if token != "k")
 
 
+@pytest.mark.slow
 def test_inductor_moves_and_joins_the_collectives_of_a_sharded_step(mesh):
     plain, moved, joined = (step_orders(mesh, options) for options in ({}, REORDERED, BUCKETED))
     starts = [[[token for token in graph if token[:2] in ("AG", "RS")] for graph in each] for each in (plain, joined)]

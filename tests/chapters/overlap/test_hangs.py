@@ -108,6 +108,7 @@ def asks_while_it_waits(folder):
     return told
 
 
+@pytest.mark.slow
 def test_ranks_that_still_wait_are_asked_and_say_so_themselves(tmp_path, capfd):
     told = ranks.run(asks_while_it_waits, 2, tmp_path / "watch", timeout=600)[1]
     assert "rank 0 waits in all_reduce(float[2])" in told and "rank 1 never came" in told

@@ -232,6 +232,7 @@ def test_runs_are_chosen_by_their_sizes_and_memory_is_expected_from_what_is_held
         pipeline_recording.expected_nbytes(result, others[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_a_recording_runs_each_schedule_with_the_layers_of_a_rank_and_what_it_has_memory_for(n):
     every = pipeline_recording._series(n, pipeline_recording.ON_GPU)

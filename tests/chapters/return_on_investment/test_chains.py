@@ -5,6 +5,8 @@ import pytest
 from chapters.return_on_investment import chains
 from chapters.return_on_investment.chains import COMPILED, EAGER, EMULATED, chains_judged, dropout_masks, rows_alone
 
+pytestmark = pytest.mark.processes
+
 
 def test_a_fused_bf16_chain_is_closer_to_the_truth_and_emulated_casts_make_it_eager(monkeypatch):
     monkeypatch.setattr(chains, "CHAINS", {"pointwise": chains.pointwise})

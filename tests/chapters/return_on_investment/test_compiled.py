@@ -1,10 +1,12 @@
 """Many calls in one compile: each has its own result, its own kernels, and fails alone."""
 
+import pytest
 import torch
 
 from chapters.return_on_investment.compiled import JudgedCall, compiled_together
 
 
+@pytest.mark.slow
 def test_each_call_has_its_result_its_kernels_and_its_failure():
     x = torch.arange(6.0).view(2, 3)
 

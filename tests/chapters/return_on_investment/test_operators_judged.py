@@ -27,6 +27,7 @@ def test_the_verdict_says_who_is_closer(eager, compiled, equal, verdict):
     assert row.verdict == verdict and OperatorError.from_json(row.to_json()) == row
 
 
+@pytest.mark.slow
 def test_operators_are_judged_in_bf16_with_the_least_error_as_floor():
     add, mm, softmax = judged(["add", "mm", "softmax"], "bf16")
     assert [add.operator, mm.operator, softmax.operator] == ["add", "mm", "softmax"]

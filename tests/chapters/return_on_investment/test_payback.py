@@ -13,6 +13,8 @@ from compile_lab.modes import crossing as measuring
 from compile_lab.modes.crossing import crossing
 from compile_lab.modes.payback import Crossing, Payback, first_crossing, payback
 
+pytestmark = pytest.mark.processes
+
 
 def samples(middle: float, apart: float = 1.0, count: int = 40, seed: int = 0) -> list[float]:
     draw = random.Random(seed)
@@ -97,6 +99,7 @@ def test_a_mode_that_compiles_nothing_is_refused():
         cases.measured("nothing")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_two_short_runs_predict_where_the_sums_cross_though_every_step_is_unsteady(monkeypatch, seed):
     """A clock of ours, so that no other program on the machine is timed: 30 ms or 20 a step, a tenth more or less."""

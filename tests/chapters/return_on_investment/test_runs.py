@@ -46,6 +46,7 @@ def test_distances_are_from_float64_of_the_same_seed():
     assert TrainedRun.from_json(found[0].to_json()).steps == found[0].steps
 
 
+@pytest.mark.slow
 def test_what_is_compiled_is_compiled_once_and_starts_anew_for_each_seed():
     found = trajectories(make, batches, ("fp64 compiled",), (0, 1, 0), (4,))
     first, second, again = [run for run in found if run.name == "fp64 compiled"]

@@ -10,6 +10,8 @@ from chapters.sharding_strategies.asking import ask_each, layouts_asked, with_ru
 from compile_lab.devices import ranks
 from compile_lab.devices.dtensor import PlacedCall, ask
 
+pytestmark = pytest.mark.processes
+
 X = torch.randn(8, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 

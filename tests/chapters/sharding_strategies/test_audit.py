@@ -22,6 +22,8 @@ from chapters.sharding_strategies.experiments import dtensor
 from chapters.sharding_strategies.silent_errors import ERRORS, EXPLAINS
 from compile_lab import recordings
 
+pytestmark = pytest.mark.processes
+
 SMALL = {"samples": 1, "limit_s": 120.0}
 SAMPLE = "sum,cumsum,nn.functional.mse_loss,nn.functional.one_hot,bincount,fft.irfft"
 ranks_are_forked = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")

@@ -9,6 +9,8 @@ from chapters.exercises import check
 from chapters.sharding_strategies import in_page as chapter_14
 from chapters.sharding_strategies.candidates import candidates
 
+pytestmark = pytest.mark.processes
+
 PLACED = {name: placement for name, (placement, _) in chapter_14.PLACED.items()}
 IMAGES = torch.randn(4, 2, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 

@@ -11,6 +11,8 @@ from chapters.sharding_strategies.redistributions_view import by_line, gathers
 from compile_lab.devices import ranks
 from compile_lab.devices.collectives import pretended
 
+pytestmark = pytest.mark.processes
+
 
 def _softmax_over_the_shards():
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor, init_device_mesh

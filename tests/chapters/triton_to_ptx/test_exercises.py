@@ -30,6 +30,7 @@ def first_row_only(out, x, columns, BLOCK: tl.constexpr):
     tl.store(out + at, tl.load(x + at, at < columns, 0.0), at < columns)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "answer", "wrong"),
     [

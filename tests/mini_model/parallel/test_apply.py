@@ -13,6 +13,8 @@ from mini_model import parallel
 from mini_model.model import GPTConfig, MiniGPT
 from mini_model.parallel import patterns as layouts
 
+pytestmark = pytest.mark.processes
+
 STEPS = 3
 TINY = GPTConfig(vocabulary=60, context=16, dim=32, layers=4, heads=4)
 DEEP = GPTConfig(vocabulary=60, context=16, dim=32, layers=8, heads=4)

@@ -27,6 +27,8 @@ from mini_model.parallel import checkpoint as sharded_checkpoint
 from mini_model.parallel import train as scale_out
 from mini_model.parallel.apply import Parallel
 
+pytestmark = pytest.mark.processes
+
 SHAPE = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=4)
 TINY = loop.Settings(config="tiny", steps=12, batch=8, lr=1e-2, seed=5)
 
@@ -64,6 +66,7 @@ def runs(*calls: tuple) -> list:
     return [losses_of(*call) for call in calls]
 
 
+@pytest.mark.slow
 def test_it_trains_as_one_process_and_continues_on_fewer_ranks_and_under_another_pattern(tmp_path, monkeypatch):
     losses, step = [], loop.run_steps
 

@@ -7,6 +7,8 @@ import pytest
 from chapters.backward_fusion.experiments.backward_control import CONTROLS, WAYS, record
 from chapters.backward_fusion.experiments.fused_chain import CHAINS
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture(scope="module")
 def tried():
@@ -15,6 +17,7 @@ def tried():
     return found
 
 
+@pytest.mark.slow
 def test_each_chain_is_measured_in_both_precisions(tried):
     assert [(case["chain"], case["dtype"]) for case in tried["cases"]] == [
         ("norm of relu", "bf16"),

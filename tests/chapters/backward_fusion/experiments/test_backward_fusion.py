@@ -29,6 +29,7 @@ def tried():
     return found
 
 
+@pytest.mark.slow
 def test_a_case_is_measured_in_both_directions(tried):
     (found,) = tried["cases"]
     assert set(found["variants"]) == {"eager", "compiled"}, "only a GPU's code reduces both ways at once"

@@ -22,6 +22,7 @@ def test_a_number_of_breaks_that_does_not_cut_evenly_is_refused():
         chain(2)
 
 
+@pytest.mark.slow
 def test_each_size_is_timed_eagerly_and_with_each_number_of_breaks():
     found = record("cpu", sizes=[64])
     assert json.loads(json.dumps(found)) == found

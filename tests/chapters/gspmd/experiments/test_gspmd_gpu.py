@@ -21,6 +21,7 @@ def test_on_a_cpu_only_the_separate_matmuls_send_more():
         assert len(each["lines"]) == 4 and all("all-reduce" in line for line in each["lines"])
 
 
+@pytest.mark.slow
 def test_a_platform_that_is_not_there_is_told_and_nothing_ends(monkeypatch):
     monkeypatch.setattr(gspmd_gpu, "PIPELINES", {"CPU": ("cpu", "--xla_no_such_flag=1")})
     found = gspmd_gpu.record("cpu")

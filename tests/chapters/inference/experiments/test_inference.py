@@ -13,6 +13,8 @@ from chapters.inference.service_view import latencies
 from compile_lab.inference.served import recorded
 from compile_lab.recordings import Provenance, Recording
 
+pytestmark = pytest.mark.processes
+
 FROM = Provenance("CPU, 2 cores", "2.13.0", None, None, "2026-11-23", "a test", "recorded")
 
 
@@ -38,6 +40,7 @@ def test_a_try_out_has_streams_phases_a_restart_and_a_roofline():
     assert roofline(model.work, model.phases, found.bytes_per_s, found.flop_per_s, found.provenance).table.rows
 
 
+@pytest.mark.slow
 def test_a_part_that_breaks_is_told_and_the_others_stand(monkeypatch):
     def broken(device):
         raise RuntimeError("no such kernel\nand much more")
@@ -49,6 +52,7 @@ def test_a_part_that_breaks_is_told_and_the_others_stand(monkeypatch):
     assert found.models["tiny"].streams["eager"].answers and not found.models["tiny"].stopped
 
 
+@pytest.mark.slow
 def test_a_shape_that_breaks_is_told_in_its_place(monkeypatch):
     monkeypatch.setitem(inference.PLANS, "cpu", (replace(TINY, modes=("eager",), decode=(1, 5)),))
     model = as_recorded(record("cpu")).models["tiny"]
@@ -99,6 +103,7 @@ def test_rates_are_of_this_machine_now():
     assert 1e8 < rates["bytes_per_s"] < 1e13 and 1e8 < rates["flop_per_s"] < 1e14
 
 
+@pytest.mark.slow
 def test_a_second_process_that_fails_says_why(monkeypatch):
     with pytest.raises(RuntimeError, match="StopIteration"):
         inference.restarted("no such model", "cpu")

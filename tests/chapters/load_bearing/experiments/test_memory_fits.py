@@ -24,6 +24,7 @@ def test_every_way_is_the_same_training(small):
     assert not any(way["stopped"] for way in found["ways"])
 
 
+@pytest.mark.slow
 def test_a_way_that_does_not_fit_is_told_and_the_others_go_on(small, monkeypatch):
     whole = memory_fits._whole
 

@@ -13,6 +13,8 @@ from compile_lab.simulator.joint_graphs import STORED, from_json
 from compile_lab.simulator.joint_graphs import stored_graphs as graphs
 from compile_lab.simulator.lifetimes import lived
 
+pytestmark = pytest.mark.processes
+
 SAME_TORCH = pytest.mark.skipif(
     {graph.torch for graph in graphs().values()} != {torch.__version__.partition("+")[0]},
     reason="the graphs are stored for another torch",

@@ -19,6 +19,8 @@ from chapters.triton_to_ptx.experiments.softmax_kernel import (
     softmax,
 )
 
+pytestmark = pytest.mark.processes
+
 INTERPRETED = """
 import json, torch, triton
 from chapters.triton_to_ptx.experiments.softmax_kernel import DTYPES, Configuration, softmax
