@@ -10,10 +10,12 @@ import threading
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build/html"
+SAMPLE = ("book/index", "notebooks/00_eager_baseline", "notebooks/12_pipeline_bubbles")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ARGUMENTS = [
     "--no-sandbox",
@@ -99,6 +101,12 @@ def chapters() -> list[str]:
 def pages() -> list[str]:
     """Every page that the site must have."""
     return [*(f"{document}.html" for document in documents()), "search.html"]
+
+
+def sampled(paths: list[str]) -> list:
+    """Parameters of a test of each page: in `make test` a few of them, in `make test-all` every one."""
+    marks = {True: (), False: pytest.mark.matrix}
+    return [pytest.param(path, marks=marks[path.removesuffix(".html") in SAMPLE]) for path in paths]
 
 
 def stale() -> str | None:

@@ -123,6 +123,7 @@ def cut():
     return module["get_schedule_ops"]
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("schedule", [name.removeprefix("Schedule") for name in schedules.WANTED])
 def test_the_cut_makes_torchs_tables_and_refuses_in_its_words(cut, schedule, monkeypatch):
     sizes = list(itertools.product((1, 2, 3, 4, 5, 8), (1, 2, 3, 4, 6, 8, 12, 16, 20)))
@@ -375,6 +376,7 @@ OTHERS = [
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_the_other_explorers_answers_are_cpythons_too(reader):
     def asked(name, choice):
         return json.dumps({"panel": f"compile_lab.simulator.{name}", "choice": choice})
@@ -384,7 +386,7 @@ def test_the_other_explorers_answers_are_cpythons_too(reader):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("path", [f"{chapter}.html" for chapter in harness.chapters()])
+@pytest.mark.parametrize("path", harness.sampled([f"{chapter}.html" for chapter in harness.chapters()]))
 def test_every_live_explorer_of_the_book_computes_a_value_that_is_not_stored(visit, built, path):
     if live.EXPLORER not in (built / path).read_text("utf-8"):
         pytest.skip("it has none")
@@ -431,6 +433,7 @@ def test_it_answers_at_once(visit):
 
 
 @pytest.mark.browser
+@pytest.mark.matrix
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("ranks", [6, 0])
 def test_what_is_computed_is_accessible(visit, theme, ranks):

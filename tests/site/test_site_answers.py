@@ -64,6 +64,7 @@ def test_the_pages_judge_says_what_the_notebooks_says(visit):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_a_solution_passes_in_the_page(visit):
     page = visit(CHAPTER).page
     solutions = {name: cell.source for name, cell in tagged("solution-").items() if name in in_page()}
@@ -128,6 +129,7 @@ def test_what_goes_wrong_is_said_in_its_place_and_the_next_answer_is_judged(exer
 
 
 @pytest.mark.browser
+@pytest.mark.matrix
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_an_open_exercise_is_accessible_and_fits_a_phone(visit, theme):
     exercise = Exercise(visit(CHAPTER, width=390, height=844, color_scheme=theme, bypass_csp=True))

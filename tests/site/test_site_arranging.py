@@ -120,6 +120,7 @@ def test_without_a_script_the_start_is_there(visit):
 
 
 @pytest.mark.browser
+@pytest.mark.matrix
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_what_is_arranged_is_accessible(visit, theme):
     arranger = Arranger(visit(CHAPTER, color_scheme=theme, bypass_csp=True), TITLE)

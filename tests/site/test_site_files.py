@@ -48,6 +48,7 @@ def test_the_launch_buttons_lead_to_this_notebook_in_this_repository(chapter, bu
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_second_build_gives_the_same_bytes(built, tmp_path):
     shutil.copytree(built.parent, tmp_path / "_build", copy_function=shutil.copy2)
     book = Path(sys.executable).with_name("jupyter-book")
@@ -232,6 +233,7 @@ def test_a_site_that_is_missing_or_old_is_refused_with_the_remedy(built, monkeyp
     assert "older" in harness.stale() and "make book" in harness.stale()
 
 
+@pytest.mark.slow
 def test_the_styles_of_third_parties_keep_every_selector_whose_classes_are_in_a_page(built):
     def selectors(style):
         listed = (each.strip() for heads in re.findall(r"([^{}@;/]+)\{", style) for each in heads.split(","))

@@ -14,7 +14,7 @@ def spanish(page):
     page.wait_for_function("() => document.querySelector('[lang=es].caption-text')")
 
 
-@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("path", harness.sampled(PAGES))
 def test_every_page_has_the_switch_and_follows_it(visit, path):
     visited = visit(path)
     page = visited.page
@@ -66,6 +66,7 @@ def test_the_switch_works_with_the_keyboard(visit):
     page.locator("#espanol").wait_for()
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_in_spanish_a_chapter_is_accessible_and_fits_a_phone(visit, theme):
     page = visit(CHAPTER, width=390, height=844, color_scheme=theme, bypass_csp=True).page

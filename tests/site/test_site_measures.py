@@ -29,7 +29,7 @@ READ = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
 def test_a_chapter_shows_more_than_it_lists(visit, name):
     read = visit(f"{name}.html", width=1440, height=SCREEN).page.evaluate(READ)
     share, screens = read["code"] / read["article"], read["page"] / SCREEN
@@ -50,7 +50,7 @@ def test_a_page_takes_as_much_room_in_the_dark(visit):
     assert tall["light"] == tall["dark"], "a rule of the theme's for the dark alone adds room"
 
 
-@pytest.mark.parametrize("name", CHAPTERS)
+@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
 def test_a_fold_is_one_thin_line_that_says_what_is_behind_it_and_opens_with_the_keyboard(visit, name):
     page = visit(f"{name}.html", width=1440, height=SCREEN).page
     folds = page.locator("article .tag_hide-input > details.hide")

@@ -94,7 +94,7 @@ def at_a_desk(request, browser, address):
         yield request.param, visited, weights
 
 
-@pytest.fixture(scope="module", params=PAGES)
+@pytest.fixture(scope="module", params=harness.sampled(PAGES))
 def on_a_phone(request, browser, address):
     """A page in dark, drawn, for several tests."""
     with harness.visiting(browser, address) as open_page:
@@ -129,12 +129,14 @@ def test_a_chapter_is_light(at_a_desk):
         assert sum(weights.values()) <= WEIGHT_LIMIT, heaviest
 
 
+@pytest.mark.parametrize("at_a_desk", harness.sampled([*PAGES, "index.html"]), indirect=True)
 def test_a_page_is_accessible(at_a_desk):
     page = at_a_desk[1].page
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     assert serious_violations(page) == []
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_in_dark_is_accessible(visit, path):
     page = visit(path, color_scheme="dark").page  # what a phone does not show: the sidebar, the page's contents

@@ -64,7 +64,7 @@ def shown_after(explorer, act):
     return explorer.locator(".lab-panel").evaluate(SHOWN)
 
 
-@pytest.mark.parametrize("path", CHAPTERS)
+@pytest.mark.parametrize("path", harness.sampled(CHAPTERS))
 def test_every_option_of_every_explorer_changes_what_is_shown(visit, path):
     page = visit(path).page
     explorers = page.locator(".lab-explorer")
@@ -81,7 +81,7 @@ def test_every_option_of_every_explorer_changes_what_is_shown(visit, path):
             shown_after(explorer, functools.partial(choose, 0))
 
 
-@pytest.mark.parametrize("path", CHAPTERS)
+@pytest.mark.parametrize("path", harness.sampled(CHAPTERS))
 def test_explorers_work_with_the_keyboard_alone(visit, path):
     page = visit(path).page
     for explorer in page.locator(".lab-explorer").all():
@@ -95,7 +95,7 @@ def test_explorers_work_with_the_keyboard_alone(visit, path):
             assert axis.locator("select, input").first.evaluate("e => e === document.activeElement")
 
 
-@pytest.mark.parametrize("path", CHAPTERS)
+@pytest.mark.parametrize("path", harness.sampled(CHAPTERS))
 def test_without_scripts_the_first_panel_is_readable_and_no_control_is_dead(visit, path):
     page = visit(path, java_script_enabled=False).page
     for explorer in page.locator(".lab-explorer").all():
@@ -107,7 +107,7 @@ def test_without_scripts_the_first_panel_is_readable_and_no_control_is_dead(visi
         assert (drawing if drawing.count() else figure.locator("summary")).is_visible()
 
 
-@pytest.mark.parametrize("path", WITH_FIGURES)
+@pytest.mark.parametrize("path", harness.sampled(WITH_FIGURES))
 def test_a_figure_is_drawn_follows_the_theme_and_the_width(visit, path):
     page = visit(path, color_scheme="light").page
     plot = plot_in_sight(page)
@@ -127,7 +127,7 @@ def test_a_figure_is_drawn_follows_the_theme_and_the_width(visit, path):
     page.wait_for_function("before => document.querySelector('.lab-drawn')._fullLayout.width < before", arg=width)
 
 
-@pytest.mark.parametrize("path", WITH_FIGURES)
+@pytest.mark.parametrize("path", harness.sampled(WITH_FIGURES))
 def test_a_figure_answers_to_the_pointer(visit, path):
     page = visit(path).page
     plot_in_sight(page).scroll_into_view_if_needed()
