@@ -38,9 +38,10 @@ execute: $(READY)                   ## run notebooks, store their outputs, mark 
 record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
 	$(BIN)/python -m chapters.record $(NAMES)
 
-lint: $(READY)                      ## ruff, notebooks included; who may import whom
+lint: $(READY)                      ## ruff, notebooks included; who may import whom; code that nothing reaches
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/python book/tools/unused.py
 
 repository: $(READY)                ## make repository URL=https://github.com/OWNER/NAME
 	$(BIN)/python book/tools/repository.py $(URL)

@@ -1,4 +1,4 @@
-"""MiniGPT with its mask and its scores as functions: attention by `torch.nn.attention.flex_attention`.
+"""Masks and scores of attention as functions, for `torch.nn.attention.flex_attention`.
 
 A mask function says of one query and one key, by their places, whether the query may look; a score function gives a
 pair's score another value. torch compiles both into its kernel, and a `BlockMask` tells the kernel which blocks of
@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from torch import Tensor, nn
-from torch.nn.attention.flex_attention import BlockMask, create_block_mask, flex_attention
+from torch import Tensor
+from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from .inputs import instance, positive, whole
-from .model import MINI, Attention, GPTConfig, MiniGPT
 
 Mask = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 """(batch, head, query, key), each an index: True where the query may look at the key."""
@@ -113,44 +112,3 @@ def block_mask(mask: Mask, length: int, batch: int | None = None, device: str = 
     a pair for a moment, uncompiled.
     """
     return create_block_mask(mask, batch, None, whole("length", length), length, device=device, BLOCK_SIZE=BLOCK)
-
-
-class FlexAttention(Attention):
-    """MiniGPT's attention, its parameters by the same names, that looks where a `BlockMask` says."""
-
-    def __init__(self, config: GPTConfig, score: Score | None = None) -> None:
-        super().__init__(config)
-        self.score = score
-        self.mask: BlockMask | None = None  # set by FlexGPT.forward
-
-    def forward(self, x: Tensor) -> Tensor:
-        batch, length, dim = x.shape
-        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, dim // self.heads).permute(2, 0, 3, 1, 4).unbind()
-        y = flex_attention(q, k, v, self.score, self.mask)
-        return self.out(y.transpose(1, 2).reshape(batch, length, dim))
-
-
-class FlexGPT(MiniGPT):
-    """MiniGPT that is given its mask with its tokens: `model(tokens, block_mask(causal, length))` is MiniGPT's.
-
-    tokens, targets and what comes back are MiniGPT's, and so are parameters, by name and by seed. `score` bends the
-    scores of every layer. ValueError for a mask of another length than the tokens'.
-    """
-
-    def __init__(self, config: GPTConfig = MINI, score: Score | None = None) -> None:
-        super().__init__(config)
-        for block in self.blocks:
-            block.attention = _as_flex(block.attention, config, score)
-
-    def forward(self, tokens: Tensor, mask: BlockMask, targets: Tensor | None = None) -> Tensor:
-        for block in self.blocks:
-            block.attention.mask = mask
-        return super().forward(tokens, targets)
-
-
-def _as_flex(attention: nn.Module, config: GPTConfig, score: Score | None) -> FlexAttention:
-    """An attention with the same parameters, drawing none."""
-    with torch.device("meta"):
-        flex = FlexAttention(config, score)
-    flex.qkv, flex.out = attention.qkv, attention.out
-    return flex

@@ -134,15 +134,6 @@ class Grammar:
             state = self._successor[state, token]
         return logs
 
-    def next_token_probabilities(self, tokens: Sequence[int]) -> np.ndarray:
-        """P(next token | a stream so far), float64 [vocabulary]; all zero after an impossible token."""
-        state = 0
-        for token in self._checked(tokens):
-            if self.probabilities[state, token] == 0:
-                return np.zeros(len(self.vocabulary))
-            state = self._successor[state, token]
-        return self.probabilities[state].copy()
-
     # ---- exact averages, in nats and tokens ----
 
     @cached_property

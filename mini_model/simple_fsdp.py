@@ -8,8 +8,6 @@ there; to gather several together, sooner, and once more in the backward is left
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -18,9 +16,6 @@ from torch.nn.utils.parametrize import register_parametrization
 from torch.utils.checkpoint import checkpoint
 
 from .inputs import instance
-
-_MARK = ".parametrizations", ".original"
-"""What a parametrization puts into a parameter's name: ``up.weight`` is ``up.parametrizations.weight.original``."""
 
 
 class Gather(nn.Module):
@@ -53,7 +48,8 @@ def simple_fsdp(
     """The same model, with each parameter in slices of its rows over the mesh, gathered where it is read.
 
     Every rank begins with the same weights, takes its own rows of a batch, and finds its slice of the mean gradient in
-    ``.grad``. A tied parameter stays one. dtype, again: as of `Gather`. Names: `named_slices`.
+    ``.grad``. A tied parameter stays one. dtype, again: as of `Gather`. A parametrization is in each name:
+    ``up.weight`` is ``up.parametrizations.weight.original``.
 
     Raises TypeError for what is no module, mesh or floating dtype. ValueError for a mesh of several axes, for a
     parameter that is sliced already or has rows that the ranks cannot share equally: that one would be padded, in each
@@ -93,9 +89,3 @@ def _slices(parameter: nn.Parameter, mesh: DeviceMesh) -> DTensor:
     """Each rank cuts its slice out of the whole that it has: nothing is sent, and no slice keeps the whole alive."""
     mine = parameter.detach().chunk(mesh.size())[mesh.get_local_rank()].to(mesh.device_type).clone()
     return DTensor.from_local(mine, mesh, [Shard(0)], run_check=False)
-
-
-def named_slices(model: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """The parameters in slices, under the names that they had before."""
-    for name, parameter in model.named_parameters():
-        yield name.replace(_MARK[0], "").removesuffix(_MARK[1]), parameter

@@ -18,6 +18,8 @@ from compile_lab.report import __main__ as report
 from compile_lab.report import compare
 from mini_model import train as mini
 
+pytestmark = pytest.mark.processes
+
 LIMIT_S, MOST_MB = 300, 200
 
 

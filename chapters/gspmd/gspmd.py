@@ -54,8 +54,8 @@ class Partitioned:
     """A function as one device runs it.
 
     ``sent`` has each collective of the compiled program, ``collectives`` their sums. ``inputs`` and ``outputs`` are
-    what was decided, by name, in the lab's words. ``flops`` are XLA's own count for one device. ``stablehlo`` is the
-    program before the partitioner, ``hlo`` the compiled one.
+    what was decided, by name, in the lab's words. ``flops`` are XLA's own count for one device. ``hlo`` is the
+    compiled program.
     """
 
     collectives: tuple[Collective, ...]
@@ -68,7 +68,6 @@ class Partitioned:
     partitioner: str
     compile_s: float = field(repr=False, compare=False)
     hlo: str = field(repr=False)
-    stablehlo: str = field(repr=False)
     run: Callable[..., Any] = field(repr=False, compare=False)
     """Runs it: takes the arguments whole, gives results whose shards lie where ``outputs`` says."""
 
@@ -81,11 +80,6 @@ class Partitioned:
     def sent_nbytes(self) -> int:
         """Bytes that a device sends, with collectives on a ring."""
         return sum(each.sent_nbytes for each in self.collectives)
-
-
-def jax_is_there() -> bool:
-    """Is jax installed? It is not imported for the answer."""
-    return importlib.util.find_spec("jax") is not None
 
 
 @door
@@ -174,7 +168,6 @@ def read(
         partitioner=partitioner,
         compile_s=seconds,
         hlo=hlo,
-        stablehlo=lowered.as_text(),
         run=lambda *given: compiled(*placed(given, compiled)),
     )
 

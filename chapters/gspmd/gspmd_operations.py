@@ -46,11 +46,6 @@ class Operation:
         return totals(self.xla.sent, smallest=1)
 
     @property
-    def xla_nbytes(self) -> int:
-        """Bytes of the whole tensors of `xla_sent`."""
-        return sum(each.payload_nbytes for each in self.xla_sent)
-
-    @property
     def xla_sent_nbytes(self) -> int:
         """Bytes that a device sends for `xla_sent`, on a ring."""
         return sum(each.sent_nbytes for each in self.xla_sent)
@@ -62,7 +57,7 @@ class Operation:
 
     @property
     def dtensor_nbytes(self) -> int | None:
-        """As ``xla_nbytes``, of DTensor; None where it gives no result or a wrong one."""
+        """Bytes of the whole tensors that DTensor sends; None where it gives no result or a wrong one."""
         if self.dtensor.kind not in (FREE, PAID):
             return None
         return sum(each.payload_nbytes for each in self.dtensor.sent)

@@ -161,18 +161,6 @@ def _weight(canvas: Canvas, x: float, y: float, name: str, known: dict[str, str]
 
 
 @door
-def steps_table(decision: Propagated, caption: str = "") -> Table:
-    """Shardy's steps, those that leave a part of the function: at which operation, from what to what, which way."""
-    rows = [
-        (each.number, each.operator.removeprefix("stablehlo."), each.source, ", ".join(sorted(set(each.targets))),
-         each.word, "←" if each.backwards else "→")
-        for each in decision.steps
-        if {each.source} != set(each.targets)
-    ]  # fmt: skip
-    return Table(["step", "operation", "from", "to", "is now", ""], rows, caption, align="rllllc")
-
-
-@door
 def operations_plot(rows: Sequence[Operation], caption: str = "", provenance: object | None = None) -> Drawing:
     """A row for each operation: bytes that a device sends, by XLA and by DTensor, where their results are right."""
     names = [f"{each.name}{_verdict(each)}" for each in rows]

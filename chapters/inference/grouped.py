@@ -2,7 +2,7 @@
 
 ``torch.nn.functional.grouped_mm(rows, weights, offs=ends)``: rows [tokens, k] in the order of their expert, weights
 [experts, k, n], ends [experts], int32, the row at which each group ends. It checks the dtype of ``ends`` and trusts
-what is in it; ``grouped_product`` here does not.
+what is in it.
 """
 
 import re
@@ -18,12 +18,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab._torch.grouped import template_taken
 from compile_lab._torch.inductor import generated_sources, inductor_config
 from compile_lab._torch.packages import package_sources, packaged, unpacked
 from compile_lab.doors import check_whole, door
 from compile_lab.measure.judge import relative_error
-from compile_lab.virtual_gpu.client import run
 
 LAYER_WAYS = ("loop", "grouped")
 LAYER_MODES = ("eager", "compiled", "C++ wrapper", "AOTInductor")
@@ -102,31 +100,6 @@ class GroupedTrap:
 
 
 @door
-def grouped_product(rows: Tensor, weights: Tensor, ends: Tensor) -> Tensor:
-    """``F.grouped_mm(rows, weights, offs=ends)`` after its unwritten rules were checked: [tokens, k] -> [tokens, n].
-
-    Raises TypeError for ``ends`` of another dtype than int32, ValueError for shapes that do not fit, for ends that
-    fall, and for ends that leave rows over or go beyond them. Reads ``ends``, so on a GPU it waits for it.
-    """
-    if ends.dtype != torch.int32:
-        raise TypeError(f"ends is {ends.dtype}: grouped_mm takes int32; give ends.to(torch.int32)")
-    if rows.dim() != 2 or weights.dim() != 3 or rows.shape[1] != weights.shape[1] or ends.shape != weights.shape[:1]:
-        raise ValueError(
-            f"rows {list(rows.shape)}, weights {list(weights.shape)}, ends {list(ends.shape)}: they must be "
-            "[tokens, k], [experts, k, n] and [experts]"
-        )
-    given = ends.tolist()
-    if given != sorted(given) or given[0] < 0:
-        raise ValueError(f"ends {given} fall: sort the rows by expert, and give the row at which each group ends")
-    if given[-1] != len(rows):
-        raise ValueError(
-            f"the last group ends at row {given[-1]} of {len(rows)}: rows after it would be left uninitialised, and "
-            "rows beyond the end would be read; give every row an expert"
-        )
-    return F.grouped_mm(rows, weights, offs=ends)
-
-
-@door
 def grouped_traps() -> list[GroupedTrap]:
     """What grouped_mm itself does with good and bad ``offs``: bf16, 16 rows, 4 experts, on this CPU. A moment."""
     generator = torch.Generator().manual_seed(0)
@@ -141,46 +114,6 @@ def grouped_traps() -> list[GroupedTrap]:
     }
     right = _by_loop(rows, weights, ends.tolist())
     return [_trap(case, rows, weights, offs, right) for case, offs in cases.items()]
-
-
-@dataclass(frozen=True)
-class VirtualProduct:
-    """What Inductor generates for GELU(grouped_mm) on a chip that is not here: Triton kernels by name, and whose
-    product is called; ``choices`` is how many tilings of its own template it would have timed.
-    """
-
-    kernels: tuple[str, ...]
-    calls: tuple[str, ...]
-    choices: int
-    source: str
-
-
-@door
-def virtual_product(choice: str = "default", chip: str = "H200") -> VirtualProduct:
-    """The grouped product of 4096 tokens and 8 experts, bf16, generated for ``chip``. Ten seconds.
-
-    ``choice`` is "default", or "template": Inductor's own Triton template, taken by hand, since nothing can be timed
-    on a virtual GPU. Raises ValueError for another choice, VirtualGPUError for what went wrong in the child.
-    """
-    if choice not in ("default", "template"):
-        raise ValueError(f'choice is {choice!r}: it is "default" or "template"')
-    x, w = torch.empty(4096, 1024, dtype=torch.bfloat16), torch.empty(8, 1024, 4096, dtype=torch.bfloat16)
-    ends = torch.empty(8, dtype=torch.int32)
-    config = {"max_autotune": True} if choice == "template" else {}
-    source, choices = run(chip, _generated, x, w, ends, choice == "template", config=config)
-    kernels = re.findall(r"^(\w+) = async_compile\.triton", source, re.MULTILINE)
-    return VirtualProduct(tuple(kernels), product_calls([source]), choices, source)
-
-
-def _generated(x: Tensor, w: Tensor, ends: Tensor, template: bool) -> tuple[str, int]:
-    """In the child: the source, and the number of the template's choices."""
-    with template_taken() if template else nullcontext([]) as choices:
-        sources = generated_sources(lambda: torch.compile(_activated)(x, w, ends))
-    return sources[0], max(choices, default=0)
-
-
-def _activated(x: Tensor, w: Tensor, ends: Tensor) -> Tensor:
-    return F.gelu(F.grouped_mm(x, w, offs=ends))
 
 
 @door

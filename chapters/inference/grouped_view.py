@@ -66,13 +66,6 @@ def by_tokens(costs: Sequence[LayerCost], experts: int, provenance: object) -> F
 
 
 @door
-def costs_table(costs: Iterable[LayerCost]) -> Table:
-    """Every row, with its rate and error."""
-    columns = ["way", "experts", "tokens", "ms", "TFLOP/s", "error"]
-    return Table(columns, [[o.way, o.experts, o.tokens, o.median_ms, o.tflop_per_s, f"{o.error:.1e}"] for o in costs])
-
-
-@door
 def runs_table(runs: Iterable[LayerRun]) -> Table:
     """Each way and mode: its error against float64, and the name under which its code calls the product."""
     columns = ["way", "mode", "error", "calls", "through the proxy", "stopped"]

@@ -12,24 +12,12 @@ from compile_lab.recordings import Recording
 from .overhead import CallCost
 from .skipped import STANCE_CALLS, ChangeTold, StanceTold
 
-COLUMNS = ["way", "modules", "inputs", "guards", "µs a call", "low", "high", "stopped"]
-
 
 @door
 def recorded(recording: Recording) -> tuple[list[CallCost], list[CallCost]]:
     """Of the recording `overhead`: what surrounds a graph that does nothing, and calls of real code."""
     guards, calls = recording.result["guards"], recording.result["calls"]
     return [CallCost.from_json(one) for one in guards], [CallCost.from_json(one) for one in calls]
-
-
-@door
-def calls_table(costs: Iterable[CallCost]) -> Table:
-    """Every measured way as a row, those that were stopped too."""
-    rows = [
-        [one.way, one.modules, one.inputs, one.guards, one.median_us, one.low_us, one.high_us, one.stopped or None]
-        for one in costs
-    ]
-    return Table(COLUMNS, rows)
 
 
 @door

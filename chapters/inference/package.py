@@ -10,7 +10,6 @@ import json
 import os
 import platform
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -44,16 +43,13 @@ class PackageError(RuntimeError):
 
 @dataclass(frozen=True)
 class Package:
-    """A file of AOTInductor. Times are seconds of this process and of the compilers it called; ``package_cpu_s`` is
-    None where the file was there already, of the same graph, weights, torch and processor.
+    """A file of AOTInductor.
 
     ``parts``: bytes in the file by kind. ``written_for``: what it says of the machine that it was compiled for.
     """
 
     file: Path
     operations: int
-    export_cpu_s: float
-    package_cpu_s: float | None
     parts: Mapping[str, int]
     written_for: Mapping[str, str]
 
@@ -73,16 +69,13 @@ def package(
     is compiled once, and its file kept beside Inductor's caches, unless ``again``.
     Raises PackageError, with torch's reason, for a model that cannot be exported or compiled.
     """
-    start = _cpu_s()
     try:
         with torch.no_grad():
             exported = torch.export.export(model.eval(), args, dynamic_shapes=dict(dynamic) if dynamic else None)
     except Exception as error:  # torch raises of many kinds here, and each says what to change
         raise PackageError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
-    export_s, start = _cpu_s() - start, _cpu_s()
     file = _place(exported)
-    found = file.exists() and not again
-    if not found:
+    if again or not file.exists():
         require_compiler()
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent) as folder:  # nobody finds half a package
@@ -91,9 +84,8 @@ def package(
             except Exception as error:
                 raise PackageError(f"{type(model).__name__} cannot be compiled: {_first_line(error)}") from error
             Path(made).replace(file)
-    spent = None if found else _cpu_s() - start
     operations = sum(node.op == "call_function" for node in exported.graph.nodes)
-    return Package(file, operations, export_s, spent, *contents(file))
+    return Package(file, operations, *contents(file))
 
 
 def _place(exported: torch.export.ExportedProgram) -> Path:
@@ -371,12 +363,6 @@ def _environment(changes: Mapping[str, str] | None) -> dict[str, str]:
     """Of a process that finds the same packages as this one, on one thread."""
     paths = os.pathsep.join(path for path in sys.path if path)
     return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **(changes or {})}
-
-
-def _cpu_s() -> float:
-    """CPU seconds of this process and of those it waited for."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def _first_line(error: BaseException) -> str:

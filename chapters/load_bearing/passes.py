@@ -104,12 +104,6 @@ class PassReport:
         """The result or gradient that is wrong, else the one that is furthest apart."""
         return max(self.judged, key=lambda each: (each.is_wrong, not each.same_bits, each.apart))
 
-    def require_right(self) -> "PassReport":
-        """The same report; PassError, naming the pass and the tensor, if the verdict is ``wrong``."""
-        if self.verdict == "wrong":
-            raise PassError(f"{self.name} is wrong: {self.worst}. Leave it out, or find what it forgets")
-        return self
-
     def __str__(self) -> str:
         kernels, nbytes = (f"{a:,} → {b:,}" for a, b in (self.kernels, self.nbytes))
         what = "did nothing" if self.did_nothing else "; ".join(map(str, self.runs))

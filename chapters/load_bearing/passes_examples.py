@@ -1,4 +1,4 @@
-"""Passes to learn from: two that pay, much and little, one that comes too late, and one that is wrong.
+"""Passes to learn from: one that pays, one that comes too late, and one that is wrong.
 
 Each is a function of a graph of aten operations, which it changes, and may be handed to Inductor as it is.
 """
@@ -10,8 +10,6 @@ import torch
 import torch.nn.functional as F
 from torch import fx
 from torch.utils._pytree import tree_flatten
-
-aten, prims = torch.ops.aten, torch.ops.prims
 
 
 def products_with_one_hot_are_lookups(graph: fx.Graph) -> None:
@@ -31,38 +29,6 @@ def products_with_one_hot_are_lookups(graph: fx.Graph) -> None:
         for node in (product, floats, hot):
             if not node.users:
                 graph.erase_node(node)
-
-
-def positions_without_scatter(graph: fx.Graph) -> None:
-    """The gradient of rows 0, 1, 2, … of a table is the gradient of what was read: nothing has to be scattered.
-
-    A GPT adds ``position_embedding(arange(length))``. Its backward fills a table with zeros, and adds each row of the
-    gradient to the row of its index, atomically, for two indices might be the same. Of a range none are. To be run
-    over the joint graph, where the range is still seen to be one.
-    """
-    for scatter in graph.find_nodes(op="call_function", target=aten._unsafe_masked_index_put_accumulate.default):
-        table, _, indices, rows = scatter.args
-        if not (_is_zeros(table) and len(indices) == 1 and _is_range(indices[0])):
-            continue
-        size, count = table.meta["val"].shape, indices[0].args[0]
-        if rows.meta["val"].shape != (count, *size[1:]) or count > size[0]:
-            continue
-        with graph.inserting_before(scatter):
-            below = [0, 0] * (len(size) - 1) + [0, size[0] - count]
-            whole = rows if count == size[0] else graph.call_function(aten.constant_pad_nd.default, (rows, below, 0.0))
-        scatter.replace_all_uses_with(whole)
-    graph.eliminate_dead_code()
-
-
-def _is_zeros(node: fx.Node) -> bool:
-    return node.target is aten.full.default and node.args[1] == 0
-
-
-def _is_range(node: fx.Node | None) -> bool:
-    """True for 0, 1, 2, …: every row once."""
-    return (
-        node is not None and node.target is prims.iota.default and (node.kwargs["start"], node.kwargs["step"]) == (0, 1)
-    )
 
 
 def same_twice_is_once(graph: fx.Graph) -> None:

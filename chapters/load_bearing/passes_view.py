@@ -1,6 +1,6 @@
 """A pass of one's own as a reader sees it: the graph before and after, node by node, the verdict, and what it saves."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from compile_lab.inductor.view import evidence
 from compile_lab.page.figures import Figure, Series, bars
@@ -75,17 +75,6 @@ def _shape(change: NodeChange) -> str:
 
 def _at(change: NodeChange) -> Cell:
     return str(change.node.line) if change.node.line else None
-
-
-def reports(several: Iterable[PassReport]) -> Table:
-    """One row a pass: its stage, nodes removed, added and changed, the verdict, kernels and bytes without and with."""
-    rows: list[list[Cell]] = []
-    several = list(several)
-    for each in several:
-        counts = [sum(run.count(kind) for run in each.runs) for kind in SIGNS]
-        rows.append([each.name, each.stage, *counts, each.verdict, *each.kernels, *each.nbytes])
-    columns = ["pass", "stage", "removed", "added", "changed", "verdict", "kernels", "with it", "bytes", "with it"]
-    return Table(columns, rows, caption=evidence(several[0].code_without) if several else "", align="llrrrlrrrr")
 
 
 def stages(found: Mapping[str, PassReport]) -> Figure:

@@ -4,7 +4,6 @@ from collections.abc import Iterable
 
 from compile_lab.page.figures import Figure, Series, bars
 from compile_lab.page.tables import Table
-from compile_lab.page.units import with_unit
 
 from .whole_step import WRITE, WholeStep, updates_of
 from .whole_step_judged import StepsJudged
@@ -28,16 +27,6 @@ def contents(step: WholeStep) -> Figure:
         alt=f"Operations of the whole step: {told}.",
         caption=f"One graph of {step.operations:,} operations",
     )
-
-
-def history(step: WholeStep) -> Table:
-    """One row a pass: nodes and most bytes held, before and after."""
-    rows = [
-        (each.name, *each.nodes, *map(with_unit, each.peak_nbytes), each.peak_nbytes[1] - each.peak_nbytes[0])
-        for each in step.history
-    ]
-    columns = ["pass", "nodes", "after it", "bytes held at most", "after it", "change in bytes"]
-    return Table(columns, rows, align="lrrrrr")
 
 
 def judgement(found: Iterable[StepsJudged]) -> Table:

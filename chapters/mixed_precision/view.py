@@ -239,26 +239,6 @@ def quantisations(found: Mapping[tuple[str, str], Sequence[object]], provenance:
     return Table(["", "format", "as it is", "with a scale"], rows, str(provenance), folded=folded)
 
 
-def loss_differences(runs: Mapping[str, Training], reference: str, provenance: object) -> Figure:
-    """How far each run's loss is from that of ``reference``, step by step, on a logarithmic axis."""
-    exact = runs[reference].losses
-    series = []
-    for name, run in runs.items():
-        apart = [abs(found - wanted) for found, wanted in zip(run.losses, exact, strict=True)]
-        marks = [(step, value) for step, value in enumerate(apart) if value > 0]  # zero has no place on the axis
-        if name != reference and marks:
-            series.append(Series(name, [float(step) for step, _ in marks], [value for _, value in marks]))
-    return lines(
-        series,
-        x_title="step",
-        y_title=f"difference from {reference}",
-        alt="Differences of the losses from those of a float64 run, one line for each recipe: fp32 lowest, then fp16 "
-        "and bf16 autocast, and the runs with bf16 parameters far above them.",
-        provenance=provenance,
-        log_y=True,
-    )
-
-
 def loss_scale(run: Training, provenance: object) -> Figure:
     """The loss scale at each step; where it falls, the step was skipped."""
     return lines(

@@ -11,7 +11,6 @@ from compile_lab.doors import door
 from compile_lab.page.canvas import Canvas, key
 from compile_lab.page.dotplot import dots
 from compile_lab.page.figures import Drawing, Figure, Series, lines
-from compile_lab.page.headline import Headline
 from compile_lab.page.tables import Table
 from compile_lab.precision.bisect import Divergence
 
@@ -142,26 +141,6 @@ def verdicts(errors: Sequence[OperatorError]) -> Table:
         without = sum(error.precision == precision for error in errors) - len(of_it)
         rows.append((precision, len(of_it), *(counts[verdict] for verdict in VERDICTS), without))
     return Table(["precision", "operators", *VERDICTS, "not judged"], rows)
-
-
-@door
-def headline(errors: Sequence[OperatorError], provenance: object, precision: str = "fp32") -> Headline:
-    """How many operators are bitwise as in eager; and of the others, which is closer to the truth.
-
-    >>> from chapters.return_on_investment.numerics_view import headline
-    >>> from chapters.return_on_investment.operators_judged import OperatorError
-    >>> errors = {"mm": (2e-7, 2e-7, 1e-7, True), "sum": (4e-7, 1e-7, 1e-7)}
-    >>> headline([OperatorError(name, "fp32", 9, *found) for name, found in errors.items()], "a laptop")
-    1 of 2: operators in fp32 are, compiled, bitwise what eager gives; of the others compiled is closer to
-    float64 in 1, eager in 0, neither in 0 · a laptop
-    """
-    judged = [error for error in _judged(errors) if error.precision == precision]
-    counts = Counter(error.verdict for error in judged)
-    said = (
-        f"operators in {precision} are, compiled, bitwise what eager gives; of the others compiled is closer to "
-        f"float64 in {counts['compiled closer']}, eager in {counts['eager closer']}, neither in {counts['as close']}"
-    )
-    return Headline(f"{counts['bitwise equal']} of {len(judged)}", said, provenance)
 
 
 @door

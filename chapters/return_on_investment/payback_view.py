@@ -1,13 +1,13 @@
 """Break-evens as pictures: two sums of seconds that cross within an interval, and predictions against what came."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from compile_lab.modes.payback import Crossing, Payback
 from compile_lab.page.canvas import Canvas, key, round_ticks
 from compile_lab.page.figures import Drawing
-from compile_lab.page.tables import Cell, Table
+from compile_lab.page.tables import Table
 
 HEIGHT = 240
 COLOURS = {"eager": "ink", "compiled": "blue"}
@@ -27,41 +27,6 @@ class _Place:
 
     def at(self, steps: float, seconds: float) -> tuple[float, float]:
         return self.x + self.width * steps / self.steps, self.y + HEIGHT * (1 - seconds / self.seconds)
-
-
-def opening(paybacks: Mapping[str, Payback], provenance: object, table: bool = True) -> Drawing:
-    """One panel a job, two at most: seconds of eager and of compiled steps, and where the sums cross.
-
-    Raises ValueError for no job, or more than two.
-    """
-    if not 1 <= len(paybacks) <= 2:
-        raise ValueError(f"{len(paybacks)} jobs: one or two stand side by side; the others go into `break_evens`")
-    canvas = Canvas(size=18 if len(paybacks) == 1 else 20)
-    width = 1000 / len(paybacks) - 110
-    for index, (name, one) in enumerate(paybacks.items()):
-        x = 76 + index * 1000 / len(paybacks)
-        canvas.words(x, 22, name, bold=True)
-        canvas.words(x, 48, f"pays after {one}" if one.verdict == "pays" else f"pays: {one}", size=17)
-        until = _shown_steps(one)
-        place = _Place(x, 70, width, until, max(until * one.eager_ms, until * one.compiled_ms) / 1e3 + one.compile_s)
-        _axes(canvas, place)
-        _band(canvas, place, one)
-        canvas.line([place.at(0, 0), place.at(until, until * one.eager_ms / 1e3)], COLOURS["eager"], thick=3)
-        compiled_ms = one.eager_ms - one.saved_ms
-        ends = one.compile_s + until * compiled_ms / 1e3
-        canvas.line([place.at(0, 0), place.at(0, one.compile_s), place.at(until, ends)], COLOURS["compiled"], thick=3)
-        _interval(canvas, place, one)
-    alt = " ".join(f"{name}: {_said(one)}" for name, one in paybacks.items())
-    caption = "seconds of all steps so far, compiling included; the band is the 95 % interval of what a step saves"
-    return Drawing(
-        canvas.svg(), alt, caption, rows(paybacks) if table else None, provenance, key(COLOURS | {"95 %": "orange"})
-    )
-
-
-def rows(paybacks: Mapping[str, Payback]) -> Table:
-    """One row a job: compile time, a step eager and compiled, what it saves with its interval, and the break-even."""
-    columns = ["job", "compile, s", "eager, ms", "compiled, ms", "saved, ms [95 %]", "pays after, steps [95 %]"]
-    return Table(columns, [[name, *_cells(one)] for name, one in paybacks.items()])
 
 
 def curves(crossing: Crossing, provenance: object) -> Drawing:
@@ -170,28 +135,12 @@ def compared(crossings: Sequence[Crossing]) -> Table:
     )
 
 
-def _shown_steps(one: Payback) -> float:
-    if one.verdict == "pays":
-        return max(1.35 * one.high, 2 * one.steps) if one.high < 4 * one.steps else 4 * one.steps
-    return max(10.0, 4e3 * one.compile_s / one.eager_ms, 1.5 * (one.low or 0))
-
-
 def _axes(canvas: Canvas, place: _Place) -> None:
     for share, label in round_ticks(place.seconds, "s", most=4):
         canvas.words(place.x - 8, place.y + HEIGHT * (1 - share) + 6, label, anchor="end", size=16)
     canvas.line([(place.x, place.y), (place.x, place.y + HEIGHT)])
     ticks = [(share, f"{float(label.split()[0]):,.0f}") for share, label in round_ticks(place.steps, most=4)]
     canvas.axis(place.x, place.y + HEIGHT, place.width, ticks, "steps")
-
-
-def _band(canvas: Canvas, place: _Place, one: Payback) -> None:
-    """The compiled line, with a saving from the low to the high end of its interval."""
-    ends = [
-        one.compile_s + place.steps * max(0.0, one.eager_ms - saved) / 1e3
-        for saved in (one.saved_low_ms, one.saved_high_ms)
-    ]
-    points = [place.at(0, one.compile_s), *(place.at(place.steps, min(end, place.seconds)) for end in ends)]
-    canvas.area(points, "#5b8dd955", title="compiled, 95 %")
 
 
 def _interval(canvas: Canvas, place: _Place, one: Payback) -> None:
@@ -201,13 +150,3 @@ def _interval(canvas: Canvas, place: _Place, one: Payback) -> None:
     left, bottom = place.at(one.low, 0)
     right, _ = place.at(min(one.high or place.steps, place.steps), 0)
     canvas.box(left, bottom - 10, max(3.0, right - left), 10, "orange", title=f"pays after {one}")
-
-
-def _said(one: Payback) -> str:
-    costs = f"compiling takes {one.compile_s:.3g} s, a step {one.eager_ms:.3g} ms eager, {one.compiled_ms:.3g} compiled"
-    return f"{costs}; the sums of seconds cross after {one}." if one.verdict == "pays" else f"{costs}; it pays {one}."
-
-
-def _cells(one: Payback) -> list[Cell]:
-    saved = f"{one.saved_ms:.3g} [{one.saved_low_ms:.3g} to {one.saved_high_ms:.3g}]"
-    return [round(one.compile_s, 2), round(one.eager_ms, 3), round(one.compiled_ms, 3), saved, str(one)]

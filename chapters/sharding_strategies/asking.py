@@ -1,4 +1,4 @@
-"""Many calls asked about in one group of ranks, which starts once: `ask` for a whole table.
+"""Many calls asked about in one group of ranks, which starts once.
 
 A call that hangs or brings a rank down ends its group. It is a ruling, and a new group goes on with the next call.
 """
@@ -24,7 +24,7 @@ def ask_each(
     limit_s: float = 20.0,
     before: Callable[[], None] | None = None,
 ) -> tuple[Ruling, ...]:
-    """A ruling for each call, in order, as `ask` gives for one; ``limit_s`` seconds are for each.
+    """A ruling for each call, in order; ``limit_s`` seconds are for each.
 
     ``before`` runs on every rank before the first call: to register a rule, for instance. Raises ValueError for a
     layout that does not fit its call, and RankFailed where ``before`` raises.

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from compile_lab.devices.dtensor import FREE, HANGS, PAID, REFUSED, UNASKED, UNCLEAR, WRONG, Ruling
-from compile_lab.devices.placements import EVEN, placement
+from compile_lab.devices.dtensor import FREE, HANGS, PAID, REFUSED, UNCLEAR, WRONG, Ruling
+from compile_lab.devices.placements import placement
 from compile_lab.doors import check_whole, door
 from compile_lab.page.canvas import Canvas, key
 from compile_lab.page.figures import Drawing
-from compile_lab.page.tables import Table
-from compile_lab.page.units import with_unit, without_namespace
-
-from .audit import Audit, Row
-from .candidates import Choosing
+from compile_lab.page.units import with_unit
 
 MOST_DRAWN = 4
 COLOURS = {FREE: "green", PAID: "orange", REFUSED: "grey", WRONG: "vermillion", HANGS: "purple", UNCLEAR: "sky"}
@@ -26,7 +22,6 @@ SAID = {
     UNCLEAR: "no verdict",
 }
 _SIGNS = {"sum": "Σ", "avg": "mean", "max": "max", "min": "min"}
-_WORST = (WRONG, HANGS, UNCLEAR, REFUSED, PAID, FREE, UNASKED)
 _SIDE, _GAP, _LEFT = 84, 14, 150
 
 
@@ -42,7 +37,7 @@ def who_holds_what(
 ) -> Drawing:
     """A call on a mesh: each rank's part of every input, what is sent, and each rank's part of the results.
 
-    ``call`` names it, ``shapes`` and ``layout`` are the input tensors' in order, ``ruling`` is what `ask` gave. A full
+    ``call`` names it, ``shapes`` and ``layout`` are the input tensors' in order, ``ruling`` is what was found. A full
     square is the whole tensor; of a partial value each rank has all places, and a number that is not the value yet.
     Raises ValueError for more than four ranks or three inputs, and for a layout that does not fit the shapes.
 
@@ -131,94 +126,3 @@ def _alt(call: str, layout: Sequence[str], ruling: Ruling, ranks: int) -> str:
 def _legend(ruling: Ruling) -> str:
     told = SAID.get(ruling.kind, ruling.kind)
     return key({"an input": "blue", f"the result: {told}": COLOURS.get(ruling.kind, "grey")})
-
-
-@door
-def verdicts(audit: Audit, operators: Sequence[str] = (), asked: str = "value", caption: str = "") -> Table:
-    """One row for each operator, one column for each placement of its first tensor: the worst of its cases there.
-
-    A number is what a rank sends at most, in bytes; a star stands where that is so on uneven shards alone. Without
-    ``operators``, all of the audit. Raises ValueError for one that the audit has not.
-
-    >>> from chapters.sharding_strategies.audit import Audit, Row
-    >>> from chapters.sharding_strategies.dtensor_view import verdicts
-    >>> rows = Row("sum", "R", "value", "even", "free"), Row("sum", "S(0)", "value", "even", "paid", nbytes=1024)
-    >>> verdicts(Audit(2, 6, 0, "sum", ("sum",), rows))
-    operator   R     S(0)
-    ────────  ────  ─────
-    sum       free  1,024
-    """
-    if unknown := sorted(set(operators) - set(audit.asked)):
-        raise ValueError(f"the audit has no {', '.join(unknown)}; it has {len(audit.asked)}, such as {audit.asked[0]}")
-    named = operators or audit.operators()
-    rows = [row for row in audit.rows if row.asked == asked and row.operator in set(named) and row.kind != UNASKED]
-    layouts = sorted({row.layout for row in rows}, key=_place)
-    cells = {(name, layout): _cell(rows, name, layout) for name in named for layout in layouts}
-    told = [[without_namespace(name), *(cells[name, layout] for layout in layouts)] for name in named]
-    return Table(["operator", *layouts], told, caption, align="l" + "c" * len(layouts))
-
-
-def _place(layout: str) -> tuple[int, str]:
-    """R, then shards, then partial values, then all alike."""
-    return ("R", "S", "P", "a").index(layout[0]), layout
-
-
-def _cell(rows: Sequence[Row], operator: str, layout: str) -> str | None:
-    found = [row for row in rows if row.operator == operator and row.layout == layout]
-    if not found:
-        return None
-    worst = min(found, key=lambda row: (_WORST.index(row.kind), row.shards != EVEN))
-    star = "*" if worst.shards != EVEN and any(row.shards == EVEN for row in found) else ""
-    if worst.kind == PAID:
-        return f"{max(row.nbytes for row in found):,}"
-    return {WRONG: "**wrong**", FREE: "free", REFUSED: "refused", HANGS: "hangs", UNCLEAR: "?"}[worst.kind] + star
-
-
-@door
-def errors(audit: Audit, shards: str = EVEN, caption: str = "") -> Table:
-    """Each row of the audit that is wrong without an error, or hangs, on such shards.
-
-    >>> from chapters.sharding_strategies.audit import Audit, Row
-    >>> from chapters.sharding_strategies.dtensor_view import errors
-    >>> row = Row("amax", "P(max)", "value", "even", "wrong", "value", "2 is not 3", example="amax(4×3)")
-    >>> errors(Audit(2, 6, 0, "amax", ("amax",), (row,)))
-    operator  first tensor  asked  what is wrong      example
-    ────────  ────────────  ─────  ─────────────────  ─────────
-    amax      P(max)        value  value: 2 is not 3  amax(4×3)
-    """
-    rows = [
-        (row.operator, row.layout, row.asked, f"{row.what}: {row.detail}" if row.what else row.detail, row.example)
-        for row in audit.rows
-        if row.kind in (WRONG, HANGS) and row.shards == shards
-    ]
-    return Table(["operator", "first tensor", "asked", "what is wrong", "example"], rows, caption)
-
-
-@door
-def considered(choosing: Choosing, caption: str = "", most: int = 6) -> Table:
-    """The candidates of each operator of a call, cheapest first, at most so many; the choice is marked.
-
-    >>> import torch
-    >>> from chapters.sharding_strategies.candidates import candidates
-    >>> from chapters.sharding_strategies.dtensor_view import considered
-    >>> considered(candidates(torch.mm, (torch.ones(8, 4), torch.ones(4, 8)), ("S(0)", "R")), most=3)
-    operator    inputs are  inputs moved to  result  price, µs  chosen
-    ──────────  ──────────  ───────────────  ──────  ─────────  ──────
-    mm.default  S(0), R     S(0), R          S(0)          0.0   yes
-    mm.default  S(0), R     R, R             R            14.7    no
-    mm.default  S(0), R     R, S(1)          S(1)         14.7    no
-    """
-    rows = [
-        (
-            without_namespace(one.operator),
-            ", ".join(one.given),
-            ", ".join(each.inputs),
-            each.output,
-            f"{each.cost_us:.1f}",
-            each.chosen,
-        )
-        for one in choosing.operators
-        for each in one.candidates[:most]
-    ]
-    columns = ["operator", "inputs are", "inputs moved to", "result", "price, µs", "chosen"]
-    return Table(columns, rows, caption, align="llllrc")

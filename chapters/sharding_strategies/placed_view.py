@@ -18,19 +18,6 @@ MOST_CELLS = 12
 
 
 @door
-def on_mesh(found: Placed, caption: str = "", provenance: object | None = None) -> Drawing:
-    """One tensor: the whole at the left, each rank of the mesh with its part in the place that it has in the whole.
-
-    >>> import torch
-    >>> from chapters.sharding_strategies import placed, placed_view
-    >>> rows = tuple(placed.RankPart((rank,), torch.tensor([rank])) for rank in range(2))
-    >>> placed_view.on_mesh(placed.Placed((2,), ("S(0)",), (2,), ("rank",), rows, torch.arange(2))).alt
-    'A tensor of shape (2,) on a mesh of 2 ranks, S(0) along rank: a rank holds (1,).'
-    """
-    return on_meshes([found], [""], caption, provenance)
-
-
-@door
 def on_meshes(
     several: Sequence[Placed], names: Sequence[str] = (), caption: str = "", provenance: object | None = None
 ) -> Drawing:

@@ -7,39 +7,11 @@ from collections.abc import Sequence
 from compile_lab.doors import door
 from compile_lab.page.canvas import Canvas, key
 from compile_lab.page.figures import Drawing
-from compile_lab.page.tables import Table
-from compile_lab.page.units import with_unit, without_namespace
+from compile_lab.page.units import with_unit
 
 from .redistributions import Redistribution
 
 _ROW, _LEFT, _CODE = 58, 600, 58
-
-
-@door
-def gathers(found: Sequence[Redistribution], caption: str = "", free: bool = False) -> Table:
-    """One row a kind of move that sends, or for all with ``free``: line, operator, from where to where, bytes.
-
-    >>> from chapters.sharding_strategies.redistributions import Redistribution
-    >>> from chapters.sharding_strategies.redistributions_view import gathers
-    >>> gathers([Redistribution("aten._softmax.default", 0, "S(0)", "R", 64, ("all_gather",), False, None)])
-    line                            pass     operator          moved     times  a rank sends, bytes
-    ──────────────────────────────  ───────  ────────────────  ────────  ─────  ───────────────────
-    a line that torch did not keep  forward  _softmax.default  S(0) → R      1                   64
-    """
-    rows = [
-        (
-            each.place,
-            "backward" if each.backward else "forward",
-            without_namespace(each.operator),
-            f"{each.before} → {each.after}",
-            each.count,
-            each.sent_nbytes,
-        )
-        for each in found
-        if free or each.sent_nbytes
-    ]
-    columns = ["line", "pass", "operator", "moved", "times", "a rank sends, bytes"]
-    return Table(columns, rows, caption, align="llllrr")
 
 
 @door

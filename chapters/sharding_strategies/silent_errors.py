@@ -2,8 +2,8 @@
 
 Each function runs on a rank of two or more, and returns (what the ranks have, what one process has), as tensors. Its
 decorator says where in ``torch.distributed.tensor`` it goes wrong and who has told of it, its docstring why: each cause
-was confirmed by a run (`tests/devices/test_silent_causes.py`). `confirmed` runs all of them; a test asks for each. They
-were found by `audit`, or by running torch's own programs, and are no list of all there are.
+was confirmed by a run (`test_silent_causes.py`). `findings` runs all of them. They were found by `audit`, or by running
+torch's own programs, and are no list of all there are.
 """
 
 from collections.abc import Callable
@@ -20,25 +20,6 @@ from .silent import Answers, Finding, SilentError, gradient, on, random, run_all
 ERRORS: dict[str, SilentError] = {}
 """By name, the programs and what is known of them."""
 
-EXPLAINS = {
-    "amax_gradient": ("amax", "amin"),
-    "binary_cross_entropy_gradient": ("nn.functional.binary_cross_entropy",),
-    "conv2d_over_height": tuple(
-        f"nn.functional.conv{kind}{dims}d" for kind in ("", "_transpose") for dims in (1, 2, 3)
-    ),
-    "cosine_embedding_loss_over_columns": ("nn.functional.cosine_embedding_loss",),
-    "histogram_after_another": ("histc",),
-    "huber_loss_gradient": ("nn.functional.huber_loss",),
-    "irfft_of_partial_maxima": ("fft.irfft", "fft.irfft2", "fft.irfftn"),
-    "item_of_a_sum": ("item",),
-    "largest_norm_of_partial_maxima": ("linalg.norm", "masked.normalize", "norm.inf"),
-    "mse_loss_gradient": ("nn.functional.mse_loss",),
-    "one_hot_without_a_number_of_classes": ("nn.functional.one_hot",),
-    "smooth_l1_loss_gradient": ("nn.functional.smooth_l1_loss",),
-    "soft_margin_loss_gradient": ("nn.functional.soft_margin_loss",),
-    "vector_times_matrix": ("__rmatmul__", "nanquantile", "nn.functional.linear", "quantile"),
-}
-"""By name of an error, the operators of torch's table that the audit finds wrong for that reason."""
 
 _DECOMPOSED = "_decompositions.py: DecompShardingStrategy"
 _NLL = "_ops/_math_ops.py: nll_loss_forward_strategy"
@@ -46,14 +27,6 @@ _CONV = "_tp_conv.py: convolution_handler"
 _DIMS = "_ops/_math_ops.py: _infer_reduction_dims"
 _LOGSUMEXP = "_ops/_math_ops.py: logsumexp_strategy"
 _ONE_INPUT = "_ops/_tensor_ops.py: propagate_single_input_strategy"
-
-
-def confirmed(ranks: int = 2, timeout: float = LIMIT_S) -> dict[str, str]:
-    """By name, how each program's answer differs from one process's, on any of the ranks; "" if it no longer does.
-
-    An exception, which is an answer that nobody overlooks, is told as ``refused: …``.
-    """
-    return {name: found.difference for name, found in findings(ranks, timeout).items()}
 
 
 def findings(ranks: int = 2, timeout: float = LIMIT_S) -> dict[str, Finding]:

@@ -11,7 +11,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from compile_lab.devices import ranks as gangs
-from compile_lab.devices.alarms import TOLERANCES
 from compile_lab.doors import check_whole, door
 from compile_lab.simulator.spmd_types import MOVES, I, R
 
@@ -83,11 +82,6 @@ def gradient_errors(
     return {name: max(each[name] for each in told) for name in told[0]}
 
 
-def is_right(error: float, dtype: torch.dtype = torch.float64) -> bool:
-    """Is such an error rounding?"""
-    return error <= TOLERANCES[dtype]
-
-
 def _errors(program: Callable[..., Tensor], values: dict[str, Tensor], shards: dict[str, int]) -> dict[str, float]:
     alone = _gradients(Alone(), program, values)
     mine = {name: _part(x, shards.get(name)) for name, x in values.items()}
@@ -135,4 +129,4 @@ def _sent(x: Tensor, how: str | None) -> Tensor:
     return total if how == "all_reduce" else total.chunk(n)[dist.get_rank()].clone()
 
 
-__all__ = ["Alone", "I", "OnRanks", "R", "gradient_errors", "is_right"]
+__all__ = ["Alone", "I", "OnRanks", "R", "gradient_errors"]

@@ -4,7 +4,7 @@ import itertools
 import math
 import re
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from compile_lab.page.canvas import WIDTH, Canvas, key, round_ticks
@@ -290,12 +290,6 @@ def times_faster(result: Result, *names: str) -> list[float]:
             raise ValueError(f"{before['name']!r} and {after['name']!r} are not told apart: there is no ratio of them")
         found.append(before["median_ms"] / after["median_ms"])
     return found
-
-
-def verified(found: Mapping[str, Iterable[float]]) -> Table:
-    """One row a kernel that was held against its reference: what was found, its limit."""
-    rows = [(name, f"{error:.1e}", f"{limit:.0e}", error <= limit) for name, (error, limit) in found.items()]
-    return Table(["kernel: output", "relative error", "limit", "within"], rows, align="lrrr")
 
 
 def _kernels_of(name: str, timed: Mapping[str, Row]) -> dict[str, float]:

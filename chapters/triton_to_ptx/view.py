@@ -13,11 +13,6 @@ NAMED = r"shfl|SHFL|ex2\.approx|MUFU|ld\.global|LDG|math\.exp2"
 """What is worth a look in a long listing: the talk among threads, a special function, a load."""
 
 
-def source(assembly: Assembly, *lines: int) -> Code:
-    """The Triton source, with some of its lines marked."""
-    return Code(assembly.source, mark=lines)
-
-
 def statements(assembly: Assembly) -> dict[str, int]:
     """The source lines that became code, by their text, in order; of a text that is there twice, with its number."""
     texts = assembly.source.splitlines()

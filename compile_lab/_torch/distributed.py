@@ -182,23 +182,6 @@ def redistributions_told(tell: Callable[[Any, int, Any, Any, Callable[[], Any]],
         _dispatch.redistribute_local_tensor = plain_move
 
 
-def explicit_redistribution(mode: str = "raise") -> contextlib.AbstractContextManager[Any]:
-    """torch's own switch, which has no public name yet: no redistribution that sends, unless it is written down."""
-    from torch.distributed.tensor._utils import ExplicitRedistributionContext
-
-    return ExplicitRedistributionContext(mode=mode)
-
-
-def debug_mode(**options: Any) -> Any:
-    """torch's DebugMode, which has no public name: every call that runs in it, in ``debug_string()``, indented.
-
-    An operator that DTensor moves a tensor for shows a line ``redistribute_input [implicit]``.
-    """
-    from torch.utils._debug_mode import DebugMode
-
-    return DebugMode(**options)
-
-
 def strided_shard(dim: int, split_factor: int) -> Any:
     """The placement that FSDP over tensor parallel leaves: rows in ``split_factor`` groups, a part of each group."""
     from torch.distributed.tensor.placement_types import _StridedShard
@@ -216,29 +199,6 @@ def forward_stack() -> str | None:
 def is_in_backward() -> bool:
     """Is autograd's engine at work on this thread?"""
     return torch._C._current_autograd_node() is not None
-
-
-@contextlib.contextmanager
-def rules_restored(operator: Any) -> Iterator[None]:
-    """Whatever rule the block registers for the operator is gone after it, and no decision made by it is kept."""
-    from torch.distributed.tensor import DTensor
-
-    propagator = DTensor._op_dispatcher.sharding_propagator
-    tables = [
-        getattr(propagator, name)
-        for name in ("op_strategy_funcs", "op_single_dim_strategy_funcs", "op_to_rules", "op_to_schema_info")
-        if isinstance(getattr(propagator, name, None), dict)
-    ]
-    before = [table.get(operator) for table in tables]
-    forget_strategies()
-    try:
-        yield
-    finally:
-        for table, rule in zip(tables, before, strict=True):
-            table.pop(operator, None)
-            if rule is not None:
-                table[operator] = rule
-        forget_strategies()
 
 
 def flight_record(stacks: bool = True) -> bytes:

@@ -22,28 +22,3 @@ def few_tilings(most: int) -> Iterator[None]:
 
     with mock.patch.object(mm_grouped, "early_config_prune", fewer):
         yield
-
-
-@contextmanager
-def template_taken() -> Iterator[list[int]]:
-    """While the block runs, a grouped product becomes Inductor's Triton template, without timing: its first tiling.
-
-    For a virtual GPU, where torch.cuda.is_available() is False and nothing can be timed. The list that is given
-    grows by the number of the template's choices, at each product.
-    """
-    from torch._inductor import select_algorithm
-    from torch._inductor.kernel import mm_grouped
-
-    counts: list[int] = []
-
-    def first(self: Any, name: str, choices: list[Any], *args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        own = [choice for choice in choices if "triton" in choice.name]
-        counts.append(len(own))
-        taken = (own or choices)[0]
-        return taken.output_node(), taken
-
-    with (
-        mock.patch.object(mm_grouped, "can_use_triton_kernel", lambda *args: True),
-        mock.patch.object(select_algorithm.AlgorithmSelectorCache, "__call__", first),
-    ):
-        yield counts

@@ -120,13 +120,6 @@ def generated_sources(call: Callable[[], Any]) -> list[str]:
     return run_and_get_code(call)[1]
 
 
-def bisect_compiler(works: Callable[[], bool]) -> Any:
-    """torch's own search for the part of the compiler that a failure is in: None, or what it says of that part."""
-    from torch._inductor.compiler_bisector import CompilerBisector
-
-    return CompilerBisector.do_bisect(works)
-
-
 def inductor_partitioner(partition: Callable[..., Any]) -> Any:
     """A function in place of Inductor's partitioner, as its option ``custom_partitioner_fn`` wants it: called with the
     joint graph, after Inductor's passes over it.

@@ -50,8 +50,6 @@ class TrainingGraphs(Told):
     others: tuple["TrainingGraphs", ...] = ()
     """Those of the further graphs, where the function broke into several."""
     breaks: tuple[GraphBreak, ...] = ()
-    inference_graphs: int = 0
-    """How many captured graphs need no gradient: they have no backward, and are not among these."""
     network: tuple[Pipe, ...] = field(default=(), repr=False)
     """The network that the min-cut partitioner cut, where it could choose."""
 
@@ -121,8 +119,7 @@ def training_graphs(
         raise ValueError(_nothing_to_train(backend.captured))
     breaks = merged_breaks(log.of(BreakReported)) if backend.captured > 1 else ()
     first, *others = backend.found
-    without = backend.captured - len(backend.found)
-    return replace(first, others=tuple(others), breaks=breaks, inference_graphs=without)
+    return replace(first, others=tuple(others), breaks=breaks)
 
 
 @door

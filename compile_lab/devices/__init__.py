@@ -2,7 +2,7 @@
 
 from .collectives import Program, count, counted, held, held_here, pretended
 from .compiled_collectives import BUCKETED, REORDERED, Compiled, compiled
-from .dtensor import Ruling, ask
+from .dtensor import Ruling
 from .pipeline import measure_several, resimulated
 from .pipeline_receives import covered, share_lost, slowed, waiting
 from .pipeline_work import Nap
@@ -14,7 +14,6 @@ __all__ = [
     "Nap",
     "Program",
     "Ruling",
-    "ask",
     "compiled",
     "count",
     "counted",

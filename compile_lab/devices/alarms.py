@@ -24,16 +24,6 @@ NOT_UNIQUE = re.compile(r"svd|eig|qr|pca|lstsq|lu_factor|householder|geqrf|ldl")
 """Factorisations: signs, phases and orders are free, and both answers are right."""
 GIVES_POSITIONS = re.compile(r"arg|sort|topk|max|min|median|mode|kthvalue|unique|search|nonzero")
 
-RULES = {
-    "undefined": "one process gives another result each time: random, or memory that nobody has written",
-    "unsigned": "negative numbers as unsigned integers: C++ leaves the result open",
-    "domain": "a part of a partial value lies where the function is not defined; what it stands for does not",
-    "ties": "equal elements: any of their positions is a right answer",
-    "kink": "the function has no derivative there: one process's own jumps if the point moves by a ten-millionth",
-    "not unique": "a factorisation: signs and orders are free",
-}
-"""What excuses a difference, by name. The tolerance is no excuse: what is within it is no difference."""
-
 
 def difference(got: Any, want: Any) -> str:
     """How ``got`` differs from ``want``, in words; "" where it does not, beyond the tolerance of its type.

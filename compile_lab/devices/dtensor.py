@@ -1,6 +1,6 @@
 """What DTensor does with an operation: is the result right, what is sent, does a refusal help?
 
-`ask` runs one call on real ranks and compares with one process. A result is right if each rank holds what its label
+`Judge` runs a call on real ranks and compares with one process. A result is right if each rank holds what its label
 says: not what ``full_tensor()`` makes of it, which believes the label. Errors without a message are why this is here,
 so nothing is called wrong before the rules of `alarms` have been asked.
 """
@@ -9,7 +9,6 @@ import contextlib
 import faulthandler
 import pickle
 import re
-import tempfile
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from torch import Tensor
 from torch.distributed.tensor import DeviceMesh, DTensor, Partial, Replicate, Shard, distribute_tensor, init_device_mesh
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from ..doors import check_amount, check_whole, door
+from ..doors import door
 from ..simulator.collectives import Collective
 from ..tensors import tensors
 from . import ranks as gangs
@@ -93,47 +92,6 @@ class PlacedCall:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     gradient: bool = False
     operator: str = ""
-
-
-@door
-def ask(
-    function: Callable[..., Any],
-    args: Sequence[Any],
-    layout: Sequence[str],
-    *,
-    kwargs: Mapping[str, Any] | None = None,
-    ranks: int = 2,
-    gradient: bool = False,
-    limit_s: float = 20.0,
-) -> Ruling:
-    """Run ``function(*args, **kwargs)`` on DTensors over real ranks, and compare with one process.
-
-    ``layout`` has a placement for each tensor in the arguments, in order: ``R``, ``S(0)``, ``P(sum)`` and so on. What
-    a partial input stands for is what its parts add up to, here as there. With ``gradient`` the gradients of the
-    floating-point inputs are compared instead of the value. Floating-point arguments are best given in float64: its
-    rounding is far below any error.
-
-    Raises ValueError for a layout that does not fit. A call that hangs for ``limit_s`` seconds, or brings a rank down,
-    is a ruling and no error.
-
-    What cannot go is refused before a rank is started:
-
-    >>> import torch
-    >>> from compile_lab.devices import ask
-    >>> ask(torch.add, (torch.ones(4), torch.ones(4)), ["S(0)"])
-    Traceback (most recent call last):
-        ...
-    ValueError: layout has 1 placements for 2 tensors among the arguments; give each its own, ...
-    """
-    call = PlacedCall(function, tuple(args), tuple(layout), dict(kwargs or {}), gradient, _name(function))
-    check_whole("ranks", ranks, 2, 64)
-    check_amount("limit_s", limit_s)
-    check_layout(call, ranks)
-    with tempfile.TemporaryDirectory(prefix="dtensor-") as folder:
-        try:
-            return gangs.run(_alone, ranks, call, limit_s, folder, timeout=gangs.LIMIT_S + limit_s, echo=False)[0]
-        except gangs.RankFailed as failed:
-            return Ruling(HANGS, detail=told_of(failed, Path(folder)), shards=shards_of(call, ranks))
 
 
 def check_layout(call: PlacedCall, ranks: int) -> None:
@@ -386,15 +344,6 @@ def _weights(made: Tensor) -> Tensor | None:
     return distribute_tensor(plain, made.device_mesh, [Replicate()] * made.device_mesh.ndim, src_data_rank=None)
 
 
-def _alone(call: PlacedCall, limit_s: float, folder: str) -> Ruling:
-    return Judge(limit_s, folder).ruling(call)
-
-
-def _name(function: Any) -> str:
-    name = getattr(function, "__name__", "")
-    return "" if name == "<lambda>" else name
-
-
 def _cannot_be_told(value: Any) -> str:
     """Why one rank cannot tell another of such a result; "" if it can. 16-bit complex numbers cannot be pickled."""
     try:
@@ -408,4 +357,4 @@ def _is_of_the_wire(message: str) -> bool:
     return "gloo" in message or any(lost in message for lost in gangs.LOST)
 
 
-__all__ = ["KINDS", "DeviceMesh", "Judge", "PlacedCall", "Ruling", "ask"]
+__all__ = ["KINDS", "DeviceMesh", "Judge", "PlacedCall", "Ruling"]

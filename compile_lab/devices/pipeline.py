@@ -1,4 +1,4 @@
-"""Where were the bubbles? ``measure(schedule, ranks, microbatches)`` runs torch's own pipeline and notes each action.
+"""Where were the bubbles? ``measure_several(cases, ranks)`` runs torch's own pipeline and notes each action.
 
 ``torch.distributed.pipelining`` on real ranks: a process each, gloo between CPUs or NCCL between GPUs. What comes back
 is a ``Timeline``, as ``pipeline.simulate`` makes one, so the two compare action by action and draw alike.
@@ -34,7 +34,7 @@ from ..simulator.pipeline import (
     table,
 )
 from . import ranks
-from .pipeline_work import Nap, StageWork
+from .pipeline_work import StageWork
 
 RECEIVES_LATE = ("GPipe", "1F1B")
 """Schedules for which torch posts a receive only when the rank is free for what it brings: a transfer is never hidden.
@@ -72,24 +72,6 @@ class Steps:
     @property
     def _quickest(self) -> int:
         return min(range(len(self.timelines)), key=lambda step: self.timelines[step].span)
-
-
-@door
-def measure(schedule: str, n: int, microbatches: int, work: StageWork | None = None, **options: Any) -> Timeline:
-    """What ``n`` ranks did when, in the quickest of several steps of ``schedule``: a Timeline in milliseconds.
-
-    ``work`` is what each stage does; by default it naps 20 ms for each third of its work. The ``options`` are those of
-    ``measure_several``, and so is what it raises.
-
-    What cannot go is refused before a rank is started:
-
-    >>> from compile_lab.devices.pipeline import measure
-    >>> measure("1F1B", n=4, microbatches=2)
-    Traceback (most recent call last):
-        ...
-    ValueError: torch's 1F1B needs a micro-batch for each rank: 2 are too few for 4 ranks
-    """
-    return measure_several([(schedule, microbatches, work or Nap())], n, **options)[0].best
 
 
 @door

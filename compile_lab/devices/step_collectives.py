@@ -63,9 +63,6 @@ def _size_of(megabytes: float, bucket: int) -> float:
     return megabytes
 
 
-SCATTERED_ONCE = {"dedup_reduce_scatters": True}
-"""Inductor's option: where the gradients of a tied parameter's readers are scattered and then added, add them first."""
-
 _GROUP = re.compile(r", (\d+), '[^']*'")  # how many ranks a collective joins, before the group's name
 
 
@@ -146,28 +143,6 @@ class StepCollectives:
 
     def count(self, kind: str) -> int:
         return sum(each.count(kind) for each in self.graphs)
-
-
-@door
-def step_collectives(step: Callable[[], Any]) -> StepCollectives:
-    """The collectives in each graph that Inductor compiles while ``step`` runs, the forward's first.
-
-    `step` calls a compiled function for the first time, forward and backward; inside `pretended`, or on a rank.
-    Raises ValueError if nothing was compiled.
-
-    >>> import torch
-    >>> from torch.distributed._functional_collectives import all_gather_tensor
-    >>> from compile_lab.devices import pretended
-    >>> from compile_lab.devices.step_collectives import step_collectives
-    >>> with pretended(devices=8):
-    ...     gather = torch.compile(lambda x: all_gather_tensor(x, 0, torch.distributed.group.WORLD) @ x.T)
-    ...     print(step_collectives(lambda: gather(torch.ones(4, 4))))
-    StepCollectives(graphs=(GraphOrder(order=('AG0', 'w0', 'MM')),))
-    """
-    graphs = generated_graphs(step)
-    if not graphs:
-        raise ValueError("nothing was compiled while the step ran: give a step whose code is not compiled yet")
-    return StepCollectives(tuple(_read(source, sizes) for source, sizes in graphs))
 
 
 @door

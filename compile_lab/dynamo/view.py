@@ -27,12 +27,6 @@ def breaks(trace: DynamoTrace) -> Table:
     return Table(["place", "line", "Dynamo says", "so the function"], rows)
 
 
-def graphs(trace: DynamoTrace) -> Table:
-    """One row a graph: the function it came from, its ops, how often it ran."""
-    rows = [(at, Code(graph.function), graph.ops, graph.calls) for at, graph in enumerate(trace.graphs)]
-    return Table(["graph", "captured from", "ops", "runs"], rows, align="rlrr")
-
-
 def steps(trace: DynamoTrace) -> Table:
     """One row a function that Dynamo rewrote: what its new bytecode does, in order."""
     rows = [(Code(each.function), " → ".join(each.steps)) for each in trace.rewritten]

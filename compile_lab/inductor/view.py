@@ -217,14 +217,3 @@ def totals(traffics: Mapping[str, Traffic]) -> Table:
             rows.append([direction, way, len(traffic.of(direction)), *(n and round(n / MB, 1) for n in sizes)])
     columns = ["", "way", "launches", "MB moved", "outside products", "MB intermediate", "MB saved"]
     return Table(columns, rows, align="llrrrrr")
-
-
-def intermediates(traffics: Mapping[str, Traffic]) -> Table:
-    """One row an intermediate tensor of the backward that is larger than a megabyte."""
-    rows = [
-        [way, Code(each.name), round(each.nbytes / MB, 1)]
-        for way, traffic in traffics.items()
-        for each in traffic.in_role("intermediate", "backward")
-        if each.nbytes > MB
-    ]
-    return Table(["way", "tensor", "MB"], rows)

@@ -12,7 +12,7 @@ import itertools
 import statistics
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -286,21 +286,3 @@ def _cost(way: str, entrant: _Entrant, eager_ms: list[float], rehearsed_s: list[
         payback=payback(runs_s, eager_ms, entrant.taken_ms) if eager_ms else None,
         **counted,
     )
-
-
-def raced(
-    model: nn.Module,
-    step: Step,
-    ways: tuple[str, ...] = WAYS,
-    samples: int = 25,
-    most_s: float = 4.0,
-    told: Callable[[str], None] = lambda way: None,
-) -> dict[str, WayCost]:
-    """Each way's cost on one model, all in this process; ``told`` hears of each way that is compiled."""
-    race = WaysRace(model, step)
-    for way in ways:
-        race.enter(way)
-        told(way)
-    race.run(samples, most_s)
-    race.count()
-    return race.costs()

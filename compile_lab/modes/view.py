@@ -9,8 +9,6 @@ from ..page.tables import Cell, Code, Table
 from ..page.units import number, with_quartiles
 from .cost import MODES, PHASES, Comparison, CompileTime, ModeCost, Spread
 
-GB = 1e9
-
 
 def table(comparison: Comparison, start: str = "") -> Table:
     """One row a mode: time per call against eager, compile time, break-even (cold if that was measured, or `start`)."""

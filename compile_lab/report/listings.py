@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from types import CodeType
 
-from ..inductor.records import EXTERN, InductorGraph, Kernel
+from ..inductor.records import InductorGraph, Kernel
 from ..inductor.view import operations, shortened
 from ..source import Line
 from ..virtual_gpu.assembly import Assembly
@@ -136,11 +136,6 @@ def main_kernel(followed: Followed, direction: str) -> Kernel | None:
         if kernel.language == "triton" and kernel.direction == direction and kernel.computing(followed.line)
     ]
     return max(mine, key=lambda kernel: len(own_origins(kernel, followed.line)), default=None)
-
-
-def libraries(followed: Followed, direction: str) -> list[Kernel]:
-    """The line's calls of a library."""
-    return [k for k in followed.kernels if k.language == EXTERN and k.direction == direction]
 
 
 def owner(line: Line) -> str:

@@ -114,10 +114,6 @@ def _end(overlap: Overlap) -> float:
     return max(span.end_ms for span in (*overlap.compute, *overlap.communication))
 
 
-def _moved(spans: Sequence[Span], zero: float) -> list[Span]:
-    return [Span(start - zero, end - zero) for start, end in spans]
-
-
 def _coarse(spans: Sequence[Span], longest: float) -> list[Span]:
     """The spans, with gaps closed that are too small to be seen: a step has hundreds of operators."""
     gap = longest * SMALLEST

@@ -28,7 +28,7 @@ CACHES = ("warm", "artifacts", "cold")
 class Interval:
     """A measured value and its 95 % interval, in one unit. Raises ValueError where the ends do not enclose the value.
 
-    The two sides may differ in length; ``exactly`` makes one without any.
+    The two sides may differ in length.
     """
 
     value: float
@@ -38,11 +38,6 @@ class Interval:
     def __post_init__(self) -> None:
         if not self.low <= self.value <= self.high or not math.isfinite(self.high - self.low):
             raise ValueError(f"{self.value:g} has the interval {self.low:g} to {self.high:g}: give low ≤ value ≤ high")
-
-    @classmethod
-    def exactly(cls, value: float) -> Interval:
-        """A value that is taken as known."""
-        return cls(value, value, value)
 
     @classmethod
     def from_quartiles(cls, median: float, low: float, high: float, samples: int) -> Interval:

@@ -40,10 +40,6 @@ class DecodeWork:
         """Operations of a step of so many sequences; a multiplication with its addition is two."""
         return batch * self.sequence_flop
 
-    def intensity(self, batch: int) -> float:
-        """Operations a byte."""
-        return self.flop(batch) / self.nbytes(batch)
-
     @property
     def most_intensity(self) -> float:
         """Operations a byte of an endless batch, which the weights no longer count in."""
@@ -63,8 +59,8 @@ def decode_work(
 
     >>> from compile_lab.simulator.serving import decode_work
     >>> gpt2 = decode_work(layers=12, dim=768, vocabulary=50257, slots=1024)
-    >>> gpt2.weights_nbytes, gpt2.cache_nbytes, round(gpt2.intensity(batch=1), 2)
-    (247306752, 37748736, 1.0)
+    >>> gpt2.weights_nbytes, gpt2.cache_nbytes
+    (247306752, 37748736)
     """
     sizes = {"layers": layers, "dim": dim, "vocabulary": vocabulary, "slots": slots, "itemsize": itemsize}
     for name, value in sizes.items():

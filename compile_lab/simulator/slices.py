@@ -24,9 +24,6 @@ class Part:
         return (self.bottom - self.top) * (self.right - self.left)
 
 
-WHOLE = Part()
-
-
 def matrices(shape: Shape) -> dict[str, Parameter]:
     """The matrices of a layer by their short names: ``qkv``, ``out``, ``up``, ``down``."""
     found = {each.name.removeprefix("blocks.*."): each for each in parameters(shape)}

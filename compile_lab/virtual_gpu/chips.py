@@ -22,8 +22,8 @@ class Chip:
 
     >>> from compile_lab.virtual_gpu import chip
     >>> h200 = chip("H200")
-    >>> h200.architecture, h200.multiprocessors, h200.warps_per_sm
-    ('sm_90', 132, 64)
+    >>> h200.multiprocessors, h200.warps_per_sm
+    (132, 64)
     """
 
     name: str
@@ -50,11 +50,6 @@ class Chip:
         """The warps that a multiprocessor can hold at once."""
         return self.threads_per_sm // self.warp_threads
 
-    @property
-    def architecture(self) -> str:
-        """As ptxas names it: ``sm_90``."""
-        return "sm_{}{}".format(*self.capability)
-
     def __str__(self) -> str:
         return f"virtual {self.name}"
 
@@ -77,8 +72,8 @@ def chip(name: str | Chip) -> Chip:
     """The chip of that name. ValueError lists the names; a Chip is passed on, so that one of your own will do.
 
     >>> from compile_lab.virtual_gpu import chip
-    >>> print(chip("A100"), chip("A100").architecture)
-    virtual A100 sm_80
+    >>> print(chip("A100"))
+    virtual A100
     >>> chip("H300")
     Traceback (most recent call last):
         ...

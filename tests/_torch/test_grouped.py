@@ -1,6 +1,6 @@
 """The private names around grouped products and packages."""
 
-from compile_lab._torch.grouped import few_tilings, template_taken
+from compile_lab._torch.grouped import few_tilings
 from compile_lab._torch.inductor import inductor_lowering
 
 
@@ -13,13 +13,3 @@ def test_few_tilings_are_taken_from_those_that_fit_and_all_are_back_afterwards(m
         assert mm_grouped.early_config_prune(1, 1, 2, list(range(10)), {}) == [0, 4, 8]
     assert mm_grouped.early_config_prune(1, 1, 2, [1, 2], {}) == [1, 2]
     assert len(mm_grouped.grouped_mm_configs()) > 5
-
-
-def test_the_template_is_taken_inside_the_block_only():
-    from torch._inductor import select_algorithm
-    from torch._inductor.kernel import mm_grouped
-
-    before = mm_grouped.can_use_triton_kernel, select_algorithm.AlgorithmSelectorCache.__call__
-    with template_taken() as counts:
-        assert mm_grouped.can_use_triton_kernel() and counts == []
-    assert (mm_grouped.can_use_triton_kernel, select_algorithm.AlgorithmSelectorCache.__call__) == before

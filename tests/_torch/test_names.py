@@ -596,23 +596,6 @@ def test_implicit_redistributions_are_told_with_their_specs_and_written_ones_are
     assert told == [("aten._softmax.default", 0, ("S(0)", "R"))] and gathered.placements == (Replicate(),)
 
 
-def test_torch_s_own_switch_refuses_what_sends_and_allows_what_is_written():
-    from torch.distributed.tensor import Replicate
-
-    with _rows_on_imaginary_ranks() as x, distributed.explicit_redistribution():
-        x.softmax(1)
-        x.redistribute(placements=[Replicate()]).softmax(0)
-        with pytest.raises(RuntimeError, match=r"Implicit redistribution occurred for .*_softmax"):
-            x.softmax(0)
-
-
-def test_debug_mode_shows_an_implicit_redistribution_and_its_collective():
-    with _rows_on_imaginary_ranks() as x, distributed.debug_mode() as seen:
-        x.softmax(0)
-    told = seen.debug_string()
-    assert "redistribute_input [implicit] (0, S(0) -> R)" in told and "all_gather_into_tensor" in told
-
-
 def test_in_a_backward_the_forward_s_lines_are_known_under_anomaly_mode():
     seen = []
 
@@ -637,24 +620,6 @@ def test_in_a_backward_the_forward_s_lines_are_known_under_anomaly_mode():
 def test_a_strided_shard_has_its_groups_and_torch_s_name():
     kind = distributed.strided_shard(0, 2)
     assert (str(kind), kind.dim, kind.split_factor) == ("_S(0, 2)", 0, 2)
-
-
-def test_rules_are_restored_and_what_was_decided_is_forgotten():
-    from torch.distributed.tensor import Replicate, Shard
-    from torch.distributed.tensor.experimental import register_sharding
-
-    operator = torch.ops.aten.cumsum.default
-    with _rows_on_imaginary_ranks() as x:
-        assert x.cumsum(0).placements == (Replicate(),)
-        with distributed.rules_restored(operator):
-            register_sharding(operator)(lambda x, dim, *, dtype=None: [([Shard(0)], [Shard(0), None])])
-            assert x.cumsum(0).placements == (Shard(0),)
-        assert x.cumsum(0).placements == (Replicate(),)
-
-
-def test_torchs_own_bisector_calls_what_it_is_given_until_it_holds():
-    asked = []
-    assert inductor.bisect_compiler(lambda: asked.append(1) or len(asked) > 1).backend == "eager"
 
 
 def test_the_flight_recorder_holds_this_process_s_collectives_and_groups_their_ranks():

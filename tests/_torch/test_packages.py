@@ -9,6 +9,8 @@ from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.inductor import inductor_modes
 from compile_lab._torch.packages import package_sources, packaged, unpacked
 
+pytestmark = pytest.mark.processes
+
 
 def test_the_parts_of_a_key_are_heard_and_the_graph_is_one_of_them():
     parts = {}

@@ -16,6 +16,8 @@ from capstone.hand.step import HandStep
 from compile_lab.virtual_gpu import Config, assemble
 from mini_model.model import GPTConfig, MiniGPT
 
+pytestmark = pytest.mark.processes
+
 SMALL = GPTConfig(vocabulary=101, context=32, dim=64, layers=3, heads=4, tied_head=True)
 BATCH, LENGTH = 4, 32
 

@@ -12,7 +12,7 @@ from compile_lab.recordings import load
 
 @pytest.fixture(scope="module")
 def results():
-    return run.run()
+    return tuple(map(run.judge, run.load().values()))
 
 
 @pytest.mark.slow
@@ -108,21 +108,17 @@ def test_what_a_program_could_tell_apart_is_not_the_same(a, b):
 
 
 def test_bad_names_are_refused_early():
-    with pytest.raises(ValueError, match="no entry"):
-        run.run(["there is none"])
     with pytest.raises(ValueError, match="no id"):
         entries.trigger("170")
     with pytest.raises(ValueError, match="no trigger"):
         entries.no_cure(same, "never written")
 
 
-def test_each_entry_has_a_card_and_each_theme_a_row(results):
+def test_each_entry_has_a_card(results):
     shown = atlas_view.BreakCards(results)._repr_html_()
     assert shown.count("<details") == len(results) and all(f'id="{each.name}"' in shown for each in results)
-    assert "higher order operators" in atlas_view.coverage(results)._repr_html_()
-    for draw in (atlas_view.BreakCards, atlas_view.coverage):
-        with pytest.raises(ValueError, match="nothing to show"):
-            draw([])
+    with pytest.raises(ValueError, match="nothing to show"):
+        atlas_view.BreakCards([])
 
 
 def test_a_card_shows_what_a_reader_needs_to_repeat_it(results):

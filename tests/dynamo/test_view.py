@@ -22,7 +22,6 @@ def test_tables_say_where_what_and_what_then():
     ((place, line, reason, then),) = dynamo_view.breaks(found).rows
     assert place.startswith("test_view.py") and line.source == 'print("here")'
     assert reason == "Failed to trace builtin operator" and then == "it is split here"
-    assert [row[2:] for row in dynamo_view.graphs(found).rows] == [(1, 1), (1, 1)]
     assert dynamo_view.steps(found).rows[0][1] == "run the graph → Python: print → go on in a resume function"
 
 

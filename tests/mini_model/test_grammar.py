@@ -185,14 +185,6 @@ def test_judges_agreement_and_wholeness(text, verdict):
     assert GRAMMAR.parses(GRAMMAR.encode(text)) is verdict
 
 
-def test_next_token_probabilities_follow_agreement():
-    after = GRAMMAR.next_token_probabilities(GRAMMAR.encode("Anna runs . the dog that the cats see"))
-    sleeps, sleep = GRAMMAR.encode("sleeps sleep")
-    assert after.sum() == pytest.approx(1)
-    assert after[sleeps] > 0 and after[sleep] == 0
-    assert not GRAMMAR.next_token_probabilities(GRAMMAR.encode("dog dog")).any()
-
-
 def test_windows_start_at_a_boundary_and_depend_on_the_seed_only():
     windows = GRAMMAR.windows(5, 64, seed=[3, 1])
     assert windows.shape == (5, 65) and windows.dtype == np.int64

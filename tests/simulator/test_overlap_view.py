@@ -10,6 +10,8 @@ from compile_lab.simulator import overlap_view
 from compile_lab.simulator.overlap import Span, Transfer, overlap_of
 from compile_lab.simulator.wire import MB, Gradient, ddp_overlap
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.fixture
 def found():

@@ -12,13 +12,13 @@ from compile_lab.simulator.payback import CompiledWay, Interval, balance, stored
 GPT = CompiledWay(
     "GPT", "whole", 90.0, Interval(24, 23, 25), {"cold": Interval(43, 40, 50), "warm": Interval(8, 7, 10)}
 )
-SLOWER = CompiledWay("MLP", "blocks", 30.0, Interval(-0.2, -0.5, 0.1), {"cold": Interval.exactly(15)})
+SLOWER = CompiledWay("MLP", "blocks", 30.0, Interval(-0.2, -0.5, 0.1), {"cold": Interval(15, 15, 15)})
 
 
 def test_one_start_is_earned_back_where_the_division_says():
     value, early, late = balance(GPT, 0).break_even
     assert value == pytest.approx(43e3 / 24) and early < value < late
-    exact = CompiledWay("GPT", "whole", 90.0, Interval.exactly(24), {"cold": Interval.exactly(43)})
+    exact = CompiledWay("GPT", "whole", 90.0, Interval(24, 24, 24), {"cold": Interval(43, 43, 43)})
     assert balance(exact, 0).break_even == pytest.approx(3 * (43e3 / 24,))
 
 
@@ -69,8 +69,8 @@ def test_an_interval_from_quartiles_is_that_of_the_median():
         (lambda: balance(GPT, -1), "steps is -1"),
         (lambda: balance(GPT, 10, 2.5), "restarts is 2.5"),
         (lambda: balance(GPT, 10, 0, "artifacts"), "'artifacts' was not measured; there is cold, warm"),
-        (lambda: CompiledWay("m", "w", 1, Interval.exactly(0), {"warm": Interval.exactly(1)}), "cold is not there"),
-        (lambda: CompiledWay("m", "w", 1, Interval.exactly(2), {"cold": Interval.exactly(1)}), "less than all of it"),
+        (lambda: CompiledWay("m", "w", 1, Interval(0, 0, 0), {"warm": Interval(1, 1, 1)}), "cold is not there"),
+        (lambda: CompiledWay("m", "w", 1, Interval(2, 2, 2), {"cold": Interval(1, 1, 1)}), "less than all of it"),
     ],
 )
 def test_what_makes_no_sense_is_refused(make, wrong):
@@ -116,7 +116,7 @@ def test_a_choice_that_makes_no_sense_is_refused(change, wrong):
 
 
 def test_crossings_draw_never_as_never():
-    surely = CompiledWay("RNN", "whole", 30.0, Interval(-2, -3, -1), {"cold": Interval.exactly(15)})
+    surely = CompiledWay("RNN", "whole", 30.0, Interval(-2, -3, -1), {"cold": Interval(15, 15, 15)})
     drawn = payback_view.crossings([GPT, SLOWER, surely])
     assert (
         ">never<" in drawn.svg

@@ -10,6 +10,8 @@ import triton.language as tl  # noqa: E402
 from compile_lab.inductor import generated_code  # noqa: E402
 from compile_lab.virtual_gpu import VirtualGPUError, run  # noqa: E402
 
+pytestmark = pytest.mark.processes
+
 
 @triton.jit
 def halved(out, x, n, BLOCK: tl.constexpr):

@@ -11,6 +11,8 @@ from compile_lab.inductor.generated import generated_code
 from compile_lab.report.given import loaded
 from compile_lab.virtual_gpu import travel
 
+pytestmark = pytest.mark.processes
+
 
 @pytest.mark.parametrize("values", [True, False])
 def test_a_parametrized_module_travels(values):

@@ -141,18 +141,6 @@ def floor_us(case: Mapping[str, Any], copy_gb_per_s: float) -> float:
     return 3 * case["rows"] * case["d_out"] * size / copy_gb_per_s / 1e3
 
 
-def loaded(case: Mapping[str, Any]) -> Table:
-    """One row a Triton kernel that ran: registers a thread, spills, warps, as the driver loaded it."""
-    rows: list[list[Cell]] = []
-    for name, variant in case["variants"].items():
-        ran = [kernel for kernel in variant.get("loaded", ()) if kernel["name"].startswith("triton_")]  # not a trial
-        for kernel in sorted(ran, key=lambda kernel: kernel["name"]):
-            settings = ", ".join(f"{key}={value}" for key, value in sorted(kernel["configuration"].items()))
-            cells = [kernel["registers"], kernel["spills"], settings]
-            rows.append([name, Code(shortened(kernel["name"])), *cells])
-    return Table(["", "kernel", "registers", "spills", "configuration"], rows, align="llrrl")
-
-
 def ways(case: Mapping[str, Any], part: str, provenance: object) -> Table:
     """Accumulation into ``.grad``: one row a way, for a case of the recording; ``part`` is backward or product."""
     rows: list[list[Cell]] = []

@@ -15,11 +15,6 @@ def times(rows: Iterable[Row], part: str, provenance: object | None = None) -> F
     return _drawn(rows, part, "ms", lambda row: [row[name] for name in ("median_ms", "low_ms", "high_ms")], provenance)
 
 
-def peaks(rows: Iterable[Row], part: str, provenance: object | None = None) -> Figure:
-    """Megabytes at the peak of a part, without the inputs, against length, a line a way."""
-    return _drawn(rows, part, "MB at the peak", lambda row: [row["peak_nbytes"] / 1e6], provenance)
-
-
 def growth(rows: Iterable[Row], part: str) -> dict[str, float]:
     """How many times as long each way takes when the length is doubled, from its last two lengths that are so.
 

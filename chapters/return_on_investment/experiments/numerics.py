@@ -147,8 +147,3 @@ def training_runs(
 
     at_steps = (*(step for step in AT_STEPS if step < steps), steps)
     return trajectories(make, batches, chosen, seeds, at_steps, budget_s=budget_s)
-
-
-def short_runs() -> list[TrainedRun]:
-    """What a notebook trains by itself: fp32 eager, with one ulp, compiled; 60 steps, one seed. ≈ 12 CPU s."""
-    return training_runs("cpu", ("fp64 eager", "fp32 eager", "fp32 eager, + 1 ulp", "fp32 compiled"), 60, (0,))

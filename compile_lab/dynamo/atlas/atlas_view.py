@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...doors import door
-from ...page.tables import Code, Table, marked_up
+from ...page.tables import Code, marked_up
 from .run import AtlasResult
 
 _PAGES = "https://meta-pytorch.github.io/compile-graph-break-site/gb/{}.html"
@@ -20,8 +20,8 @@ class BreakCards:
     Raises ValueError without a result.
 
     >>> from compile_lab.dynamo.atlas.atlas_view import BreakCards
-    >>> from compile_lab.dynamo.atlas.run import run
-    >>> BreakCards(run(["branch_on_a_value"]))
+    >>> from compile_lab.dynamo.atlas.run import judge, load
+    >>> BreakCards([judge(load()["branch_on_a_value"])])
     GB0170 Data-dependent branching: branch_on_a_value, cured
     """
 
@@ -29,33 +29,13 @@ class BreakCards:
 
     def __post_init__(self) -> None:
         if not self.results:
-            raise ValueError("nothing to show: run() gives the atlas's entries")
+            raise ValueError("nothing to show: judge() gives the result of an entry")
 
     def __repr__(self) -> str:
         return "\n".join(f"{each.id} {each.kind}: {each.name}, {_answered(each)}" for each in self.results)
 
     def _repr_html_(self) -> str:
         return "\n".join(map(_card, self.results))
-
-
-@door
-def coverage(results: Sequence[AtlasResult]) -> Table:
-    """A row for each theme: its entries, kinds, cures, and those without one. Raises ValueError without an entry.
-
-    >>> from compile_lab.dynamo.atlas.atlas_view import coverage
-    >>> from compile_lab.dynamo.atlas.run import run
-    >>> coverage(run(["branch_on_a_value", "negate_a_tensor"])).rows
-    [('data dependence', 2, 1, 2, 0)]
-    """
-    if not results:
-        raise ValueError("nothing to show: run() gives the atlas's entries")
-    themes = dict.fromkeys(each.theme for each in results)
-    rows = []
-    for theme in themes:
-        own = [each for each in results if each.theme == theme]
-        cured = sum(bool(each.cured) for each in own)
-        rows.append((theme, len(own), len({each.id for each in own}), cured, len(own) - cured))
-    return Table(["theme", "entries", "kinds", "cured", "no cure, with its reason"], rows)
 
 
 def _answered(each: AtlasResult) -> str:

@@ -15,7 +15,6 @@ from typing import Any
 import torch
 
 from ..._torch.dynamo import break_registry, dynamo_config, reset_dynamo
-from ...doors import door
 from .entries import AtlasEntry, arguments_of, source_of, written
 from .same import same, state
 
@@ -66,24 +65,6 @@ def load() -> Mapping[str, AtlasEntry]:
     for module in sorted(each.name for each in pkgutil.iter_modules(themes.__path__)):
         importlib.import_module(f"{themes.__name__}.{module}")
     return written()
-
-
-@door
-def run(names: list[str] | None = None) -> tuple[AtlasResult, ...]:
-    """Each entry's result; of all entries where no ``names`` are given. Some 0.1 s an entry.
-
-    Raises ValueError for a name that the atlas has not.
-
-    >>> from compile_lab.dynamo.atlas.run import run
-    >>> (result,) = run(["branch_on_a_value"])
-    >>> result.id, result.kind, result.cured
-    ('GB0170', 'Data-dependent branching', True)
-    """
-    entries = load()
-    unknown = [name for name in names or () if name not in entries]
-    if unknown:
-        raise ValueError(f"the atlas has no entry {unknown}: load() gives all names")
-    return tuple(judge(entries[name]) for name in (names if names is not None else entries))
 
 
 def as_record(results: Sequence[AtlasResult]) -> dict[str, Any]:

@@ -4,15 +4,16 @@ import ast
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
 
 from chapters.gspmd import gspmd
-from chapters.gspmd.gspmd import jax_here, jax_is_there, partitioned, spec
+from chapters.gspmd.gspmd import jax_here, partitioned, spec
 
-if not jax_is_there() and not os.environ.get("REQUIRE_BROWSER"):  # set in CI, where nothing may be missing
+if not find_spec("jax") and not os.environ.get("REQUIRE_BROWSER"):  # set in CI, where nothing may be missing
     pytest.skip('jax is not installed: pip install "jax==0.10.2"', allow_module_level=True)
 
 from chapters.gspmd.gspmd_beside import beside, block_program, jax_example
@@ -26,7 +27,6 @@ from chapters.gspmd.gspmd_view import (
     memory_table,
     refusals_table,
     spread,
-    steps_table,
     three_systems,
     ways_table,
 )
@@ -183,7 +183,6 @@ def test_shardys_steps_end_where_xla_does(example):
     before = found.after(reached[0].number)
     assert "k.weight" not in before and found.after(len(found.steps))["k.weight"] == "S(0)"
     assert "k.weight: not decided yet" in spread(found, 0).svg and "k.weight: S(0)" in spread(found).svg
-    assert "dot_general" in repr(steps_table(found))
     other = decided(block, example, (layout.weights, "free"), partitioner="gspmd")
     assert other.scopes() == scopes and other.steps == ()
 
@@ -220,7 +219,7 @@ def test_xla_sends_what_an_operation_needs(name, nbytes):
     from compile_lab.devices.dtensor import FREE, Ruling
 
     found = _operation(name, _pairs()[name], 4, Ruling(FREE))
-    assert found.xla_right and found.xla_nbytes == nbytes
+    assert found.xla_right and sum(each.payload_nbytes for each in found.xla_sent) == nbytes
 
 
 def test_a_wrong_result_of_xla_would_be_seen(monkeypatch):

@@ -5,14 +5,12 @@ import torch
 
 from chapters.inference.grouped import (
     ExpertLayer,
-    grouped_product,
     grouped_traps,
     judged_by_float64,
     layer_runs,
     subject,
-    virtual_product,
 )
-from chapters.inference.grouped_view import LayerCost, by_tokens, costs_table, recorded, runs_table, traps_table
+from chapters.inference.grouped_view import LayerCost, by_tokens, recorded, runs_table, traps_table
 from compile_lab.recordings import Provenance, Recording
 
 HERE = Provenance("a CPU", "2.13", None, None, "2026-11-23", "a test", "live")
@@ -25,20 +23,6 @@ def test_grouped_trusts_its_offsets():
     assert not unsorted.said and unsorted.wrong_rows > 0
     assert not short.said and short.wrong_rows <= 4, "the rows after the last group are whatever lay in memory"
     assert "nothing" in str(traps_table([short]))
-
-
-def test_the_checked_product_refuses_what_grouped_mm_does_not():
-    rows, weights = torch.ones(4, 8, dtype=torch.bfloat16), torch.ones(2, 8, 8, dtype=torch.bfloat16)
-    assert torch.equal(
-        grouped_product(rows, weights, torch.tensor([0, 4], dtype=torch.int32)), torch.full_like(rows, 8)
-    )
-    with pytest.raises(TypeError, match=r"ends is torch.int64: grouped_mm takes int32"):
-        grouped_product(rows, weights, torch.tensor([1, 4]))
-    for ends, said in (([3, 1], "fall: sort the rows"), ([1, 3], "ends at row 3 of 4"), ([1, 9], "row 9 of 4")):
-        with pytest.raises(ValueError, match=said):
-            grouped_product(rows, weights, torch.tensor(ends, dtype=torch.int32))
-    with pytest.raises(ValueError, match=r"must be \[tokens, k\]"):
-        grouped_product(rows, weights, torch.tensor([4], dtype=torch.int32))
 
 
 def test_loop_and_product_agree_and_the_judge_sees_a_wrong_answer():
@@ -56,8 +40,6 @@ def test_layers_that_cannot_be_are_refused():
         ExpertLayer(63, 16, 2)
     with pytest.raises(ValueError, match="no mode is called 'jit'"):
         layer_runs(modes=("jit",))
-    with pytest.raises(ValueError, match="choice is 'best'"):
-        virtual_product("best")
 
 
 @pytest.mark.slow
@@ -71,18 +53,9 @@ def test_generated_code_calls_the_fallback_in_python_in_cpp_and_in_a_package():
     assert "aoti_torch_cpu__grouped_mm" in str(runs_table([package]))
 
 
-@pytest.mark.slow
-def test_on_the_virtual_h200_the_default_calls_aten_and_the_template_is_one_kernel():
-    default, template = virtual_product(), virtual_product("template")
-    assert default.calls == ("extern_kernels._grouped_mm",) and default.choices == 0
-    assert template.calls == () and template.choices > 10
-    assert len(template.kernels) == 1 and "gelu" in template.kernels[0] and "make_tensor_descriptor" in template.source
-
-
 def test_a_line_for_each_way_against_tokens():
     rows = [LayerCost(way, 8, n, n * k, n * k, n * k, 1.0, 0.003) for way, k in (("a", 1), ("b", 2)) for n in (1, 2)]
     assert "a 1 to 2; b 2 to 4" in by_tokens(rows, 8, HERE).alt
-    assert "3.0e-03" in str(costs_table(rows))
     with pytest.raises(ValueError, match=r"nothing was measured with 9 experts; there is \[8\]"):
         by_tokens(rows, 9, HERE)
     assert recorded(Recording("grouped", HERE, {"rows": [vars(row) for row in rows]})) == rows

@@ -12,6 +12,8 @@ from chapters.inference.threads import Throughput, recorded, throughput
 from chapters.inference.threads_view import scaling
 from compile_lab.recordings import Recording, here
 
+pytestmark = pytest.mark.processes
+
 INPUTS = [(torch.full((64,), float(place)),) for place in range(4)]
 
 

@@ -9,7 +9,6 @@ from chapters.load_bearing import passes_view
 from chapters.load_bearing.passes import PassRun, stage_option, with_pass
 from chapters.load_bearing.passes_examples import (
     all_that_looks_the_same_is_once,
-    positions_without_scatter,
     products_with_one_hot_are_lookups,
     same_twice_is_once,
 )
@@ -45,29 +44,12 @@ class OneHot(nn.Module):
         return torch.tanh(F.one_hot(tokens, 64).float() @ self.table).square().sum()
 
 
-class Positions(nn.Module):
-    def __init__(self, rows):
-        super().__init__()
-        torch.manual_seed(0)
-        self.words, self.places = nn.Embedding(32, 8), nn.Embedding(rows, 8)
-
-    def forward(self, tokens):
-        places = torch.arange(tokens.shape[1], device=tokens.device)
-        return torch.tanh(self.words(tokens) + self.places(places)).square().sum()
-
-
 def nothing(graph):
     pass
 
 
 def raising(graph):
     raise LookupError("no such node")
-
-
-def dangling(graph):
-    graph.find_nodes(op="call_function", target=aten.sin.default)[0].replace_input_with(
-        next(iter(graph.nodes)), graph.output_node()
-    )
 
 
 def fewer_results(graph):
@@ -122,7 +104,7 @@ def test_a_pass_that_pays_saves_kernels_and_bytes_and_says_whose_bits_are_others
     found = with_pass(products_with_one_hot_are_lookups, OneHot(), tokens, stage="pre_grad", chip="H200")
     ((kernels, fewer), (nbytes, less)) = found.kernels, found.nbytes
     assert fewer < kernels and less < nbytes / 2, "the one-hot matrix is four times the table's rows"
-    assert found.verdict in ("same bits", "other bits") and found.require_right() is found
+    assert found.verdict in ("same bits", "other bits")
     by_name = {each.name: each for each in found.judged}
     assert by_name["result 0"].same_bits, "a product with one 1 in each row picks a row"
     assert by_name["gradient of table"].without is not None, "float64 was asked, though the code casts to float"
@@ -132,22 +114,9 @@ def test_a_pass_that_pays_saves_kernels_and_bytes_and_says_whose_bits_are_others
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("rows", [16, 20])
-def test_positions_need_no_scatter_and_their_gradient_keeps_its_bits(rows):
-    tokens = torch.randint(32, (4, 16), generator=torch.Generator().manual_seed(0))
-    found = with_pass(positions_without_scatter, Positions(rows), tokens, stage="joint_pre", chip="H200")
-    assert found.verdict == "same bits" and found.kernels[1] < found.kernels[0] and found.nbytes[1] < found.nbytes[0]
-    removed = {change.node.op for change in found.runs[0].changes if change.kind == "removed"}
-    assert "aten._unsafe_masked_index_put_accumulate.default" in removed
-    assert "index_put" in found.runs[0].after[-1].arguments, "the words' gradient is scattered, for words may repeat"
-
-
-@pytest.mark.slow
 def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
     found = with_pass(all_that_looks_the_same_is_once, dropped, inputs(32, 8), stage="joint_pre")
     assert found.verdict == "wrong" and found.worst.is_wrong and found.worst.without is None
-    with pytest.raises(PassError, match="all_that_looks_the_same_is_once is wrong: result 0 of inputs 0"):
-        found.require_right()
     right = with_pass(same_twice_is_once, dropped, inputs(32, 8), stage="joint_pre")
     assert right.verdict == "same bits" and right.did_nothing
 

@@ -104,7 +104,7 @@ def test_updates_at_once_hold_fewer_bytes_and_change_nothing_else():
     saved = sooner.peak_nbytes[0] - sooner.peak_nbytes[1]
     assert saved > 5 * 32 * 32 * 4, "of eight layers' gradients, all but a few are gone when the last is there"
     assert sooner.nodes[0] == sooner.nodes[1]
-    assert str(sooner).startswith("updates_at_once: ") and len(whole_step_view.history(step).rows) == 2
+    assert str(sooner).startswith("updates_at_once: ")
     drawn = whole_step_view.contents(step)
     assert f"{step.operations:,} operations" in drawn.caption and "written back 54" in drawn.alt
 

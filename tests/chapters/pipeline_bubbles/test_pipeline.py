@@ -13,10 +13,12 @@ import torch
 from chapters.pipeline_bubbles.experiments import pipeline as pipeline_recording
 from compile_lab._torch.distributed import pipeline_sends_to_itself
 from compile_lab.devices import pipeline as pipeline_ranks
-from compile_lab.devices.pipeline import Gaps, Steps, gaps_of, measure, measure_several, resimulated
+from compile_lab.devices.pipeline import Gaps, Steps, gaps_of, measure_several, resimulated
 from compile_lab.devices.pipeline_work import Encoder, Nap
 from compile_lab.devices.ranks import RankFailed
 from compile_lab.simulator.pipeline import SCHEDULES, WEIGHT_GRAD, Action, Timeline, simulate, table
+
+pytestmark = pytest.mark.processes
 
 RANKS, MICROBATCHES = 4, 8
 NEAR = 0.05
@@ -28,6 +30,10 @@ RUNNING = [
     pytest.param(name, marks=needs_no_message_to_itself if name in ("ZBVZeroBubble", "DualPipeV") else ())
     for name in SCHEDULES
 ]
+
+
+def measure(schedule, ranks, microbatches, work=Nap(), **options):  # noqa: B008
+    return measure_several([(schedule, microbatches, work)], ranks, **options)[0].best
 
 
 def near_the_simulation(schedule, attempts=4):

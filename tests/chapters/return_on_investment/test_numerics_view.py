@@ -26,11 +26,9 @@ def test_the_picture_counts_and_leaves_out_what_has_no_least_error():
         numerics_view.operators_picture(ERRORS[-1:])
 
 
-def test_verdicts_and_headline():
+def test_verdicts():
     rows = {row[0]: row[1:] for row in numerics_view.verdicts(ERRORS).rows}
     assert rows == {"bf16": (2, 1, 0, 1, 0, 0), "fp32": (2, 1, 0, 0, 1, 1)}
-    said = numerics_view.headline(ERRORS, "here")
-    assert said.number == "1 of 2" and "eager in 1" in said.what
 
 
 def test_chains_masks_and_rows():

@@ -156,13 +156,6 @@ def test_a_case_that_breaks_is_told_and_the_others_stand(monkeypatch):
 
 
 def test_the_pictures_say_in_words_what_they_show():
-    one = payback(24, samples(30), samples(27, seed=1))
-    unsure = payback(24, samples(30), samples(30, seed=1))
-    drawn = payback_view.opening({"MiniGPT": one, "unsure": unsure}, None)
-    assert f"MiniGPT: compiling takes 24 s, a step {one.eager_ms:.3g} ms eager" in drawn.alt
-    assert str(one) in drawn.alt and str(unsure) in drawn.alt and len(drawn.table.rows) == 2
-    with pytest.raises(ValueError, match="3 jobs"):
-        payback_view.opening(dict.fromkeys("abc", one), None)
     near, far = crossed("near", 102), crossed("far", 300)
     both = payback_view.against([near, far, crossed("open", None)], None)
     assert "of 2 programs: 1 predictions" in both.alt and "not so: far" in both.alt

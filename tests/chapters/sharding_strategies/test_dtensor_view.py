@@ -1,12 +1,10 @@
-"""Drawings and tables of rulings: what is drawn is what a rank holds, and the worst case is what a table says."""
+"""Drawings of rulings: what is drawn is what a rank holds."""
 
 import re
 
 import pytest
 
-from chapters.sharding_strategies.audit import Audit, Row
-from chapters.sharding_strategies.candidates import Candidate, Choosing, Considered
-from chapters.sharding_strategies.dtensor_view import considered, errors, verdicts, who_holds_what
+from chapters.sharding_strategies.dtensor_view import who_holds_what
 from compile_lab.devices.dtensor import Ruling
 from compile_lab.simulator.collectives import Collective
 
@@ -51,36 +49,3 @@ def test_what_cannot_be_drawn_is_refused():
         who_holds_what("f", [(8,)], ["R"], PAID, 5)
     with pytest.raises(ValueError, match="2 shapes and 1 placements"):
         who_holds_what("f", [(8,), (8,)], ["R"], PAID)
-
-
-AUDIT = Audit(
-    *(2, 1, 0, "*", ("abs", "mse")),
-    (
-        Row("abs", "S(0)", "value", "even", "free"),
-        Row("abs", "P(sum)", "value", "even", "paid", nbytes=160),
-        Row("mse", "R", "value", "even", "free"),
-        Row("mse", "S(0)", "value", "even", "free"),
-        Row("mse", "S(0)", "value", "uneven", "wrong", "value", "off by 0.2", example="5×3"),
-        Row("mse", "S(0)", "gradient", "even", "wrong", "gradient", "off by 1", example="4×4"),
-    ),
-)
-
-
-def test_a_table_has_the_worst_case_and_says_where_only_uneven_shards_are_wrong():
-    table = verdicts(AUDIT)
-    assert table.columns == ["operator", "R", "S(0)", "P(sum)"]
-    assert table.rows == [["abs", None, "free", "160"], ["mse", "free", "**wrong***", None]]
-    assert verdicts(AUDIT, ["mse"], "gradient").rows == [["mse", "**wrong**"]]
-    with pytest.raises(ValueError, match="the audit has no tan; it has 2, such as abs"):
-        verdicts(AUDIT, ["tan"])
-
-
-def test_errors_are_listed_by_how_the_shards_are():
-    assert errors(AUDIT).rows == [("mse", "S(0)", "gradient", "gradient: off by 1", "4×4")]
-    assert errors(AUDIT, "uneven").rows == [("mse", "S(0)", "value", "value: off by 0.2", "5×3")]
-
-
-def test_candidates_are_listed_with_the_choice():
-    moved = Candidate(("R",), "R", 12.34, True), Candidate(("S(0)",), "S(0)", float("inf"), False)
-    table = considered(Choosing((Considered("aten.sort.default", ("S(0)",), moved),), (GATHER,), ("R",)))
-    assert table.rows[0] == ("sort.default", "S(0)", "R", "R", "12.3", True) and table.rows[1][4:] == ("inf", False)

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from chapters.sharding_strategies.placed import placed, placed_by
-from chapters.sharding_strategies.placed_view import on_mesh, on_meshes
+from chapters.sharding_strategies.placed_view import on_meshes
+
+pytestmark = pytest.mark.processes
 
 X = torch.arange(16.0).reshape(4, 4)
 
@@ -28,7 +30,7 @@ def test_on_two_axes_the_order_of_the_cuts_is_seen():
     plain, strided = placed(X, ["S(0)", "S(0)"], (2, 2)), placed(X, ["_S(0, 2)", "S(0)"], (2, 2))
     assert rows_of(plain) == [[0], [4], [8], [12]]
     assert rows_of(strided) == [[0], [8], [4], [12]]  # tp cut first, as FSDP over tensor parallel does
-    assert strided.words == ("_S(0, 2)", "S(0)") and "2 (dp 1, tp 0)" in on_mesh(strided).svg
+    assert strided.words == ("_S(0, 2)", "S(0)") and "2 (dp 1, tp 0)" in on_meshes([strided]).svg
 
 
 def test_what_fsdp_over_tensor_parallel_leaves_is_a_strided_shard():
@@ -57,7 +59,7 @@ def test_a_product_leaves_a_partial_sum():
 
     found = placed_by(product, (2,))
     assert found.words == ("P(sum)",) and torch.equal(found.whole, X @ X)
-    assert all(found.cells(part).all() for part in found.parts) and on_mesh(found).svg.count("fill-opacity") == 32
+    assert all(found.cells(part).all() for part in found.parts) and on_meshes([found]).svg.count("fill-opacity") == 32
 
 
 def test_what_does_not_fit_is_refused():
@@ -68,4 +70,4 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match="a mesh of 3 axes"):
         placed(X, ["R"] * 3, (2, 2, 2))
     with pytest.raises(ValueError, match="equal numbers"):
-        on_mesh(placed(torch.ones(4, 4), ["S(0)"]))
+        on_meshes([placed(torch.ones(4, 4), ["S(0)"])])

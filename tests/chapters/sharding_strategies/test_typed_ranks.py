@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from chapters.sharding_strategies.typed_ranks import gradient_errors, is_right
+from chapters.sharding_strategies.typed_ranks import gradient_errors
 from compile_lab.simulator.spmd_types import GRADIENT, I, P, R, V, WrongType, check
 from compile_lab.simulator.spmd_types_view import types_of
+
+pytestmark = pytest.mark.processes
 
 TYPES = {"x": I, "first": I, "up": V, "down": V}
 
@@ -53,6 +55,10 @@ def values(**shapes):
 MLP = values(x=(4, 6), first=(6, 6), up=(6, 8), down=(8, 6))
 SEQUENCE = values(x=(4, 6), scale=(6,), up=(6, 8), down=(8, 6))
 SEQUENCE_TYPES = {"x": V, "scale": I, "up": V, "down": V}
+
+
+def is_right(error):
+    return error < 1e-7
 
 
 def test_a_right_program_has_types_and_its_gradients_are_one_process_s():

@@ -4,6 +4,8 @@ import pytest
 
 from chapters.exercises import check
 
+pytestmark = pytest.mark.processes
+
 triton = pytest.importorskip("triton", reason="no triton for this platform")
 tl = triton.language
 

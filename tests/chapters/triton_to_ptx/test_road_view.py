@@ -8,6 +8,8 @@ from chapters.triton_to_ptx import road_view, view
 from chapters.triton_to_ptx.experiments.softmax_kernel import row_kernel
 from compile_lab.virtual_gpu.assembly import Config, assemble
 
+pytestmark = pytest.mark.processes
+
 ROW = {"out": "*bf16", "x": "*bf16", "columns": 512}
 
 

@@ -56,19 +56,6 @@ class TwiceBackward(Function):
         return grad * 2
 
 
-class AsksItsContext(Function):
-    """Calls a method of the context that Dynamo does not know."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.save_for_forward(x)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
-
-
 class WritesUnreturned(Function):
     """Says that it wrote into its input, and does not return it."""
 
@@ -102,13 +89,6 @@ class ForwardByC(Function):
     backward = staticmethod(lambda ctx, grad: grad)
 
 
-class BackwardByC(Function):
-    """Its backward is written in C."""
-
-    forward = staticmethod(lambda ctx, x: x * 2)
-    backward = torch.neg
-
-
 class AddsTwo(Function):
     """A sum, with a gradient for each."""
 
@@ -119,19 +99,6 @@ class AddsTwo(Function):
     @staticmethod
     def backward(ctx, grad):
         return grad, grad
-
-
-class LeavesItsContext(Function):
-    """Hands out its context."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx.set_materialize_grads(False)
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
 
 
 @trigger("GB0144", leaf, needs=(OwnJvp,))

@@ -11,19 +11,6 @@ import torch
 from ..entries import cures, no_cure, trigger
 
 
-class OddMeta(type):
-    """Answers for its classes' attributes itself."""
-
-    def __getattribute__(cls, name):
-        return type.__getattribute__(cls, name)
-
-
-class OddlyRead(metaclass=OddMeta):
-    """A class whose attributes go through its metaclass."""
-
-    factor = 2
-
-
 class PlainPoint:
     """An object with a coordinate, for what is done to it."""
 
@@ -35,49 +22,10 @@ class OtherPoint(PlainPoint):
     """The same, of another class."""
 
 
-class SlottedPoint:
-    """An object whose attribute is a descriptor written in C."""
-
-    __slots__ = ("__weakref__", "x")
-
-    def __init__(self):
-        self.x = 1
-
-
-class HashedByTensor:
-    """Its hash depends on a value."""
-
-    def __init__(self, x):
-        self.x = x
-
-    def __hash__(self):
-        return self.x.sum().int().item()
-
-
-class LongAsATensor:
-    """Its truth depends on a value."""
-
-    def __init__(self, x):
-        self.x = x
-
-    def __bool__(self):
-        return self.x.sum() > 0
-
-
 class CalledByC:
     """Its missing attributes are found by a C function."""
 
     __getattr__ = str.__add__
-
-
-class BareSuper:
-    """Deletes an attribute by `super()`."""
-
-    def __init__(self):
-        self.x = 1
-
-    def __delattr__(self, name):
-        super().__delattr__(name)
 
 
 class SuperValue(PlainPoint):
@@ -91,22 +39,6 @@ class Options(typing.TypedDict, total=False):
     """A dictionary whose key may be missing."""
 
     lr: float
-
-
-class Indexed:
-    """Its `__len__` is a C function."""
-
-    __len__ = len
-
-
-@dataclasses.dataclass(frozen=True)
-class FrozenTotal:
-    """A frozen record that computes when it is made."""
-
-    x: torch.Tensor
-
-    def __post_init__(self):
-        object.__setattr__(self, "total", self.x.sum())
 
 
 @trigger("GB4271", lambda: (torch.ones(3), PlainPoint()), needs=(PlainPoint, OtherPoint))

@@ -5,10 +5,6 @@ import torch
 from ..entries import cures, no_cure, trigger
 
 
-def _two() -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.arange(1.0, 4.0), torch.tensor([True, False, True])
-
-
 @trigger("GB0170")
 def branch_on_a_value(x):
     if x.sum() > 0:

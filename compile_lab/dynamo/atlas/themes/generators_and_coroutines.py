@@ -7,14 +7,6 @@ import torch
 from ..entries import no_cure, trigger
 
 
-def count_up():
-    """Numbers without end."""
-    number = 0
-    while True:
-        number += 1
-        yield number
-
-
 @contextlib.contextmanager
 def doubling(x):
     """A context that hands out twice its argument."""
@@ -25,11 +17,6 @@ def doubling(x):
 def not_a_generator(x):
     """What should yield, and does not."""
     return x
-
-
-async def later(x):
-    """A coroutine."""
-    return x + 1
 
 
 @trigger("GB4347", lambda: (torch.ones(3), (i for i in range(3))))

@@ -6,46 +6,6 @@ from torch import nn
 from ..entries import cures, no_cure, trigger
 
 
-class ReadByC(nn.Module):
-    """Its missing attributes are found by a C function."""
-
-    __getattr__ = str.__add__
-
-    def forward(self, x):
-        return x
-
-
-class WithoutInit(nn.Module):
-    """Calls no `super().__init__()`."""
-
-    def __init__(self):
-        pass
-
-    def forward(self, x):
-        return x + 1
-
-
-class KeyedByTensor(nn.Module):
-    """Is read by an index."""
-
-    def __init__(self):
-        super().__init__()
-        self.layers = nn.ModuleList([nn.Identity(), nn.Identity()])
-
-    def forward(self, x):
-        return self.layers[x.sum().int()](x)
-
-
-class OddlyReadModule(nn.Module):
-    """Answers for its attributes itself."""
-
-    def __getattribute__(self, name):
-        return super().__getattribute__(str(name))
-
-    def forward(self, x):
-        return x + 1
-
-
 class HookedModule(nn.Module):
     """A module under a hook of its backward."""
 

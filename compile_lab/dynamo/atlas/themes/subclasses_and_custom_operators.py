@@ -9,14 +9,6 @@ from ...._torch.breaks import elementwise_dtypes, invoke_subgraph, nonstrict_tra
 from ..entries import cures, no_cure, trigger
 
 
-class RefusesAll(torch.Tensor):
-    """Says of every function that it is not its affair."""
-
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return NotImplemented
-
-
 class OwnsSin(torch.Tensor):
     """Has a `sin` of its own, and an attribute."""
 
@@ -32,12 +24,6 @@ class PlainSubclass(torch.Tensor):
 
 class OpaqueSettings:
     """What an operator cannot take."""
-
-
-@torch.library.custom_op("atlas::without_fake", mutates_args=())
-def without_fake(x: torch.Tensor) -> torch.Tensor:
-    """An operator that does not say what its result looks like."""
-    return x + 1
 
 
 @torch.library.custom_op("atlas::with_fake", mutates_args=())
@@ -258,19 +244,6 @@ def set_under_test(x):
 def set_as_usual(x):
     n = x.shape[0]
     return x + len({n, 2})
-
-
-class MaterializesNot(torch.autograd.Function):
-    """Writes a setting of its context."""
-
-    @staticmethod
-    def forward(ctx, x):
-        ctx._materialize_non_diff_grads = False
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, grad):
-        return grad * 2
 
 
 class MethodByC(torch.autograd.Function):

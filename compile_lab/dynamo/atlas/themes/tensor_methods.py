@@ -11,10 +11,6 @@ def _leaf() -> tuple[torch.Tensor]:
     return (torch.arange(1.0, 4.0).requires_grad_(),)
 
 
-def _made() -> tuple[torch.Tensor]:
-    return (torch.arange(1.0, 4.0).requires_grad_() * 2,)
-
-
 @trigger("GB0107")
 def fill_with_random_numbers(x):
     return x.clone().random_()

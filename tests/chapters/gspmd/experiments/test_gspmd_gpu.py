@@ -1,11 +1,12 @@
 """The recording gspmd_gpu, tried with XLA's pipeline for CPUs: what is sent, and what becomes of a child that fails."""
 
+from importlib.util import find_spec
+
 import pytest
 
 from chapters.gspmd.experiments import gspmd_gpu
-from chapters.gspmd.gspmd import jax_is_there
 
-pytestmark = pytest.mark.skipif(not jax_is_there(), reason="jax is optional")
+pytestmark = pytest.mark.skipif(not find_spec("jax"), reason="jax is optional")
 
 
 @pytest.mark.slow

@@ -7,6 +7,8 @@ import pytest
 from chapters.return_on_investment.experiments import numerics, numerics_cpu
 from compile_lab import recordings
 
+pytestmark = pytest.mark.processes
+
 
 def test_rows_come_back_as_they_were_and_a_part_that_fails_is_told(monkeypatch):
     def refused(*_):
