@@ -12,6 +12,8 @@ from unittest import mock
 import torch
 import torch._inductor.config
 
+from ..doors import door
+
 inductor_config = torch._inductor.config
 
 
@@ -91,6 +93,46 @@ def cache_folder(folder: Path) -> Iterator[None]:
             yield
     finally:
         clear_caches()
+
+
+@door
+@contextlib.contextmanager
+def kernels_left_out() -> Iterator[None]:
+    """What Inductor compiles for a CPU while the block runs asks for buffers, calls libraries and frees, and has no
+    kernels: none is built, and what a kernel would write is left as it came from the allocator.
+
+    The bytes that a compiled step asks for are measured in a part of the time; what it returns means nothing. Nothing
+    is shared with code from before or after: no cache is read or written, and Dynamo forgets all functions, which are
+    compiled again when they are next called.
+
+    >>> import torch
+    >>> from compile_lab.memory import kernels_left_out, measure_peak
+    >>> x = torch.ones(1000)
+    >>> with kernels_left_out():
+    ...     print(measure_peak(lambda: torch.compile(torch.exp)(x)).peak_nbytes)
+    4000
+    """
+    from torch._functorch import config as functorch_config
+    from torch._inductor.async_compile import AsyncCompile
+    from torch._inductor.utils import clear_caches
+
+    def nothing(*arguments: Any) -> None:
+        pass
+
+    def forget() -> None:
+        torch.compiler.reset()
+        clear_caches()
+
+    forget()
+    try:
+        with (
+            mock.patch.object(AsyncCompile, "cpp_pybinding", lambda self, types, source: nothing),
+            inductor_config.patch(fx_graph_cache=False),
+            functorch_config.patch(enable_autograd_cache=False),
+        ):
+            yield
+    finally:
+        forget()
 
 
 @contextlib.contextmanager

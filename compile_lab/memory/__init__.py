@@ -2,10 +2,11 @@
 
 ``lifetimes(graphs)`` predicts from AOTAutograd's graphs or Inductor's code, ``eager_lifetimes(step)`` watches an eager
 step, and under ``fake_tensors()`` it takes no memory; ``measure_peak(step)`` and ``measure_step(forward)`` ask the
-allocator.
+allocator, and under ``kernels_left_out()`` compiled code does no more than ask it.
 """
 
 from .._torch.dispatcher import fake_tensors
+from .._torch.inductor import kernels_left_out
 from .eager import eager_lifetimes
 from .graphs import joint_lifetimes
 from .ledger import KINDS, Lifetimes, Moment, Tensor
@@ -22,6 +23,7 @@ __all__ = [
     "eager_lifetimes",
     "fake_tensors",
     "joint_lifetimes",
+    "kernels_left_out",
     "lifetimes",
     "measure_peak",
     "measure_step",

@@ -54,6 +54,7 @@ def _launched(x):
     return out, before is not JITFunction.run
 
 
+@pytest.mark.slow
 def test_launch_nothing():
     out, replaced = run("H200", _launched, torch.randn(4, 10))  # in a child, which it changes for good
     assert out.shape == (4,) and replaced

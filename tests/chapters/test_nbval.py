@@ -65,6 +65,7 @@ def test_an_output_altered_by_hand_is_found(validated):
     assert validated(chapter) == [f"Cell {number}"]
 
 
+@pytest.mark.slow
 def test_a_cell_that_runs_only_once_in_a_kernel_is_found_in_the_ring_of_everything(validated):
     once = notebook("x = 1", "assert 'made' not in globals()\nmade = True", "y = 2")
     assert validated(once) == [] and validated(once, "--ring=all") == ["Cell 1 again"]

@@ -37,6 +37,7 @@ def test_the_workflows_follow_the_public_schema():
     assert result.returncode == 0, result.stdout
 
 
+@pytest.mark.slow
 def test_the_schema_would_catch_a_mistake(tmp_path):
     broken = tmp_path / "broken.yml"
     broken.write_text(WORKFLOWS[0].read_text("utf-8").replace("runs-on:", "run-on:"))

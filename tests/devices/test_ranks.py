@@ -345,6 +345,7 @@ def waits_for_rank_1():
     time.sleep(3600)  # it stays: a rank that ends is lost before the patience is over
 
 
+@pytest.mark.slow
 def test_a_group_gives_up_after_its_patience():
     waiting, absent = ranks.endings(waits_for_rank_1, 2, patience=8.0, after=0.5, timeout=600)
     assert "Timed out waiting 8000ms" in waiting.raised and waiting.status == 1

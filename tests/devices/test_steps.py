@@ -163,6 +163,7 @@ def many_gathers_on_their_way():
     return right
 
 
+@pytest.mark.slow
 def test_many_gathers_on_their_way_leave_the_heap_whole():
     """With two threads for a gloo group such a run ended by SIGABRT: `one_gloo_thread` (torch 2.13.0)."""
     assert ranks.run(many_gathers_on_their_way, 2, timeout=600) == [True, True]

@@ -71,6 +71,7 @@ def test_rounding_is_not_wrong(model, batch):
     assert all(each.units and max(each.units.values()) < 32 for each in found.verdicts)
 
 
+@pytest.mark.slow
 def test_the_model_and_the_batch_stay_as_they_are():
     model, x = Normal(), drawn(2, 3, 8, 8)
     before = {name: each.clone() for name, each in model.state_dict().items()}

@@ -8,12 +8,31 @@ from torch.utils.checkpoint import checkpoint
 
 from compile_lab.aot.training import training_graphs
 from compile_lab.inductor.generated import generated_code
-from compile_lab.memory import lifetimes, measure_peak
+from compile_lab.memory import kernels_left_out, lifetimes, measure_peak, measure_step
 from compile_lab.memory.compiled import compiled_lifetimes
+from mini_model.model import MINI, MiniGPT
 
 from .programs import measured
 
 pytestmark = pytest.mark.processes
+
+
+def test_a_step_asks_for_the_same_bytes_with_its_kernels_left_out_and_computes_again_afterwards():
+    torch.manual_seed(0)
+    model = MiniGPT(replace(MINI, layers=1))
+    tokens = torch.randint(0, 600, (2, 32))
+    compiled = torch.compile(model)
+
+    def peak():
+        return measure_step(lambda: compiled(tokens, tokens), model.zero_grad)
+
+    with kernels_left_out():
+        asked = peak()
+        asked.require_compiled()
+    with_kernels = peak()
+    assert asked.peak_nbytes == with_kernels.peak_nbytes
+    assert asked.held_nbytes == with_kernels.held_nbytes
+    torch.testing.assert_close(compiled(tokens, tokens), model(tokens, tokens))
 
 
 def drawn(*shape, dtype=torch.float32):

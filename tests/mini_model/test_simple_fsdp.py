@@ -90,6 +90,7 @@ def test_every_parameter_is_gathered_once_and_again_only_if_asked():
     assert kept[0] - kept[1] > 0.9 * blocks, "gathered again, the blocks' weights are not kept"
 
 
+@pytest.mark.slow
 def test_a_narrow_gather_sends_half_the_bytes_and_gradients_are_reduced_in_full():
     wide, narrow = (step(**options)[0] for options in ({}, {"dtype": torch.bfloat16}))
     sent = [sum(node.nbytes for node in collectives(graphs.forward, "all_gather")) for graphs in (wide, narrow)]

@@ -357,6 +357,7 @@ def panel(a):
 """
 
 
+@pytest.mark.slow
 def test_two_hundred_live_explorers_never_make_a_client_send(monkeypatch):
     """nbclient that sends while a cell's reply comes loses its wake-up: one such cell in fifteen stood still."""
     monkeypatch.delenv(explore.PUBLISH, raising=False)

@@ -36,6 +36,7 @@ def test_the_tables_say_what_the_bars_say(found):
     assert overlap_view.collectives(found, most=1).rows[-1][0] == "and 1 more"
 
 
+@pytest.mark.slow
 def test_a_picture_of_hundreds_of_spans_and_buckets_stays_small():
     sent = [Transfer("all_reduce", at + 0.2, at + 0.9, 1000, 0.0) for at in range(100)]
     many = overlap_of([Span(at / 50, at / 50 + 0.015) for at in range(5000)], sent)

@@ -41,7 +41,9 @@ def test_wide_heads_are_cudnns_on_hopper_as_torchs_cuda_build_has_it():
 
 
 @pytest.mark.skipif(torch.__version__[:4] != "2.13", reason="told by the CUDA build of torch 2.13")
-@pytest.mark.parametrize("capability", ask_torch.CAPABILITIES)
+@pytest.mark.parametrize(
+    "capability", [pytest.param(each, marks=[pytest.mark.matrix] * (each != "90")) for each in ask_torch.CAPABILITIES]
+)
 def test_over_masks_dropout_layouts_and_widths_the_kernel_is_the_one_of_torchs_cuda_build(capability):
     told = json.loads(Path(__file__).with_name("chosen_by_torch_2_13.json").read_text())[capability]
     cells = attention_cells.cells(ask_torch.CELLS, ask_torch.SEED)
@@ -55,6 +57,7 @@ def test_over_masks_dropout_layouts_and_widths_the_kernel_is_the_one_of_torchs_c
     assert len({letter for _, letter in asked}) == (3 if capability == "75" else 5)
 
 
+@pytest.mark.matrix
 @pytest.mark.parametrize("chip", ["T4", "A100", "H200"])
 def test_every_call_has_its_gradients_or_torchs_refusal(chip):
     cells = attention_cells.cells(400)
@@ -67,7 +70,9 @@ def test_every_call_has_its_gradients_or_torchs_refusal(chip):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
-@pytest.mark.parametrize("heads", [4, 2, 1])
+@pytest.mark.parametrize(
+    "heads", [pytest.param(4, marks=pytest.mark.matrix), 2, pytest.param(1, marks=pytest.mark.matrix)]
+)
 def test_grouped_queries_train_compiled(dtype, heads):
     def trained(q, k, v):
         torch.compile(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, enable_gqa=True))(

@@ -43,7 +43,7 @@ def available() -> bool:
 
 @door
 def steps_under_limit(
-    layers: int = 4, dim: int = 64, rows: int = 16_384, budgets: tuple[float, ...] = (1.0, 0.1)
+    layers: int = 4, dim: int = 64, rows: int = 8_192, budgets: tuple[float, ...] = (1.0, 0.1)
 ) -> tuple[Limited, ...]:
     """A step of ``subjects.deep_mlp`` under each budget, where the limit lies between the least and the largest peak.
 

@@ -8,7 +8,7 @@ EXPERIMENTS = {
     ),
     "collectives": Experiment("all-reduce, all-gather, reduce-scatter, send between 2 to 8 GPUs", 90),
     "machine": Experiment("copy bandwidth and matrix rates of this GPU", 15),
-    "overlap": Experiment("communication hidden and exposed: DDP and FSDP2 on 2, 4 and 8 GPUs", 160),
+    "overlap": Experiment("communication hidden and exposed, foretold first: DDP and FSDP2 on 2, 4 and 8 GPUs", 250),
     "overlap_compiled": Experiment(
         "one step under compiled DDP, SimpleFSDP with and without buckets, and FSDP2 eager and compiled", 480
     ),

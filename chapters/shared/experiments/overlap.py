@@ -1,6 +1,12 @@
-"""The recording ``overlap``: a step under DDP and FSDP2 on 2, 4 and 8 ranks, and how much communication is hidden."""
+"""The recording ``overlap``: a step under DDP and FSDP2 on 2, 4 and 8 ranks, and how much communication is hidden.
 
-from collections.abc import Callable
+In several settings, from one whose communication is a small part of the step to one whose communication is a large
+part. Before a setting's steps run, a step that sends nothing and the wire alone are measured; what the model of the
+wire (`simulator.wire`) makes of these is printed, and kept as each run's "predicted".
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,14 +18,55 @@ from compile_lab.devices import ranks
 from compile_lab.devices import steps as overlap_runs
 from compile_lab.devices.overlap import on_the_wire
 from compile_lab.simulator.overlap import Overlap, Span, Transfer, merged, overlap_of
+from compile_lab.simulator.wire import MB, Gradient, ddp_overlap, fsdp_order, measured_wire
+from compile_lab.simulator.wire import step_of as carried_out
 
 from ...registry import Progress
 from .. import subjects
+from . import collectives
 
 RANKS = (2, 4, 8)
 MODEL = {"cuda": "gpt2-124m", "cpu": "mini"}
 BATCHES = {"cuda": (8, 32), "cpu": (2, 4)}
 """Sequences on each rank, as long as the model's context. With more of them a GPU has more to do, its host has not."""
+
+WIDE: dict[str, dict[str, int]] = {
+    "cuda": {"vocabulary": subjects.GPT2_PADDED, "dim": 3072, "layers": 4, "heads": 24},
+    "cpu": {"dim": 128, "layers": 2},
+}
+"""A model that is wide and not deep: many bytes to send for each launch, so that its host keeps ahead."""
+THROUGH_HOST = {"NCCL_P2P_DISABLE": "1"}
+"""The GPUs send through the host's memory and not to each other: a link as slow as one between machines."""
+WIRE_SIZES = {"cuda": [2**power for power in range(12, 31, 2)], "cpu": [2**12, 2**16, 2**20]}
+"""Bytes of the collectives that are timed alone."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a step trains, with so many sequences on each rank, over which link."""
+
+    batch: int
+    wide: bool = False
+    through_host: bool = False
+
+    @property
+    def named(self) -> dict[str, Any]:
+        return {"batch": self.batch, "wide": self.wide, "through_host": self.through_host}
+
+    def __str__(self) -> str:
+        model = "wide model" if self.wide else "model"
+        return f"{model}, {self.batch} sequences{', through host memory' if self.through_host else ''}"
+
+
+SETTINGS = {
+    "cuda": (
+        *(Setting(batch) for batch in BATCHES["cuda"]),
+        Setting(1, wide=True),
+        Setting(2, wide=True),
+        Setting(32, through_host=True),
+    ),
+    "cpu": (Setting(2), Setting(2, wide=True)),
+}
 
 DDP_BUCKETS: dict[str, float | None] = {"DDP, one bucket": 10_000, "DDP, 25 MB": None, "DDP, 1 MB": 1}
 NOTHING_SENT = "nothing sent"
@@ -48,9 +95,12 @@ FSDP_CASES: dict[str, tuple[bool, Callable[[list[Any]], None]]] = {
 
 
 def record(device: str, progress: Progress = iter) -> dict[str, Any]:
-    """Steps of GPT-2 124M under DDP and FSDP2, as plain JSON values. About 80 s for each number of ranks.
+    """Steps of GPT-2 124M and of a wide model under DDP and FSDP2, as plain JSON values. Some 50 s for each setting.
 
-    Returns ``{"model", "precision", "runs": [{"ranks", "batch", "case", "by_rank": [row], "timeline"}]}``, and a row is
+    Returns ``{"model", "wide", "precision", "alone", "runs", "failed"}``. "alone" has for each setting the wire's rates
+    and, in milliseconds, a step that sends nothing and its phases; both were measured, and "predicted" computed from
+    them, before the runs. "runs" is ``[{"ranks", "batch", "wide", "through_host", "case", "predicted", "by_rank":
+    [row], "timeline"}]``, and a row is
 
     - "step_ms", "low_ms", "high_ms": the step, its median and quartiles; "host_ms": until the host had issued it;
     - of a profiled step: "span_ms", "compute_ms", "communication_ms", "exposed_ms", "fraction";
@@ -58,32 +108,144 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
       left out where the ranks' collectives do not match.
 
     The timeline is rank 0's, for `timeline`. On GPUs each number of ranks that this machine has; on a CPU, to try it,
-    two with a small model.
+    two with a small model. "failed": settings that did not run, and why.
     Raises RuntimeError on a machine with one GPU: there is nobody to send to.
     """
     most = torch.cuda.device_count() if device == "cuda" else 2
     if most < 2:
         raise RuntimeError(f"overlap needs at least 2 GPUs, and {most} is here: record it on a machine that has them")
     backend = "nccl" if device == "cuda" else "gloo"
-    runs = []
-    for n, batch in progress([(n, batch) for n in RANKS if n <= most for batch in BATCHES[device]]):
-        found = ranks.run(_on_rank, n, device, batch, timeout=300, backend=backend)
-        runs += [{"ranks": n, "batch": batch} | told(case, [each[case] for each in found]) for case in found[0]]
+    alone, runs, failed = [], [], []
+    for n, setting in progress([(n, setting) for n in RANKS if n <= most for setting in SETTINGS[device]]):
+        options: dict[str, Any] = {
+            "timeout": 200,
+            "backend": backend,
+            "env": THROUGH_HOST if setting.through_host else None,
+        }
+        about = {"ranks": n} | setting.named
+        try:
+            measured = ranks.run(_alone, n, device, setting, **options)[0]
+            foretold = predicted(measured, shape(device, setting.wide), n)
+            print(f"predicted, {n} ranks, {setting}: {foretold}", flush=True)
+            found = ranks.run(_on_rank, n, device, setting, **options)
+        except ranks.RankFailed as error:
+            failed.append(about | {"why": str(error).splitlines()[-1]})
+            continue
+        alone.append(about | measured)
+        for case in found[0]:
+            said = {"predicted": foretold.get(case)}
+            runs.append(about | said | told(case, [each[case] for each in found]))
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
-    return {"model": MODEL[device], "precision": precision, "runs": runs}
+    about = {"model": MODEL[device], "wide": WIDE[device], "precision": precision}
+    return about | {"alone": alone, "runs": runs, "failed": failed}
 
 
-def _on_rank(device: str, batch: int) -> dict[str, overlap_runs.StepRun]:
-    steps = {name: _ddp_step(device, batch, mb) for name, mb in DDP_BUCKETS.items()}
-    steps |= {name: _fsdp_step(device, batch, *case) for name, case in FSDP_CASES.items()}
-    steps[NOTHING_SENT] = _ddp_step(device, batch, None, send=False)
+def chosen(result: Mapping[str, Any], batch: int, wide: bool = False, through_host: bool = False) -> dict[str, Any]:
+    """By case, the runs of a setting on the most ranks that have it."""
+    wanted = Setting(batch, wide, through_host).named.items()
+    such = [run for run in result["runs"] if wanted <= run.items()]
+    most = max((run["ranks"] for run in such), default=0)
+    return {run["case"]: run for run in such if run["ranks"] == most}
+
+
+def wires(result: Mapping[str, Any], batch: int, wide: bool = False, through_host: bool = False) -> dict[str, Any]:
+    """By kind, how long a collective of so many bytes takes alone, over the link and on the ranks of `chosen`."""
+    wanted = Setting(batch, wide, through_host).named.items()
+    such = [each for each in result["alone"] if wanted <= each.items()]
+    rates = max(such, key=lambda each: each["ranks"])["rates"]
+    return {kind: measured_wire(rates, kind) for kind in _KINDS}
+
+
+_KINDS = ("all_reduce", "all_gather", "reduce_scatter")
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Bytes of the gradients in the order in which DDP takes them, of a block, and of the tied embedding."""
+
+    nbytes: tuple[int, ...]
+    block: int
+    blocks: int
+    head: int
+
+
+def shape(device: str, wide: bool) -> _Shape:
+    model = _model("meta", wide, like=device)
+    nbytes = tuple(each.nbytes for each in reversed(list(model.parameters())))
+    block = sum(each.nbytes for each in model.blocks[0].parameters())
+    return _Shape(nbytes, block, len(model.blocks), model.token_embedding.weight.nbytes)
+
+
+def predicted(alone: Mapping[str, Any], of: _Shape, n: int) -> dict[str, dict[str, float]]:
+    """By case, on paper, from the wire alone and a step that sends nothing.
+
+    A gradient takes a share of the backward as large as its bytes; under FSDP2 blocks and head are products of one
+    size. The step is what sends nothing plus what is exposed, and FSDP2's optimizer has but its part of the parameters.
+    """
+    wire = {kind: measured_wire(alone["rates"], kind) for kind in _KINDS}
+    forward, backward, optimizer = (alone[f"{phase}_ms"] for phase in ("forward", "backward", "optimizer"))
+    found = {}
+    for case, mb in DDP_BUCKETS.items():
+        caps = {"cap_nbytes": (mb or 25) * MB, "first_nbytes": None if mb else MB}
+        times = {"collective_ms": wire["all_reduce"], "forward_ms": forward}
+        found[case] = _foretold(ddp_overlap(_gradients(of, backward), backward, **caps, **times), alone["step_ms"])
+    for case, (reshard, _) in FSDP_CASES.items():
+        products = round(of.head / of.block)
+        order = fsdp_order(of.blocks, products, "no prefetch" not in case, reshard)
+        takes = [_takes(token, of, wire) for token in order if token[:2] in ("AG", "RS")]
+        carried = carried_out(order, (forward + backward) / 3 / (of.blocks + products), takes)
+        found[case] = _foretold(carried, alone["step_ms"] - optimizer * (1 - 1 / n))
+    return found
+
+
+def _gradients(of: _Shape, backward_ms: float) -> list[Gradient]:
+    """The tied embedding's has its first part from the backward's first product, and is ready last."""
+    made, each = of.head, []
+    for size in of.nbytes[:-1]:
+        made += size
+        each.append(Gradient(backward_ms * made / sum(of.nbytes), size))
+    return [*each, Gradient(backward_ms, of.nbytes[-1])]
+
+
+def _takes(token: str, of: _Shape, wire: Mapping[str, Callable[[int], float]]) -> float:
+    root = int(token[2:]) % (of.blocks + 1) == 0
+    nbytes = sum(of.nbytes) - of.blocks * of.block if root else of.block
+    return wire["all_gather" if token[:2] == "AG" else "reduce_scatter"](nbytes)
+
+
+def _foretold(overlap: Overlap, rest_ms: float) -> dict[str, float]:
+    kept = _rounded(overlap, ("communication_ms", "exposed_ms", "fraction"))
+    return kept | {"step_ms": round(rest_ms + overlap.exposed_ms, 4)}
+
+
+def _model(on: str, wide: bool, like: str | None = None) -> Any:
+    return subjects.minigpt(MODEL[like or on], on, **(WIDE[like or on] if wide else {}))
+
+
+def _alone(device: str, setting: Setting) -> dict[str, Any]:
+    """The wire's rates, and a step that sends nothing: its time, and what of it belongs to which phase."""
+    run = overlap_runs.measured({NOTHING_SENT: _ddp_step(device, setting, None, send=False)}, device=device)[
+        NOTHING_SENT
+    ]
+    phases, span = run.overlap.phases, run.overlap.span_ms
+    named = {"forward": "forward", "backward": "gradients", "optimizer": "optimizer"}
+    parts = {f"{name}_ms": round(phases[of].time_ms / span * run.step_ms, 4) for name, of in named.items()}
+    rates = collectives.rows(device, _KINDS, WIRE_SIZES[device])
+    kept = [{key: each[key] for key in ("kind", "nbytes", "median_us", "low_us", "high_us")} for each in rates]
+    return _rounded(run, ("step_ms", "low_ms", "high_ms", "host_ms")) | parts | {"rates": kept}
+
+
+def _on_rank(device: str, setting: Setting) -> dict[str, overlap_runs.StepRun]:
+    steps = {name: _ddp_step(device, setting, mb) for name, mb in DDP_BUCKETS.items()}
+    steps |= {name: _fsdp_step(device, setting, *case) for name, case in FSDP_CASES.items()}
+    steps[NOTHING_SENT] = _ddp_step(device, setting, None, send=False)
     return overlap_runs.measured(steps, device=device)
 
 
-def _ddp_step(device: str, batch: int, bucket_mb: float | None, send: bool = True) -> Callable[[], None]:
-    model = subjects.minigpt(MODEL[device], device)
+def _ddp_step(device: str, setting: Setting, bucket_mb: float | None, send: bool = True) -> Callable[[], None]:
+    model = _model(device, setting.wide)
     ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
-    step = step_of(ddp, device, subjects.tokens(model, batch))
+    step = step_of(ddp, device, subjects.tokens(model, setting.batch))
 
     def quiet() -> None:
         with ddp.no_sync():
@@ -92,9 +254,11 @@ def _ddp_step(device: str, batch: int, bucket_mb: float | None, send: bool = Tru
     return step if send else quiet
 
 
-def _fsdp_step(device: str, batch: int, reshard: bool, told: Callable[[list[Any]], None]) -> Callable[[], None]:
-    model = subjects.minigpt(MODEL[device], device)
-    inputs = subjects.tokens(model, batch)
+def _fsdp_step(
+    device: str, setting: Setting, reshard: bool, told: Callable[[list[Any]], None]
+) -> Callable[[], torch.Tensor]:
+    model = _model(device, setting.wide)
+    inputs = subjects.tokens(model, setting.batch)
     blocks = [fully_shard(block, reshard_after_forward=reshard) for block in model.blocks]
     fully_shard(model, reshard_after_forward=reshard)
     told(blocks)

@@ -120,6 +120,7 @@ def test_two_short_runs_predict_where_the_sums_cross_though_every_step_is_unstea
     assert one.steps == pytest.approx(150, rel=0.2), "1.5 s at 10 ms a step"
 
 
+@pytest.mark.slow
 def test_long_runs_that_do_not_cross_end_with_their_time(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(measuring, "seconds", lambda device: now[0])

@@ -32,6 +32,7 @@ def test_many_calls_are_told_as_each_alone():
     assert ask_each([]) == ()
 
 
+@pytest.mark.slow
 def test_a_call_that_hangs_is_a_ruling_and_the_rest_goes_on():
     calls = [PlacedCall(f, (X,), ("S(0)",)) for f in (torch.relu, waits_on_one_rank, torch.abs)]
     assert [one.kind for one in ask_each(calls, limit_s=12)] == ["free", "hangs", "free"]

@@ -123,6 +123,7 @@ def test_v_shaped_schedules_train_what_one_process_trains():
     agree([*V_SHAPED, schedule("DualPipeV", GPTConfig(60, 16, 32, 8, 4, tied_head=True))], 4)
 
 
+@pytest.mark.slow
 def test_a_tied_head_stays_tied():
     agree(ENDS_TIED, 4)
 

@@ -27,12 +27,14 @@ def test_each_chain_is_measured_in_both_precisions(tried):
     assert set(CONTROLS) <= set(CHAINS)
 
 
+@pytest.mark.slow
 def test_the_shared_tables_gradient_is_right_where_no_kernel_reduces_both_ways(tried):
     """On a CPU none does: pytorch#193061 is a fault of the Triton code."""
     assert [row["way"] for row in tried["tables"]] == ["eager", *WAYS]
     assert all(row["error"] < 1e-5 for row in tried["tables"])
 
 
+@pytest.mark.slow
 def test_a_chain_that_fails_is_told_and_the_others_are_measured():
     found = record("cpu", chains=("norm of nothing",))
     assert found["cases"] == [] and len(found["left_out"]) == 2 and "KeyError" in found["left_out"][0]

@@ -9,7 +9,18 @@ from torch import nn
 from torch.distributed.fsdp import fully_shard
 
 from chapters.shared.experiments import overlap as overlap_recording
-from chapters.shared.experiments.overlap import FSDP_CASES, as_json, record, timeline
+from chapters.shared.experiments.overlap import (
+    DDP_BUCKETS,
+    FSDP_CASES,
+    NOTHING_SENT,
+    as_json,
+    chosen,
+    predicted,
+    record,
+    timeline,
+    wires,
+)
+from compile_lab import recordings
 from compile_lab.devices import ranks
 from compile_lab.devices.overlap import on_the_wire
 from compile_lab.simulator.overlap import Span, Transfer, overlap_of
@@ -67,3 +78,43 @@ def test_resharding_gathers_every_block_twice_and_prefetching_no_more():
         gathers = {name: names.count("all_gather") for name, names in found.items()}
         assert gathers["FSDP2, not resharded after forward"] == 3
         assert all(gathers[name] == 6 for name, (reshard, _) in FSDP_CASES.items() if reshard)
+
+
+KINDS = ("all_reduce", "all_gather", "reduce_scatter")
+RATES = [{"kind": kind, "nbytes": nbytes, "median_us": nbytes / 1e3} for kind in KINDS for nbytes in (1, 10**6)]
+ALONE = {"step_ms": 10.0, "forward_ms": 2.0, "backward_ms": 6.0, "optimizer_ms": 1.0, "rates": RATES}
+
+
+def test_a_step_is_foretold_from_the_wire_alone_and_a_step_that_sends_nothing():
+    shape = overlap_recording.shape("cpu", wide=True)
+    said = predicted(ALONE, shape, 2)
+    whole, small = said["DDP, one bucket"], said["DDP, 1 MB"]
+    assert whole["exposed_ms"] == whole["communication_ms"] == pytest.approx(sum(shape.nbytes) / 1e6, abs=1e-3)
+    assert small["exposed_ms"] < whole["exposed_ms"] and small["step_ms"] < whole["step_ms"]
+    assert all(said[case]["step_ms"] == pytest.approx(10 + said[case]["exposed_ms"]) for case in DDP_BUCKETS)
+    sharded, kept = said["FSDP2"], said["FSDP2, not resharded after forward"]
+    assert sharded["step_ms"] == pytest.approx(9.5 + sharded["exposed_ms"]), "half of the optimizer on each of two"
+    assert kept["communication_ms"] == pytest.approx(2 / 3 * sharded["communication_ms"], abs=1e-3)
+    assert sharded["exposed_ms"] < said["FSDP2, no prefetch"]["exposed_ms"]
+
+
+def test_runs_and_wires_are_chosen_by_setting_on_the_most_ranks():
+    settings = [{"batch": 8, "wide": wide, "through_host": False} for wide in (False, True)]
+    runs = [{"ranks": n, "case": "FSDP2", **each} for n in (2, 4) for each in settings]
+    slower = [{**rate, "median_us": 2 * rate["median_us"]} for rate in RATES]
+    alone = [{"ranks": n, "rates": rates, **each} for n, rates in ((2, RATES), (4, slower)) for each in settings]
+    result = {"runs": runs, "alone": alone}
+    assert chosen(result, 8, wide=True) == {"FSDP2": {"ranks": 4, "case": "FSDP2", **settings[1]}}
+    assert chosen(result, 8, through_host=True) == {}
+    assert wires(result, 8)["all_reduce"](10**6) == 2 and set(wires(result, 8)) == set(KINDS)
+
+
+def test_the_recording_keeps_what_was_foretold_and_communication_is_a_large_part_of_a_wide_models_step():
+    result = recordings.load("overlap").result
+    for alone in result["alone"]:
+        setting = alone["batch"], alone["wide"], alone["through_host"]
+        said = predicted(alone, overlap_recording.shape("cuda", alone["wide"]), alone["ranks"])
+        assert {case: run["predicted"] for case, run in chosen(result, *setting).items()} == said | {NOTHING_SENT: None}
+    for run in chosen(result, 1, wide=True).values():
+        if run["case"] != NOTHING_SENT:
+            assert all(0.2 < row["wire_ms"] / row["step_ms"] < 0.5 for row in run["by_rank"])

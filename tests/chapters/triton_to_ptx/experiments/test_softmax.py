@@ -98,6 +98,7 @@ def test_each_configuration_has_a_name_of_its_own():
 SMALL = {"dtypes": {"fp32": torch.float32}, "generated": {"two loops": {}}}
 
 
+@pytest.mark.slow
 def test_the_measurement_holds_all_against_the_fastest_copy():
     found = record("cpu", **SMALL)
     rows = found["rows"]
