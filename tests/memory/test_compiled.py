@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch.nn.attention.flex_attention import flex_attention
 from torch.utils.checkpoint import checkpoint
 
 from compile_lab.aot.training import training_graphs
@@ -33,6 +34,12 @@ def test_a_step_asks_for_the_same_bytes_with_its_kernels_left_out_and_computes_a
     assert asked.peak_nbytes == with_kernels.peak_nbytes
     assert asked.held_nbytes == with_kernels.held_nbytes
     torch.testing.assert_close(compiled(tokens, tokens), model(tokens, tokens))
+
+
+def test_a_kernel_that_asks_for_memory_itself_is_not_left_out():
+    q = torch.ones(1, 1, 128, 16)
+    with torch.no_grad(), kernels_left_out(), pytest.raises(RuntimeError, match="asks the allocator"):
+        torch.compile(flex_attention)(q, q, q)
 
 
 def drawn(*shape, dtype=torch.float32):
