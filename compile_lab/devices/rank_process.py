@@ -74,12 +74,18 @@ def _call(run: Run, rank: int) -> Any:
     store = dist.FileStore(str(run.folder / "store"), run.ranks)  # a file, so no port that could be taken
     # The caller's time limit comes first: it knows what every rank was doing then.
     limit = datetime.timedelta(seconds=run.timeout_s + 60)
-    store.set(f"rank {rank} is here", "")
-    store.wait([f"rank {other} is here" for other in range(run.ranks)], limit)  # a short patience begins together
-    if run.patience_s:
-        limit = datetime.timedelta(seconds=run.patience_s)
+
+    def meet(where: str) -> None:
+        store.set(f"rank {rank} is {where}", "")
+        store.wait([f"rank {other} is {where}" for other in range(run.ranks)], limit)
+
+    meet("here")  # a short patience begins together
+    patience = datetime.timedelta(seconds=run.patience_s) if run.patience_s else limit
     one_gloo_thread()  # two free the same block, now and then, and the rank dies of it
-    dist.init_process_group(run.backend, store=store, rank=rank, world_size=run.ranks, timeout=limit, device_id=device)
+    dist.init_process_group(
+        run.backend, store=store, rank=rank, world_size=run.ranks, timeout=patience, device_id=device
+    )
+    meet("connected")  # one whose function needs nobody may end at once: to others that still connect it would be lost
     function, args, kwargs = pickle.loads((run.folder / "job").read_bytes())
     if getattr(function, "__module__", None) == "__main__":  # where Dynamo's guards look up a notebook's globals
         vars(sys.modules["__main__"]).update(function.__globals__)

@@ -240,6 +240,15 @@ def test_inductors_cache_has_a_folder_of_its_own(monkeypatch):
     assert folder == Path(cache_dir())
 
 
+def test_kernels_left_out_are_neither_built_nor_kept():
+    def added(x):
+        return x + 1
+
+    with inductor.kernels_left_out():
+        assert torch.compile(added)(torch.ones(8)).shape == (8,)
+    assert torch.equal(torch.compile(added)(torch.ones(8)), torch.full((8,), 2.0))
+
+
 def test_inductors_lowering_is_hooked_where_it_passes_every_graph_and_every_launch():
     parts = inductor.inductor_lowering()
     assert callable(parts.GraphLowering.codegen)

@@ -57,13 +57,22 @@ def fail(how, folder=None):
     dist.all_reduce(tensor)
 
 
+def status_of(pid):
+    """None once it is gone; a look at a process may come at any moment of its end."""
+    try:
+        status = psutil.Process(pid).status()
+    except psutil.NoSuchProcess:
+        return None
+    return None if status == psutil.STATUS_ZOMBIE else status
+
+
 def left(folder):
     """Processes of ranks, and what they started, that still run."""
     numbers = [int(number) for file in Path(folder).iterdir() for number in file.name.split()]
     assert numbers, "no rank came to write its number"
     end = time.monotonic() + 300  # what was killed is gone when its parent, the server, has seen it
     while time.monotonic() < end:
-        running = [n for n in numbers if psutil.pid_exists(n) and psutil.Process(n).status() != psutil.STATUS_ZOMBIE]
+        running = [number for number in numbers if status_of(number)]
         if not running:
             return []
         time.sleep(0.05)
@@ -133,8 +142,8 @@ def stay(folder, n):
     while looks < 3:
         assert time.monotonic() < end, "the ranks did not come"
         time.sleep(0.1)
-        there = [psutil.Process(int(file.name)) for file in folder.iterdir() if file.name.isdecimal()]
-        asleep = len(there) == n and all(each.status() == psutil.STATUS_SLEEPING for each in there)
+        there = [status_of(int(file.name)) for file in folder.iterdir() if file.name.isdecimal()]
+        asleep = there == n * [psutil.STATUS_SLEEPING]
         looks = looks + 1 if asleep else 0
 
 
@@ -320,7 +329,7 @@ def ends_in_its_own_way(folder):
     while len(there := dict(map(int, file.name.split()) for file in Path(folder).iterdir())) < 4:
         time.sleep(0.01)
     if rank in (1, 2):
-        while psutil.pid_exists(pid := there[rank - 1]) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE:
+        while status_of(there[rank - 1]):
             time.sleep(0.01)
     if rank == 1:
         os.kill(os.getpid(), signal.SIGKILL)
