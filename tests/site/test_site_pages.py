@@ -57,14 +57,6 @@ CUT_OFF = """() => [...document.querySelectorAll(".lab-plot.lab-drawn")].flatMap
 })"""
 
 
-WORDS_CUT_OFF = """() => [...document.querySelectorAll(".lab-drawing text")].filter((text) => {
-  const svg = text.closest("svg"), screen = { left: 0, right: innerWidth + 1 };
-  const { left, right } = getComputedStyle(svg).overflow === "visible" ? screen : svg.getBoundingClientRect();
-  const box = text.getBoundingClientRect();
-  return box.width && (box.left < left || box.right > right);
-}).map((text) => text.textContent)"""
-
-
 def draw_all(page):
     """Lift every veil, scroll every figure into view and wait until it is drawn."""
     while (veiled := page.locator(".lab-prediction button.lab-show")).count():
@@ -167,10 +159,6 @@ def test_nothing_but_code_scrolls_sideways_on_a_phone(on_a_phone):
 
 def test_on_a_phone_axes_have_their_whole_titles(on_a_phone):
     assert on_a_phone.evaluate(CUT_OFF) == []
-
-
-def test_on_a_phone_no_word_of_a_drawing_is_cut_off(on_a_phone):
-    assert on_a_phone.evaluate(WORDS_CUT_OFF) == []
 
 
 def test_on_a_phone_no_number_is_parted(on_a_phone):
