@@ -37,6 +37,7 @@ WIDE: dict[str, dict[str, int]] = {
 """A model that is wide and not deep: many bytes to send for each launch, so that its host keeps ahead."""
 THROUGH_HOST = {"NCCL_P2P_DISABLE": "1"}
 """The GPUs send through the host's memory and not to each other: a link as slow as one between machines."""
+_KINDS = ("all_reduce", "all_gather", "reduce_scatter")
 WIRE_SIZES = {"cuda": [2**power for power in range(12, 31, 2)], "cpu": [2**12, 2**16, 2**20]}
 """Bytes of the collectives that are timed alone."""
 
@@ -156,9 +157,6 @@ def wires(result: Mapping[str, Any], batch: int, wide: bool = False, through_hos
     return {kind: measured_wire(rates, kind) for kind in _KINDS}
 
 
-_KINDS = ("all_reduce", "all_gather", "reduce_scatter")
-
-
 @dataclass(frozen=True)
 class _Shape:
     """Bytes of the gradients in the order in which DDP takes them, of a block, and of the tied embedding."""
@@ -224,9 +222,8 @@ def _model(on: str, wide: bool, like: str | None = None) -> Any:
 
 def _alone(device: str, setting: Setting) -> dict[str, Any]:
     """The wire's rates, and a step that sends nothing: its time, and what of it belongs to which phase."""
-    run = overlap_runs.measured({NOTHING_SENT: _ddp_step(device, setting, None, send=False)}, device=device)[
-        NOTHING_SENT
-    ]
+    quiet = {NOTHING_SENT: _ddp_step(device, setting, None, send=False)}
+    run = overlap_runs.measured(quiet, device=device)[NOTHING_SENT]
     phases, span = run.overlap.phases, run.overlap.span_ms
     named = {"forward": "forward", "backward": "gradients", "optimizer": "optimizer"}
     parts = {f"{name}_ms": round(phases[of].time_ms / span * run.step_ms, 4) for name, of in named.items()}
