@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass, is_traceable_wrapper_subclass_type
 from torch.utils._pytree import tree_leaves
 
 
@@ -15,11 +16,14 @@ def tensors(value: Any) -> list[Tensor]:
 
 
 def memories(value: Any) -> list[Tensor]:
-    """The tensors in a value as those that have memory: a sparse one as its indices and its values."""
+    """The tensors in a value as those that have memory: a sparse one as its indices and its values, a subclass that
+    wraps others as those, however deep; of a DTensor that is this rank's part."""
     return [part for each in tensors(value) for part in _parts(each)]
 
 
-def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
+def _parts(tensor: Tensor) -> Sequence[Tensor]:
+    if is_traceable_wrapper_subclass(tensor):
+        return memories([getattr(tensor, name) for name in tensor.__tensor_flatten__()[0]])
     match tensor.layout:
         case torch.sparse_coo:
             return tensor._indices(), tensor._values()
@@ -29,6 +33,28 @@ def _parts(tensor: Tensor) -> tuple[Tensor, ...]:
             return tensor.ccol_indices(), tensor.row_indices(), tensor.values()
         case _:
             return (tensor,)
+
+
+def is_wrapper(kind: type) -> bool:
+    """True for a subclass of Tensor that wraps others and says which, as DTensor does."""
+    return is_traceable_wrapper_subclass_type(kind)
+
+
+def is_fake(tensor: Tensor) -> bool:
+    """True for a tensor that has a size and no memory: a fake one, or one on the device "meta"."""
+    return tensor.untyped_storage().device.type == "meta"
+
+
+def is_hollow(tensor: Tensor) -> bool:
+    """True for a tensor without memory of its own that does not say whose it shows: a wrapper without
+    ``__tensor_flatten__``."""
+    if type(tensor).__torch_dispatch__ == Tensor.__torch_dispatch__ or is_fake(tensor):
+        return False
+    try:
+        tensor.untyped_storage().data_ptr()
+    except RuntimeError:  # torch's answer for a storage that holds nothing
+        return True
+    return False
 
 
 def nbytes(value: Any) -> int:

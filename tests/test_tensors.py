@@ -5,8 +5,20 @@ from collections import namedtuple
 import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
+from wrapping import Silent, Wrapped
 
-from compile_lab.tensors import nbytes, number, reach_nbytes, storage_nbytes, storage_of, tensors
+from compile_lab.tensors import (
+    is_fake,
+    is_hollow,
+    is_wrapper,
+    memories,
+    nbytes,
+    number,
+    reach_nbytes,
+    storage_nbytes,
+    storage_of,
+    tensors,
+)
 
 Pair = namedtuple("Pair", "left right")
 
@@ -24,6 +36,21 @@ def test_bytes_are_torchs():
     assert nbytes(a) == a.nbytes == 30 and nbytes((a, {"b": [b]})) == 30 + 56
     assert nbytes(a.expand(4, 3, 5)) == 120 and nbytes([a, a.T]) == 60, "elements count, not memory"
     assert nbytes(None) == nbytes(2.5) == 0 and nbytes(torch.empty(0)) == 0
+
+
+def test_a_sparse_tensor_and_one_that_wraps_others_have_the_memory_of_their_parts():
+    inner = Wrapped(torch.ones(4, dtype=torch.int8), torch.ones(1))
+    sparse = torch.ones(2, 2).to_sparse()
+    found = memories([Wrapped(inner, torch.ones(2)), {"s": sparse}, torch.ones(3)])
+    assert [nbytes(each) for each in found] == [4, 4, 8, 64, 16, 12]
+    assert is_wrapper(Wrapped) and not is_wrapper(Silent) and not is_wrapper(torch.nn.Parameter)
+
+
+def test_a_tensor_without_memory_of_its_own_is_told_from_a_fake_one():
+    silent = Silent(torch.ones(4), torch.ones(1))
+    assert is_hollow(silent) and not is_fake(silent) and not is_hollow(torch.ones(2))
+    fake = torch.ones(2, device="meta")
+    assert is_fake(fake) and not is_hollow(fake) and not is_fake(torch.ones(2))
 
 
 def test_views_share_their_memory_and_copies_do_not():

@@ -22,23 +22,21 @@ from functools import partial
 from pathlib import Path
 from zipfile import BadZipFile, ZipFile
 
-import cloudpickle
 import torch
 from torch import Tensor, nn
 
-from compile_lab._torch.inductor import inductor_cache_folder
+from compile_lab._torch.inductor import inductor_cache_folder, inductor_settings
 from compile_lab._torch.packages import packaged, unpacked
 from compile_lab.doors import door
+from compile_lab.pickling import dumps
+
+from .package_weights import RECORD, PackageError, matched, recorded
 
 RUNNER_SOURCE = Path(__file__).with_name("runner.cpp")
 PATIENCE_S = 300
 """How long another process may take before it counts as stuck."""
 WAYS = ("eager", "compiled, cold", "compiled, warm", "package", "package, C++")
 """Ways from a new process to a first answer."""
-
-
-class PackageError(RuntimeError):
-    """A package could not be made, read or run; says which, why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +64,8 @@ def package(
     """Export ``model`` for inference on ``args`` and compile it ahead of time into a file.
 
     ``dynamic`` as torch.export's ``dynamic_shapes``: by argument, which dimension may vary, and how far. The same model
-    is compiled once, and its file kept beside Inductor's caches, unless ``again``.
+    is compiled once for each number of threads (``torch.get_num_threads()``), which is written into a CPU's code, and
+    for each setting of Inductor; its file is kept beside Inductor's caches, unless ``again``.
     Raises PackageError, with torch's reason, for a model that cannot be exported or compiled.
     """
     try:
@@ -74,13 +73,13 @@ def package(
             exported = torch.export.export(model.eval(), args, dynamic_shapes=dict(dynamic) if dynamic else None)
     except Exception as error:  # torch raises of many kinds here, and each says what to change
         raise PackageError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
-    file = _place(exported)
+    file, metadata = _place(exported), {RECORD: recorded(exported)}
     if again or not file.exists():
         require_compiler()
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent) as folder:  # nobody finds half a package
             try:
-                made = packaged(exported, Path(folder) / "model.pt2")
+                made = packaged(exported, Path(folder) / "model.pt2", {"aot_inductor.metadata": metadata})
             except Exception as error:
                 raise PackageError(f"{type(model).__name__} cannot be compiled: {_first_line(error)}") from error
             Path(made).replace(file)
@@ -89,8 +88,13 @@ def package(
 
 
 def _place(exported: torch.export.ExportedProgram) -> Path:
-    processor = torch.backends.cpu.get_cpu_capability()
-    digest = hashlib.sha256(f"{exported}{torch.__version__}{processor}{platform.machine()}".encode())
+    machine = f"{torch.backends.cpu.get_cpu_capability()}{platform.machine()}"
+    laid_out = [
+        (node.name, value.dtype, value.shape, value.stride(), value.device)
+        for node in exported.graph.find_nodes(op="placeholder")
+        if isinstance(value := node.meta["val"], Tensor)
+    ]
+    digest = hashlib.sha256(f"{exported}{laid_out}{torch.__version__}{machine}{inductor_settings()}".encode())
     for name, value in sorted({**exported.state_dict, **exported.constants}.items()):
         digest.update(name.encode())
         if isinstance(value, Tensor):
@@ -109,6 +113,7 @@ def contents(file: Path) -> tuple[dict[str, int], dict[str, str]]:
                 parts[kinds.get(Path(one.filename).suffix, "other")] += one.file_size
                 if one.filename.endswith("wrapper_metadata.json"):
                     written_for = json.loads(zipped.read(one))
+                    written_for.pop(RECORD, None)  # of the model, not of the machine
     except (OSError, BadZipFile, ValueError) as error:
         raise PackageError(f"{file} is no package of AOTInductor ({_first_line(error)}): make it again") from error
     return {kind: nbytes for kind, nbytes in parts.items() if nbytes}, written_for
@@ -118,20 +123,14 @@ def contents(file: Path) -> tuple[dict[str, int], dict[str, str]]:
 def updated(file: Path, weights: Mapping[str, Tensor], *args: Tensor) -> Tensor:
     """What the package answers once other weights are loaded into it, without compiling anything.
 
-    PackageError for a file that is no package, and for weights that are not the package's, by name: too few, or such as
-    were compiled in.
+    ``weights`` by the model's names, as its ``state_dict()`` has them. Of tied weights any one name will do; what the
+    program never reads may be there or not.
+    PackageError for a file that is no package, and for weights that are not the package's, by name: too few, such as
+    the model does not have or were compiled in, and tied ones whose values differ.
     """
     contents(file)
     loaded = unpacked(file)
-    wanted = set(loaded.get_constant_fqns())
-    if missing := sorted(wanted - set(weights)):
-        raise PackageError(f"the package needs {', '.join(missing[:3])} and {len(missing)} in all that are not given")
-    if inlined := sorted(set(weights) - wanted):
-        raise PackageError(
-            f"{', '.join(inlined[:3])}: not among the package's weights. Inductor writes tensors of up to 8 numbers "
-            "into the code, where they stay as they were: compile the package again, or leave out what has not changed"
-        )
-    loaded.load_constants({name: weights[name] for name in wanted}, check_full_update=True)
+    loaded.load_constants(matched(file, set(loaded.get_constant_fqns()), weights), check_full_update=True)
     return loaded(*args)
 
 
@@ -227,7 +226,7 @@ def start_ups(model: nn.Module, *args: Tensor, file: Path, ways: Sequence[str] =
         raise ValueError('"compiled, warm" finds what "compiled, cold" left: put that before it')
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "given"
-        given.write_bytes(cloudpickle.dumps((model, args)))
+        given.write_bytes(dumps((model, args)))
         return [_started(way, given, file, args, Path(folder) / "cache") for way in ways]
 
 
@@ -263,7 +262,7 @@ def unlooked(model: nn.Module, cases: Mapping[str, Sequence[Tensor]], file: Path
     """Each case of inputs given to a package, in processes of their own: one that dies takes no other with it."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "given"
-        given.write_bytes(cloudpickle.dumps((model, dict(cases))))
+        given.write_bytes(dumps((model, dict(cases))))
         with ThreadPoolExecutor(2) as both:
             found = list(both.map(partial(_outcomes, given, list(cases), file), ("0", "1")))
     return [Unlooked(what, *(outcomes[what] for outcomes in found)) for what in cases]
@@ -301,7 +300,7 @@ def said_to_be_for(file: Path, model: nn.Module, args: Sequence[Tensor], **chang
                     data = json.dumps(json.loads(data) | changes).encode()
                 after.writestr(one, data)
         given = Path(folder) / "given"
-        given.write_bytes(cloudpickle.dumps((model, {"it": tuple(args)})))
+        given.write_bytes(dumps((model, {"it": tuple(args)})))
         return _outcomes(given, ["it"], copy, "0")["it"]
 
 

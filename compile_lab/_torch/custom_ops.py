@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from torch._library.custom_ops import OPDEFS, CustomOpDef
-from torch._ops import OpOverload, OpOverloadPacket, _OpNamespace, _Ops
+from torch._ops import HigherOrderOperator, OpOverload, OpOverloadPacket, _OpNamespace, _Ops
 
 Parts = tuple[str, str, str, Callable[..., Any], dict[str, Callable[..., Any] | None]]
 
@@ -44,6 +44,8 @@ def place_of(thing: Any) -> tuple[str, ...] | None:
         return ()
     if isinstance(thing, _OpNamespace):
         return (thing.name,)
+    if isinstance(thing, HigherOrderOperator):
+        return "higher_order", thing._name
     if isinstance(thing, OpOverloadPacket):
         return tuple(thing._qualified_op_name.split("::"))
     if isinstance(thing, OpOverload):

@@ -24,6 +24,14 @@ def inductor_cache_folder() -> Path:
     return Path(default_cache_dir())
 
 
+def inductor_settings() -> str:
+    """What Inductor's code hangs on besides the program and the machine: its options, the number of threads for which
+    it writes a CPU's loops, and whether torch is to be deterministic."""
+    options = inductor_config.save_config_portable()
+    options.pop("aot_inductor.metadata", None)  # a label; torch writes into its default
+    return f"{sorted(options.items())}{torch.get_num_threads()}{torch.are_deterministic_algorithms_enabled()}"
+
+
 def inductor_lowering() -> types.SimpleNamespace:
     """Inductor's classes between the post-grad graph and the generated code: imported on first use, it takes seconds.
 

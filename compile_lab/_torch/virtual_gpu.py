@@ -28,7 +28,7 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
     from torch.utils import _triton as triton_utils
     from torch.utils._mode_utils import no_dispatch
-    from torch.utils._pytree import tree_leaves, tree_map_only
+    from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
     from triton.backends.compiler import GPUTarget
     from triton.runtime.cache import triton_key
     from triton.runtime.driver import driver
@@ -47,6 +47,7 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
         output_code=output_code,
         trace_structured=trace_structured,
         tree_leaves=tree_leaves,
+        tree_map=tree_map,
         tree_map_only=tree_map_only,
         triton_driver=driver,
     )
@@ -71,11 +72,15 @@ def interpreter_pieces() -> types.SimpleNamespace:
     """What running generated code on the CPU replaces or asks: the wrapper's allocator, the kernels' decorators."""
     from torch._guards import TracingContext, tracing
     from torch._inductor.runtime import triton_helpers, triton_heuristics
+    from torch._inductor.runtime.hints import TRITON_MAX_BLOCK
     from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.utils._device import _device_constructors
 
     return types.SimpleNamespace(
         TracingContext=TracingContext,
+        device_constructors=_device_constructors,
         guards=torch._C._dynamo.guards,
+        max_block=TRITON_MAX_BLOCK,
         torch_c=torch._C,
         tracing=tracing,
         triton_helpers=triton_helpers,

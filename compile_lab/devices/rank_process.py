@@ -21,12 +21,12 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import torch
 import torch.distributed as dist
 
 from .._torch.distributed import one_gloo_thread
 from .._torch.inductor import inductor_config
+from ..pickling import dumps
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def _call(run: Run, rank: int) -> Any:
 
 def _leave(file: Path, value: Any) -> None:
     try:
-        packed = cloudpickle.dumps(value)
+        packed = dumps(value)
     except Exception as error:
         raise TypeError(
             f"what the function returned, {type(value).__name__}, cannot be sent to the caller ({error}); return plain "

@@ -5,8 +5,6 @@ between CPUs, NCCL between GPUs. The processes are forked from a server that has
 of a second once it is there. They meet in a file, so there is no port that could be taken.
 """
 
-import importlib
-import io
 import itertools
 import json
 import linecache
@@ -24,10 +22,10 @@ from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
-import cloudpickle
 import torch
 
 from ..doors import check_whole, door
+from ..pickling import dumps
 from ..source import Line, is_users
 from . import rank_process
 from .rank_process import Run
@@ -217,26 +215,15 @@ def _check(n: int, timeout: float, backend: str) -> None:
         raise ValueError(f"ranks.run forks its processes, and {sys.platform} cannot; run it on Linux or macOS")
 
 
-class _Pickler(cloudpickle.Pickler):
-    """cloudpickle, with torch's settings (such as ``torch._dynamo.config``) by name: they are modules of a kind."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if type(value).__name__ == "ConfigModuleInstance":
-            return importlib.import_module, (value.__name__,)
-        return super().reducer_override(value)
-
-
 def _packed(fn: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> bytes:
-    packed = io.BytesIO()
     try:
-        _Pickler(packed).dump((fn, args, kwargs))
+        return dumps((fn, args, kwargs))
     except Exception as error:
         name = getattr(fn, "__qualname__", repr(fn))
         raise TypeError(
             f"{name} cannot be sent to another process ({error}); make what it needs inside it, "
             "or hand over plain values"
         ) from error
-    return packed.getvalue()
 
 
 def _server() -> Any:

@@ -9,7 +9,7 @@ import torch
 
 from ..doors import door
 from ..source import Line, users_line
-from ..tensors import nbytes, storage_nbytes, storage_of
+from ..tensors import memories, nbytes, storage_nbytes, storage_of
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,9 @@ class EagerSaved:
 def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[EagerSaved, ...]:
     """Every tensor that autograd saves while ``fn(*args, **kwargs)`` runs eagerly, in order.
 
-    ``extra_nbytes`` is the size of its buffer, counted once, and 0 for inputs and parameters. The forward runs once,
-    no backward. Read off ``torch.autograd.graph.saved_tensors_hooks``, which cannot see inside compiled code.
+    ``extra_nbytes`` is the size of its buffer, counted once, and 0 for inputs and parameters. Of a tensor that wraps
+    others bytes are those of what it wraps, of a DTensor this rank's part. The forward runs once, no backward. Read off
+    ``torch.autograd.graph.saved_tensors_hooks``, which cannot see inside compiled code.
 
     >>> import torch
     >>> from compile_lab.eager import eager_saved
@@ -48,16 +49,17 @@ def eager_saved(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[Eage
     there = [each for each in (*args, *kwargs.values()) if isinstance(each, torch.Tensor)]
     if isinstance(fn, torch.nn.Module):
         there += [*fn.parameters(), *fn.buffers()]
-    counted = {storage_of(each) for each in there}
-    counted |= {storage_of(each) for each, _ in packed if _is_leaf(each)}
+    there += [each for each, _ in packed if _is_leaf(each)]
+    counted = {storage_of(part) for part in memories(there)}
     residents, found = set(counted), []
     for tensor, source in packed:
-        storage = storage_of(tensor)
-        extra = 0 if storage in counted else storage_nbytes(tensor)
-        counted.add(storage)
+        parts = memories(tensor)
+        buffers = {storage_of(part): storage_nbytes(part) for part in parts}
+        extra = sum(size for storage, size in buffers.items() if storage not in counted)
+        counted |= set(buffers)
         dtype = str(tensor.dtype).removeprefix("torch.")
-        shape, size = tuple(tensor.shape), nbytes(tensor)
-        found.append(EagerSaved(shape, dtype, size, extra, source, storage in residents))
+        shape, resident = tuple(tensor.shape), residents.issuperset(buffers)
+        found.append(EagerSaved(shape, dtype, nbytes(parts), extra, source, resident))
     del result
     return tuple(found)
 

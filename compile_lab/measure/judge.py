@@ -34,16 +34,19 @@ def largest_error(y: Tensor, exact: Tensor) -> float:
 
 
 def largest_relative_error(y: Tensor, exact: Tensor) -> float:
-    """max |y − exact| / max |exact|; the numerator alone where all of ``exact`` is 0.
+    """max |y − exact| / max |exact|, the largest of what is finite; the numerator alone where that is 0.
 
-    0 of tensors without elements, infinity if ``y`` is not finite.
+    0 of tensors without elements. An infinity or a NaN that both have is no difference; one that only one of them has
+    is infinite.
     """
     if not exact.numel():
         return 0.0
-    y, exact = y.detach().double(), exact.detach().double()
-    scale = exact.abs().max()
-    error = (y - exact).abs().max() / (scale if scale else 1)
-    return float(error.nan_to_num(nan=torch.inf, posinf=torch.inf))
+    y, exact = (torch.view_as_real(each) if each.is_complex() else each for each in (y.detach(), exact.detach()))
+    y, exact = y.double(), exact.double()
+    same = (y == exact) | (y.isnan() & exact.isnan())
+    apart = (y - exact).abs().nan_to_num(nan=torch.inf, posinf=torch.inf).masked_fill(same, 0).max()
+    scale = exact.abs().masked_fill(~exact.isfinite(), 0).max()
+    return float(apart / (scale if scale else 1))
 
 
 @door

@@ -1,9 +1,6 @@
 """torch's profiler: what ran in a step, on the host and on the GPU, and who launched it. ``profiled(step)`` says so."""
 
-import gzip
-import json
 import os
-import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,9 +10,13 @@ from typing import Any
 from torch.profiler import ProfilerActivity, profile
 
 from ..doors import door
+from .chrome import exported, parsed
 from .timing import wait
 
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # or torch's profiler writes to stderr when it starts and stops
+
+_INSTANT = "cpu_instant_event"
+"""An allocation (``profile_memory``): no span, though torch's exporter in Python gives it a length of 0."""
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,13 @@ def profiled(step: Callable[[], Any], device: str = "cuda", **options: Any) -> T
 def read(trace: "Trace | str | Path | Mapping[str, Any] | profile") -> Trace:
     """A chrome trace, by its path (``.json``, ``.json.gz``) or by what is in it, or of a profiler that has stopped.
 
-    Raises TypeError for anything else, ValueError for a file that is broken and for what is no trace.
+    A profiler can be read again, and after an export of your own; its labels are the program's. In a file torch has
+    changed some: each backslash is a slash, a new line is left out, and a label with a tab, another control character
+    or a letter beyond ASCII is "unknown". Only the profiler itself, or ``export_chrome_trace(path,
+    use_python_export=True)``, still has those.
+
+    Raises TypeError for anything else, ValueError for a file that is broken, for what is no trace and for a profiler
+    that has none.
 
     >>> from compile_lab.measure.trace import read
     >>> event = {"ph": "X", "cat": "kernel", "name": "gemm", "ts": 5, "dur": 20, "pid": 0, "tid": 7}
@@ -122,7 +129,7 @@ def read(trace: "Trace | str | Path | Mapping[str, Any] | profile") -> Trace:
     listed = chrome.get("traceEvents") if isinstance(chrome, Mapping) else None
     if not isinstance(listed, list):
         raise ValueError("this is no chrome trace: it has no list under 'traceEvents'; export_chrome_trace writes one")
-    spans = (event for event in listed if event.get("ph") == "X" and "dur" in event)
+    spans = (event for event in listed if event.get("ph") == "X" and "dur" in event and event.get("cat") != _INSTANT)
     return Trace(tuple(map(_event, spans)), chrome.get("baseTimeNanoseconds", 0))
 
 
@@ -137,14 +144,5 @@ def _chrome_trace(trace: Any) -> Any:
     if isinstance(trace, Mapping):
         return trace
     if isinstance(trace, profile):
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "trace.json"
-            trace.export_chrome_trace(str(path))
-            return json.loads(path.read_bytes())
-    raw = Path(trace).read_bytes()
-    try:
-        return json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(
-            f"{Path(trace).name} is not a whole JSON file ({error}): was the profiler stopped before it was exported?"
-        ) from error
+        return exported(trace)
+    return parsed(Path(trace).read_bytes(), Path(trace).name)

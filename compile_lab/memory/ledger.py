@@ -145,6 +145,10 @@ class Ledger:
         """The name of a buffer."""
         return self._tensors[key].name
 
+    def known(self, key: Hashable) -> Tensor:
+        """A buffer that is alive, as far as it is known by now."""
+        return self._tensors[key]
+
     def resident(self, key: Hashable, tensor: Tensor) -> None:
         """A buffer that was there before the step."""
         self._tensors.setdefault(key, tensor)

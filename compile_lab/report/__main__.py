@@ -73,8 +73,8 @@ def _memory(limit_gb: float | None) -> int | None:
 def _output(asked: argparse.Namespace) -> Path:
     """The file to write, whole: the reader's code may change the folder. UnusableModel if it cannot be written."""
     suffix = ".json" if asked.json else ".html"
-    stem = asked.target.rpartition(":")[0].rpartition("/")[2].removesuffix(".py")
-    path = Path(asked.output or f"report-{stem}{suffix}")
+    file, _, function = asked.target.rpartition(":")
+    path = Path(asked.output or f"report-{Path(file).stem}-{function}{suffix}")
     try:
         whole = path.resolve()
         there = whole.exists()
@@ -114,7 +114,9 @@ def _parser() -> argparse.ArgumentParser:
         description="One page about the training step of your own model; no GPU needed.",
     )
     parser.add_argument("target", metavar="FILE:FUNCTION", help="a function that returns (model, batch)")
-    parser.add_argument("-o", dest="output", metavar="OUT", help="the file to write; report-FILE.html without it")
+    parser.add_argument(
+        "-o", dest="output", metavar="OUT", help="the file to write; report-FILE-FUNCTION.html without it"
+    )
     parser.add_argument("--json", action="store_true", help="write the same as data")
     parser.add_argument("--fake", action="store_true", help="build the model without memory: one of any size is read")
     parser.add_argument("--compare", metavar="JSON", help="an earlier report, as --json wrote it: what moved since")

@@ -23,8 +23,7 @@ SAVED_COLUMNS = ("tensor", "times", "shape", "dtype", "bytes", "line", "why it i
 ATTACKED = 5
 MOST_POINTS = 1500
 CURES = {
-    "activation": "checkpoint the block that makes it, or `torch._functorch.config.activation_memory_budget` "
-    "(with dropout, 0 or 1 alone: chapter 08)",
+    "activation": "checkpoint the block that makes it",
     "gradient": "shard it (FSDP), or accumulate less at a time",
     "temporary": "a smaller batch, or a fused or chunked form of this line",
 }

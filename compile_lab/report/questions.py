@@ -72,11 +72,15 @@ def learning_rate(found: Captured) -> NamedFinding | None:
     kind, again = found.rates
     if not any(again):
         return None
+    rates = [f"torch.tensor({float(each['lr']):g})" for each in optimizer.param_groups]
+    cure = f"Give it a tensor: `{kind}(parameters, lr={rates[0]})`."
+    if len(rates) > 1:  # one tensor for all of them would be one rate for all of them
+        cure = f"Give each of its {len(rates)} groups a tensor of its own: `{{'params': …, 'lr': {rates[0]}}}`, …"
     return NamedFinding(
         "learning_rate",
         "The learning rate is a Python float.",
         f"A compiled {kind}.step was compiled again for {sum(again)} of {len(again)} changed rates.",
-        f"Give it a tensor: `{kind}(parameters, lr=torch.tensor({float(optimizer.param_groups[0]['lr']):g}))`.",
+        cure,
     )
 
 
@@ -365,14 +369,18 @@ def eval_mode(found: Captured) -> NamedFinding | None:
 
 @question
 def low_precision_weights(found: Captured) -> NamedFinding | None:
-    """Are all trained weights of 16 bits, so that small updates are lost?"""
-    kinds = {each.dtype for each in found.given.model.parameters() if each.requires_grad}
-    if not kinds or kinds - {torch.bfloat16, torch.float16}:
+    """Are trained weights of 16 bits, so that small updates are lost?"""
+    trained = [(name, each) for name, each in found.given.model.named_parameters() if each.requires_grad]
+    narrow = [name for name, each in trained if each.dtype in (torch.bfloat16, torch.float16)]
+    if not narrow:
         return None
+    share = "All" if len(narrow) == len(trained) else f"{len(narrow)} of {len(trained)}"
+    which = ", ".join(f"`{name}`" for name in narrow[:3])
+    more = f" and {len(narrow) - 3} more" if len(narrow) > 3 else ""
     return NamedFinding(
         "low_precision_weights",
-        "All trained weights have 16 bits.",
-        "An update of less than about 1/256 of a bfloat16 weight is rounded away.",
+        f"{share} trained tensors have 16 bits.",
+        f"An update of less than about 1/256 of a bfloat16 weight is rounded away: {which}{more}.",
         "Keep the weights in float32 and compute under `torch.autocast`.",
     )
 

@@ -37,7 +37,7 @@ class Config:
     ValueError: num_warps is 6; a block has 1, 2, 4, 8, 16 or 32 warps
     """
 
-    blocks: Mapping[str, int]
+    blocks: Mapping[str, Any]
     num_warps: int = 4
     num_stages: int = 3
 

@@ -60,6 +60,7 @@ def _laid_out(shape: Any, value: Tensor | None) -> Any:
         return shape
     made = torch.zeros(0, dtype=shape.dtype).new_empty_strided(shape.size(), shape.stride()).zero_()
     if value is not None and made.numel():
+        value = value.reshape(*value.shape, *[1] * (made.ndim - value.ndim))  # cuDNN's log-sum-exp has a column
         made[tuple(slice(0, n) for n in value.shape)].copy_(value)  # the log-sum-exp is padded
     return made
 

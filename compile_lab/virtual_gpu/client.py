@@ -118,8 +118,9 @@ class Interpreted:
     """What generated kernels computed on the CPU, and how far that is from eager.
 
     ``outputs`` is what the function returned; ``gradients`` by the name of a parameter or input; ``errors``: for each
-    of them the largest difference from eager on the same data, relative to eager's largest value; ``launches`` and
-    ``kernels`` (sources, as they ran) by kernel; ``notes`` says what the interpreter did not do to the letter.
+    of them, and for each tensor that the function changes ("x afterwards"), the largest difference from eager on the
+    same data, relative to eager's largest value; ``launches`` and
+    ``kernels`` (sources, as they ran) by kernel.
     """
 
     outputs: Any
@@ -127,7 +128,6 @@ class Interpreted:
     errors: Mapping[str, float]
     launches: Mapping[str, int]
     kernels: Mapping[str, str]
-    notes: tuple[str, ...]
     chip: Chip
 
     @property
@@ -138,7 +138,7 @@ class Interpreted:
     def __repr__(self) -> str:
         where = max(self.errors, key=self.errors.__getitem__, default="")
         counts = f"{len(self.kernels)} kernels for a {self.chip}, {sum(self.launches.values())} launches interpreted"
-        return "; ".join([counts, f"largest relative error {self.worst:.1e} ({where})", *self.notes])
+        return f"{counts}; largest relative error {self.worst:.1e} ({where})"
 
 
 @door

@@ -157,8 +157,12 @@ def _told(tool: str, *arguments: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The line of a compiler's complaint that says it, without folders."""
+    """The line of a compiler's complaint that says it, without folders; of a called function, that function's."""
+    while isinstance(error.__cause__, type(error)):
+        error = error.__cause__
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if lines and (at := re.fullmatch(r"at (\d+):\d+:", lines[0])):  # Triton's: the place, the source, and what is wrong
+        return f"line {at[1]}: {lines[-1]}"
     telling = [line for line in lines if re.search(r"\berror\b|Error|\brequires?\b|must", line)] or lines
     text = telling[0] if telling else type(error).__name__
     return re.sub(r"(?:/[\w.+-]+)+/", "", text).removeprefix("error: ")

@@ -13,39 +13,32 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import numpy as np
 import torch
-import triton.language as tl
-from triton.runtime import interpreter as triton_interpreter
-from triton.runtime.interpreter import TensorHandle
 
 from .._torch.virtual_gpu import interpreter_pieces, virtual_gpu_pieces
-from . import attention
+from . import arithmetic, attention
 from .errors import UnsupportedKernel
 from .fake_cuda import CUDA
 from .kernels import defined
+from .layouts import lay_out_as_the_chip, on_cuda, twin
+from .libdevice import libdevice
 
 Edit = Mapping[str, str] | Callable[[str, str], str]
 
-CPU = torch.device("cpu")
-
 ELEMENTS = 1 << 16
 """About how many elements one program works on: the interpreter pays for each operation, hardly for its size."""
-
-UPCAST = "tl.dot on bf16 operands ran in fp32: Triton's interpreter multiplies their bit patterns"
 
 
 class Interpreter:
     """Generates, loads and interprets everything that is compiled with it as torch.compile's backend.
 
-    ``kernels`` holds each kernel's source as it ran, ``launches`` how often; ``notes`` what was not done to the letter.
+    ``kernels`` holds each kernel's source as it ran, ``launches`` how often.
     """
 
     def __init__(self, edit: Edit):
         self.edit = edit
         self.kernels: dict[str, str] = {}
         self.launches: Counter[str] = Counter()
-        self.notes: set[str] = set()
         self._replace_what_touches_the_device()
 
     def __call__(self, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
@@ -53,10 +46,10 @@ class Interpreter:
         pieces = virtual_gpu_pieces()
         mode = pieces.FakeTensorMode(allow_non_fake_inputs=True)
         with interpreter_pieces().unset_fake_temporarily(), mode:
-            on_cuda = [_twin(each) if torch.is_tensor(each) else each for each in inputs]
+            inputs = [twin(each) if torch.is_tensor(each) else each for each in inputs]
         _move_to_cuda(module)
         with interpreter_pieces().tracing(interpreter_pieces().TracingContext(mode)):
-            return pieces.compile_fx.compile_fx(module, on_cuda)
+            return pieces.compile_fx.compile_fx(module, inputs)
 
     def _replace_what_touches_the_device(self) -> None:
         guards = interpreter_pieces().guards
@@ -68,7 +61,8 @@ class Interpreter:
         torch.cuda.set_device = lambda device: None
         virtual_gpu_pieces().AsyncCompile.triton = lambda _, name, source, **__: self._kernel(name, source)
         attention.register()
-        _give_the_interpreter_what_it_lacks(self.notes)
+        arithmetic.install()
+        lay_out_as_the_chip()
 
     def _kernel(self, name: str, source: str) -> "_Kernel":
         edited = self.edit(name, source) if callable(self.edit) else self.edit.get(name, source)
@@ -87,23 +81,18 @@ def _unwritten(size: Any, stride: Any, dtype: torch.dtype) -> torch.Tensor:
     return memory.fill_(True if dtype == torch.bool else torch.iinfo(dtype).max)
 
 
-def _twin(tensor: torch.Tensor) -> torch.Tensor:
-    """A fake tensor on the GPU like this one."""
-    twin = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device=CUDA)
-    return twin.requires_grad_(tensor.requires_grad)
-
-
 def _move_to_cuda(module: torch.fx.GraphModule) -> None:
-    def moved(value: Any) -> Any:
-        return CUDA if value == CPU else "cuda" if isinstance(value, str) and value == "cpu" else value
-
-    for node in module.graph.nodes:
-        if node.op == "call_method" and node.target == "cpu":
-            node.target = "cuda"
-        node.args = torch.fx.node.map_aggregate(node.args, moved)
-        node.kwargs = torch.fx.node.map_aggregate(node.kwargs, moved)
-        node.meta.pop("example_value", None)  # fake tensors of Dynamo's own trace, on the CPU
-    module.recompile()
+    constructors = interpreter_pieces().device_constructors()
+    for graph in (each for each in module.modules() if isinstance(each, torch.fx.GraphModule)):
+        for node in graph.graph.nodes:
+            if node.op == "call_method" and node.target == "cpu":
+                node.target = "cuda"
+            if node.op == "call_function" and node.target in constructors:
+                node.kwargs = {"device": CUDA, **node.kwargs}  # what the function makes is where its data is
+            node.args = torch.fx.node.map_aggregate(node.args, on_cuda)
+            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, on_cuda)
+            node.meta.pop("example_value", None)  # fake tensors of Dynamo's own trace, on the CPU
+        graph.recompile()
 
 
 class _Kernel:
@@ -173,11 +162,13 @@ class _Kernel:
             raise UnsupportedKernel(f"{self.name} failed in Triton's interpreter: {cause}") from error
 
     def _sizes(self) -> dict[str, int]:
-        """A block size for each dimension: any is right, and large ones are quick here."""
-        left, sizes = ELEMENTS, {}
+        """A block size for each dimension: large ones are quick here. Inductor's largest is the limit: a kernel whose
+        size is a multiple of that has no mask.
+        """
+        left, sizes, most = ELEMENTS, {}, interpreter_pieces().max_block
         hints = self.decorated.get("size_hints", {})
         for dimension in sorted(hints, key=lambda name: name not in ("r0_", "r1_")):  # reductions first
-            size = min(hints[dimension], left, 4096 if len(hints) > 1 else left)
+            size = min(hints[dimension], left, most[dimension.upper()], 4096 if len(hints) > 1 else left)
             sizes[f"{dimension.upper()}BLOCK"] = max(1, size)
             left = max(1, left // max(1, size))
         return sizes
@@ -187,73 +178,3 @@ _DECORATORS = (
     *("pointwise", "reduction", "persistent_reduction", "cooperative_reduction"),
     *("split_scan", "template", "foreach"),
 )
-
-_SAME_IN_TORCH = {
-    *("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow"),
-    *("erf", "erfc", "erfinv", "lgamma"),
-    *("sin", "cos", "tan", "asin", "acos", "atan", "atan2", "sinh", "cosh", "tanh", "asinh", "acosh", "atanh"),
-    *("floor", "ceil", "trunc", "hypot", "fmod", "copysign", "nextafter", "isnan", "isinf", "signbit"),
-}
-_RENAMED = {"abs": "abs", "fabs": "abs", "rint": "round", "nearbyint": "round"}
-
-
-class _Libdevice:
-    """NVIDIA's device library is machine code; torch has the same functions for the CPU."""
-
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name.startswith("__"):
-            raise AttributeError(name)  # Python asks whether it wraps something
-        if name not in _SAME_IN_TORCH and name not in _RENAMED:
-            raise UnsupportedKernel(f"libdevice.{name} has no stand-in on the CPU")
-        function = getattr(torch, _RENAMED.get(name, name))
-
-        def call(*args: Any) -> Any:
-            handles = [arg.handle for arg in args if hasattr(arg, "handle")]
-            data = [
-                torch.as_tensor(arg.handle.data if hasattr(arg, "handle") else getattr(arg, "value", arg))
-                for arg in args
-            ]
-            result = function(*data).numpy().astype(handles[0].data.dtype)
-            return tl.core.tensor(TensorHandle(result, handles[0].dtype), args[0].type)
-
-        return call
-
-
-libdevice = _Libdevice()
-
-
-def _give_the_interpreter_what_it_lacks(notes: set[str]) -> None:
-    helpers = interpreter_pieces().triton_helpers
-    helpers.libdevice = libdevice
-    helpers.set_driver_to_gpu = lambda: None
-    # A reduction with a function of its own runs element by element in Python; these two are maxima and minima.
-    helpers.max2 = lambda value, dim: tl.max(value, dim)
-    helpers.min2 = lambda value, dim: tl.min(value, dim)
-    _count_by_one_element()
-    builder = triton_interpreter.InterpreterBuilder
-    dot = builder.create_dot
-
-    def create_dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
-        return dot(self, _widened(a, notes), _widened(b, notes), *rest)
-
-    builder.create_dot = create_dot
-
-
-def _count_by_one_element() -> None:
-    # A loop of a kernel runs to a number that the interpreter holds as an array of one element. Triton 3.6 makes an
-    # int of the array itself, which numpy refuses from 2.4 on; 3.7 takes the element, and so do we for both.
-    patch = triton_interpreter._patch_lang_tensor
-
-    def patched(tensor: Any, *scope: Any) -> None:
-        patch(tensor, *scope)
-        tensor.__index__ = lambda self: self.handle.data.item()  # the patch above is what the scope undoes
-
-    triton_interpreter._patch_lang_tensor = patched
-
-
-def _widened(handle: TensorHandle, notes: set[str]) -> TensorHandle:
-    # The interpreter keeps bf16 as uint16 and would multiply these (triton 3.6 and 3.7).
-    if handle.dtype.scalar != tl.bfloat16:
-        return handle
-    notes.add(UPCAST)
-    return TensorHandle((handle.data.astype(np.uint32) << 16).view(np.float32), tl.float32)

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from .._torch.flex import flex_as_on_a_gpu
-from ..measure.judge import largest_relative_error
+from ..measure.judge import largest_relative_error, same_bits
 from ..tensors import tensors
 from . import travel
 from .errors import UnsupportedKernel
@@ -25,40 +26,58 @@ def judged(body: bytes, config: dict[str, Any]) -> dict[str, Any]:
         fn, args, kwargs, edit = travel.unpacked(body)
         interpreter = Interpreter(edit)
         with compiling(config):
-            outputs, gradients = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)
+            found = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)
     if not interpreter.launches:
         raise UnsupportedKernel("no generated kernel ran: nothing in the function was compiled to one")
     if not callable(edit) and (unknown := [name for name in edit if name not in interpreter.kernels]):
         raise ValueError(f"edit names {', '.join(unknown)}, and the kernels are {', '.join(interpreter.kernels)}")
     return {
-        "outputs": outputs,
-        "gradients": gradients,
-        "errors": dict(_errors(outputs, gradients, *expected)),
+        "outputs": found.outputs,
+        "gradients": found.gradients,
+        "errors": dict(_errors(found, expected)),
         "launches": dict(interpreter.launches),
         "kernels": interpreter.kernels,
-        "notes": tuple(sorted(interpreter.notes)),
     }
 
 
-def _step(call: Callable[..., Any], fn: Any, args: Any, kwargs: Any) -> tuple[Any, dict[str, Tensor]]:
-    """Outputs, and the gradient of their sum (of the loss, if that is what is returned) for every named leaf."""
-    leaves = dict(_leaves(fn, args, kwargs))
+@dataclass(frozen=True)
+class _Step:
+    """gradients: of every leaf, by name. afterwards: what each tensor holds that is handed over or known to the
+    function, changed or not; changed: those that it changed."""
+
+    outputs: Any
+    gradients: dict[str, Tensor]
+    afterwards: dict[str, Tensor]
+    changed: set[str]
+
+
+def _step(call: Callable[..., Any], fn: Any, args: Any, kwargs: Any) -> _Step:
+    """The gradient is that of the sum of the outputs, or of the loss, if that is what is returned."""
+    known = dict(_known(fn, args, kwargs))
+    leaves = {name: each for name, each in known.items() if each.requires_grad and each.is_leaf}
     for leaf in leaves.values():
         leaf.grad = None
+    before = {name: each.detach().clone() for name, each in known.items()}
     outputs = call(*args, **kwargs)
     with_grad = [each for each in tensors(outputs) if each.requires_grad]
     if with_grad:
         torch.autograd.backward(with_grad, [torch.ones_like(each) for each in with_grad])
     detached = tree_map_only(Tensor, Tensor.detach, outputs)
-    return detached, {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+    gradients = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
+    afterwards = {name: each.detach() for name, each in known.items()}
+    return _Step(detached, gradients, afterwards, {name for name in known if not _same(before[name], afterwards[name])})
 
 
-def _leaves(fn: Any, args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
-    """Every leaf that requires grad, by the name that its user knows; of two names the first."""
+def _same(before: Tensor, after: Tensor) -> bool:
+    return before.shape == after.shape and same_bits(before, after)
+
+
+def _known(fn: Any, args: Any, kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor, by the name that its user knows; of two names the first."""
     seen: set[int] = set()
     for name, owner in _owners(fn, args, kwargs).items():
         for path, leaf in _inside(name, owner):
-            if leaf.requires_grad and leaf.is_leaf and id(leaf) not in seen:
+            if id(leaf) not in seen:
                 seen.add(id(leaf))
                 yield path, leaf
 
@@ -83,7 +102,8 @@ def _inside(name: str, owner: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(owner, Tensor):
         yield name, owner
     elif isinstance(owner, nn.Module):
-        yield from ((f"{name}.{path}" if name else path, leaf) for path, leaf in owner.named_parameters())
+        for path, leaf in (*owner.named_parameters(), *owner.named_buffers()):
+            yield f"{name}.{path}" if name else path, leaf
     elif isinstance(owner, list | tuple):
         for i, each in enumerate(owner):
             yield from _inside(f"{name}[{i}]", each)
@@ -92,10 +112,12 @@ def _inside(name: str, owner: Any) -> Iterator[tuple[str, Tensor]]:
             yield from _inside(f"{name}[{key!r}]", each)
 
 
-def _errors(outputs: Any, gradients: dict[str, Tensor], expected: Any, slopes: dict[str, Tensor]) -> Iterator[Any]:
-    """Largest difference from eager, relative to eager's largest value."""
-    ours, theirs = tensors(outputs), tensors(expected)
+def _errors(found: _Step, expected: _Step) -> Iterator[tuple[str, float]]:
+    """Largest difference from eager, relative to eager's largest value: of outputs, gradients, and what was changed."""
+    ours, theirs = tensors(found.outputs), tensors(expected.outputs)
     for i, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         yield ("output" if len(ours) == 1 else f"output[{i}]"), largest_relative_error(a, b)
-    for name, slope in slopes.items():
-        yield f"gradient of {name}", largest_relative_error(gradients[name], slope)
+    for name, slope in expected.gradients.items():
+        yield f"gradient of {name}", largest_relative_error(found.gradients[name], slope)
+    for name in sorted(found.changed | expected.changed):
+        yield f"{name} afterwards", largest_relative_error(found.afterwards[name], expected.afterwards[name])

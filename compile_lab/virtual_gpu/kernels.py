@@ -55,9 +55,9 @@ def hand_written(kernel: Any) -> HandWritten:
     names = {
         name: _named(scope[name])
         for name in function.__code__.co_names + function.__code__.co_freevars
-        if name in scope
+        if name in scope and name != function.__name__  # an attribute may be called like the kernel, as in tl.dot
     }
-    return HandWritten(function.__name__, source, {k: v for k, v in names.items() if k != function.__name__})
+    return HandWritten(function.__name__, source, names)
 
 
 def _under_the_innermost_decorator(source: str) -> str:

@@ -93,7 +93,9 @@ def _kernels_line(loc: str, own: set[str], callers: dict[str, int | None]) -> in
     caller, ``inlined_at 2 216 16``: a place in the kernel's ``own`` file, or one of an earlier ``.loc``, which
     ``callers`` remembers.
     """
-    place, caller = re.match(r"\.loc\s+(\d+ \d+ \d+)(?:.* inlined_at (\d+ \d+ \d+))?", loc).groups()
+    if not (found := re.match(r"\.loc\s+(\d+ \d+ \d+)(?:.* inlined_at (\d+ \d+ \d+))?", loc)):
+        return None
+    place, caller = found.groups()
     if caller:
         file, line, _ = caller.split()
         callers[place] = callers.get(caller) or (int(line) if file in own else None)

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from .._torch.custom_ops import CustomOpDef, found_at, operator_again, parts_of, place_of, readers_operators
+from .._torch.custom_ops import CustomOpDef, operator_again, parts_of, readers_operators
 from .._torch.virtual_gpu import parametrized_again
+from ..pickling import Pickler
 from .kernels import KERNELS, TUNED, HandWritten, hand_written, tuned_again, tuned_parts
 
 landing = "meta"
@@ -85,7 +86,7 @@ class _Landing(pickle.Unpickler):
 _SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
-class _Travelling(cloudpickle.Pickler):
+class _Travelling(Pickler):
     def reducer_override(self, thing: Any) -> Any:
         if type(thing).__name__ in KERNELS:
             return HandWritten.made, (hand_written(thing), f"{thing.__name__}.py")
@@ -95,8 +96,6 @@ class _Travelling(cloudpickle.Pickler):
             return parametrized_again, (type(thing).__bases__[0], dict(thing.__dict__), tuple(thing.parametrizations))
         if isinstance(thing, CustomOpDef):
             return operator_again, parts_of(thing)
-        if (place := place_of(thing)) is not None:
-            return found_at, (place,)
         return super().reducer_override(thing)
 
 
@@ -113,15 +112,53 @@ class _Described(_Travelling):
 
 
 class _WithValues(_Travelling):
+    """Tensors of one storage are of one storage on the other side, too."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.storages: dict[tuple[str, int], _Storage] = {}
+
     def reducer_override(self, thing: Any) -> Any:
-        if isinstance(thing, Tensor):
-            kind = _kind(thing)
-            if thing.device.type == "meta":
-                raise TypeError("a tensor on the meta device has no values to compute with")
-            # The child sees no GPU; and a tensor in the middle of a graph arrives as a leaf.
-            if thing.device.type != "cpu" or thing.grad_fn is not None:
-                return _marked, (thing.detach().cpu(), thing.requires_grad, kind)
-        return super().reducer_override(thing)
+        if not isinstance(thing, Tensor):
+            return super().reducer_override(thing)
+        kind, marks = _kind(thing), dict(vars(thing))
+        if thing.device.type == "meta":
+            raise TypeError("a tensor on the meta device has no values to compute with")
+        # The child sees no GPU; and a tensor in the middle of a graph arrives as a leaf.
+        plain = thing.detach().resolve_conj().resolve_neg()
+        storage = plain.untyped_storage()
+        key = str(storage.device), storage.data_ptr() or id(thing)
+        held = self.storages.setdefault(key, _Storage(storage))
+        where = plain.storage_offset(), tuple(plain.size()), tuple(plain.stride())
+        return _of_storage, (held, plain.dtype, where, thing.requires_grad, kind, marks)
+
+
+class _Storage:
+    """Its bytes, on their way; kept, so that no other takes its place in memory meanwhile."""
+
+    def __init__(self, storage: torch.UntypedStorage) -> None:
+        self.storage = storage
+
+    def __reduce__(self) -> Any:
+        view = torch.empty(0, dtype=torch.uint8, device=self.storage.device).set_(self.storage)
+        return _storage_again, (view.cpu().numpy().tobytes(),)
+
+
+def _storage_again(content: bytes) -> torch.UntypedStorage:
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8).clone().untyped_storage() if content else None
+
+
+def _of_storage(
+    storage: torch.UntypedStorage | None, dtype: torch.dtype, where: Any, grad: bool, kind: str, marks: dict[str, Any]
+) -> Tensor:
+    offset, size, stride = where
+    if storage is None:
+        tensor = torch.empty_strided(size, stride, dtype=dtype)
+    else:
+        tensor = torch.empty(0, dtype=dtype).set_(storage, offset, size, stride)
+    tensor = _marked(tensor, grad, kind)
+    vars(tensor).update(marks)
+    return tensor
 
 
 def _kind(tensor: Tensor) -> str:

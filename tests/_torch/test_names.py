@@ -357,6 +357,18 @@ def test_compile_workers_ready_waits_for_the_pool(monkeypatch):
     assert asked == ["ready"]
 
 
+def test_inductor_settings_are_other_ones_with_another_option_or_number_of_threads():
+    before, threads = inductor.inductor_settings(), torch.get_num_threads()
+    with inductor.inductor_config.patch(max_fusion_size=7):
+        assert inductor.inductor_settings() != before
+    torch.set_num_threads(threads + 1)
+    try:
+        assert inductor.inductor_settings() != before
+    finally:
+        torch.set_num_threads(threads)
+    assert inductor.inductor_settings() == before
+
+
 def test_searches_heard_are_those_of_the_block():
     from torch._inductor import select_algorithm
 

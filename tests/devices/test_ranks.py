@@ -93,6 +93,17 @@ def test_functions_travel_with_what_they_use():
     assert ranks.run(lambda: os.environ["MARK"], 1, env={"MARK": "here"}) == ["here"]
 
 
+PRODUCT = torch.ops.aten.mm.default
+
+
+def test_an_operator_of_torchs_goes_there_and_back():
+    def ours(x):
+        return torch.ops.aten.relu(PRODUCT(x, x)), PRODUCT
+
+    for value, product in ranks.run(ours, 1, torch.eye(2)):
+        assert torch.equal(value, torch.eye(2)) and product is PRODUCT
+
+
 def test_what_ranks_print_comes_rank_after_rank(capsys):
     ranks.run(speak, 3)
     said = capsys.readouterr()

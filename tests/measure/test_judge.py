@@ -66,3 +66,17 @@ def test_where_the_exact_result_is_zero_or_empty_there_is_still_an_answer():
 def test_a_tensor_that_wants_a_gradient_is_judged_without_one():
     y = Y.clone().requires_grad_()
     assert largest_relative_error(y, EXACT.requires_grad_(False)) == 0.125 and y.grad is None
+
+
+def test_what_both_have_is_no_difference_and_what_one_has_is_infinite():
+    exact = torch.tensor([1.0, math.inf, math.nan, -math.inf])
+    assert largest_relative_error(exact.clone(), exact) == 0
+    assert largest_relative_error(torch.tensor([1.5, math.inf, math.nan, -math.inf]), exact) == 0.5
+    for at, wrong in ((1, -math.inf), (2, 0.0), (3, 0.0), (0, math.nan)):
+        y = exact.clone()
+        y[at] = wrong
+        assert largest_relative_error(y, exact) == math.inf
+
+
+def test_both_parts_of_a_complex_number_are_judged():
+    assert largest_relative_error(torch.tensor([1 + 2j]), torch.tensor([1 + 4j])) == 0.5

@@ -1,9 +1,12 @@
 """What the reader of a part that failed is told: why, where, and the way out."""
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import nn
 
+import compile_lab.report
 from compile_lab.report.advice import OTHERWISE, advice, cure_of
 from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
@@ -32,6 +35,12 @@ def test_a_tensor_made_on_the_cpu_in_the_forward_is_told_with_its_line_and_its_c
 
 def test_what_is_not_known_keeps_torchs_words():
     assert advice(RuntimeError("odd"), 60) == ("RuntimeError: odd", OTHERWISE)
+
+
+def test_no_report_offers_what_chapter_08_saw_change_gradients():
+    """A memory budget below 1 draws another mask of dropout in the backward."""
+    texts = [file.read_text() for file in Path(compile_lab.report.__file__).parent.glob("*.py")]
+    assert not any("memory_budget" in text or "memory budget" in text for text in texts)
 
 
 class Slopes(nn.Module):

@@ -209,6 +209,13 @@ def test_weights_of_sixteen_bits():
     assert asked("low_precision_weights", Small(), ()) is None
 
 
+def test_some_weights_of_sixteen_bits_beside_others():
+    model = Small()
+    model.adapter = nn.Linear(4, 4).bfloat16()
+    finding = asked("low_precision_weights", model, ())
+    assert finding.title.startswith("2 of ") and "`adapter.weight`, `adapter.bias`" in finding.told
+
+
 def test_each_question_has_a_test():
     elsewhere = {"learning_rate", "every_length", "low_precision_weights"}
     assert set(QUESTIONS) == CASES.keys() | elsewhere

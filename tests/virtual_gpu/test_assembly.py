@@ -186,22 +186,9 @@ def test_the_interpreter_runs_a_kernel_of_ours_and_leaves_our_tensors_alone():
 
 
 def test_the_interpreter_says_what_went_wrong():
-    with pytest.raises(VirtualGPUError, match="adds failed in Triton's interpreter"):
+    with pytest.raises(VirtualGPUError, match=r"adds does not compile for the virtual H200: .*power of 2"):
         interpret_kernel(adds, 1, torch.zeros(4), torch.zeros(4), 4, BLOCK=7)
     with pytest.raises(ValueError, match="1 to 10,000"):
         interpret_kernel(adds, (200, 200), torch.zeros(4), torch.zeros(4), 4, BLOCK=8)
     with pytest.raises(TypeError, match="not function"):
         interpret_kernel(occupancy, 1)
-
-
-@triton.jit
-def product(out, a, b, N: tl.constexpr):
-    at = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None]
-    tl.store(out + at, tl.dot(tl.load(a + at), tl.load(b + at)))
-
-
-def test_a_product_of_bf16_is_refused_where_it_would_be_wrong():
-    a, b = torch.eye(16), torch.arange(256.0).view(16, 16)
-    assert torch.equal(interpret_kernel(product, 1, torch.zeros(16, 16), a, b, N=16)[0], b)
-    with pytest.raises(VirtualGPUError, match="multiplies the bit patterns: give it float32"):
-        interpret_kernel(product, 1, torch.zeros(16, 16), a.bfloat16(), b.bfloat16(), N=16)

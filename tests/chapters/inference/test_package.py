@@ -7,6 +7,7 @@ from torch import nn
 from chapters.inference import package as packages
 from chapters.inference.package import PackageError, StartUp, Unlooked, contents, package, run_in_cpp, updated
 from chapters.inference.package_view import looked, parts, started
+from compile_lab._torch.inductor import inductor_config
 
 DYNAMIC = {"input": {0: torch.export.Dim("batch", min=1, max=8)}}
 
@@ -33,6 +34,7 @@ def test_cpp_answers_as_eager_does_at_any_batch_and_with_other_weights():
     one = model()
     made = package(one, torch.randn(4, 4), dynamic=DYNAMIC)
     assert made.operations > 0 and made.parts["machine code and weights"] > 10_000 and made.nbytes > 10_000
+    assert all(name.startswith("AOTI_") for name in made.written_for)
     written = made.file.stat().st_mtime_ns
     again = package(one, torch.randn(4, 4), dynamic=DYNAMIC)
     assert again == made and again.file.stat().st_mtime_ns == written, "it is there already"
@@ -46,7 +48,7 @@ def test_cpp_answers_as_eager_does_at_any_batch_and_with_other_weights():
     torch.testing.assert_close(updated(made.file, other.state_dict(), x), other(x))
     with pytest.raises(PackageError, match=r"the package needs 0\.bias"):
         updated(made.file, {}, x)
-    with pytest.raises(PackageError, match=r"extra: not among the package's weights"):
+    with pytest.raises(PackageError, match=r"extra: not among the package's weights\..* has none of that name: leave"):
         updated(made.file, {**other.state_dict(), "extra": torch.ones(2)}, x)
     found = packages.unlooked(one, {"as made": (x,), "nine rows": (torch.randn(9, 4),)}, made.file)
     assert found[0] == Unlooked("as made", "equal to eager", "equal to eager")
@@ -58,13 +60,49 @@ def test_cpp_answers_as_eager_does_at_any_batch_and_with_other_weights():
 def test_a_short_bias_is_compiled_in_and_cannot_be_updated():
     short = nn.Linear(4, 2).eval()
     made = package(short, torch.randn(4, 4))
-    with pytest.raises(PackageError, match=r"^bias: not among the package's weights"):
+    with pytest.raises(PackageError, match=r"^bias: not among the package's weights\. Inductor wrote"):
         updated(made.file, short.state_dict(), torch.randn(4, 4))
 
 
 def test_models_that_differ_in_an_unsaved_buffer_have_packages_of_their_own():
     places = [packages._place(torch.export.export(Shifted(by), (torch.ones(2),))) for by in (1.0, 2.0, 1.0)]
     assert places[0] == places[2] != places[1]
+
+
+def place(model, *args):
+    return packages._place(torch.export.export(model, args))
+
+
+def test_a_package_is_for_its_number_of_threads():
+    model, before = nn.Linear(4, 16).eval(), torch.get_num_threads()
+    x = torch.ones(4, 4)
+    places = {}
+    try:
+        for threads in (1, 2, 1):
+            torch.set_num_threads(threads)
+            places.setdefault(threads, set()).add(place(model, x))
+    finally:
+        torch.set_num_threads(before)
+    assert len(places[1]) == len(places[2]) == 1 and places[1] != places[2]
+
+
+def test_a_package_is_for_how_its_inputs_and_weights_lie_in_memory_and_for_inductors_options():
+    model, x = nn.Linear(4, 4).eval(), torch.ones(4, 4)
+    plain = place(model, x)
+    assert place(model, x) == plain != place(model, x.T), "a transposed input is read otherwise"
+    with inductor_config.patch(max_autotune=True):
+        assert place(model, x) != plain
+    turned = nn.Linear(4, 4).eval()
+    turned.weight = nn.Parameter(model.weight.detach().T.contiguous().T)
+    turned.bias = model.bias
+    assert torch.equal(turned.weight, model.weight) and place(turned, x) != plain
+
+
+def test_what_torch_notes_of_another_package_does_not_move_the_place():
+    model, x = nn.Linear(4, 16).eval(), torch.ones(2, 4)
+    before = place(model, x)
+    with inductor_config.patch({"aot_inductor.metadata": {"AOTI_DEVICE_KEY": "cpu"}}):
+        assert place(model, x) == before
 
 
 def test_a_broken_file_is_named(tmp_path):
