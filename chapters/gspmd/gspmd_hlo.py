@@ -144,7 +144,7 @@ def _sent(name: str, made: str, operation: str, text: str, times: int, axes: dic
     started = operation.endswith("-start")
     operation = operation.removesuffix("-start")
     shapes = _SHAPE.findall(made)
-    if started and operation in ("all-gather", "collective-permute"):
+    if started and (operation in ("all-gather", "collective-permute") or made.strip().startswith("((")):
         shapes = _results(made)  # a start makes the pair of what it is handed and what it will leave
     groups = _groups(text, prod(axes.values()))
     axis, ranks = _axis(groups, axes, operation)

@@ -52,6 +52,15 @@ def test_a_pair_of_start_and_done_is_one():
         "%d = f32[16]{0} collective-permute-done(%s)",
     )
     assert found(*permuted)[0].payload_nbytes == 64
+    summed = (
+        "%s = ((f32[32]{0}), f32[32]{0}) all-reduce-start(%p), replica_groups=[1,4]<=[4], to_apply=%add",
+        "%d = f32[32]{0} all-reduce-done(%s)",
+    )
+    assert found(*summed) == (Collective("all_reduce", "x", 4, 1, 128),)
+    several = "%s = (f32[32]{0}, f32[8]{0}) all-reduce-start(%p, %q), replica_groups=[1,4]<=[4], to_apply=%add"
+    assert found(several)[0].payload_nbytes == 160  # what it will leave, and nothing else
+    scattered = "%s = ((f32[32]{0}), f32[8]{0}) reduce-scatter-start(%p), replica_groups=[1,4]<=[4], dimensions={0}"
+    assert found(scattered) == (Collective("reduce_scatter", "x", 4, 1, 128),)
     inside = """
 %wrapped (p: f32[64]) -> f32[16] {
   %p = f32[64]{0} parameter(0)
