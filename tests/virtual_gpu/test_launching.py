@@ -6,6 +6,7 @@ import torch
 triton = pytest.importorskip("triton", reason="no triton for this platform")
 
 import triton.language as tl  # noqa: E402
+from triton.language.extra import libdevice  # noqa: E402
 
 from compile_lab.virtual_gpu import VirtualGPUError, interpret_kernel  # noqa: E402
 
@@ -200,3 +201,38 @@ def described(out, x, n: tl.constexpr):
 def test_a_tensor_descriptor_is_read_and_written():
     x = numbers(0, 16, 16)
     assert torch.equal(interpret_kernel(described, 1, torch.zeros(16, 16), x, n=16)[0], 2 * x)
+
+
+@triton.jit
+def bent(out, x, n: tl.constexpr):
+    at = tl.arange(0, n)
+    tl.store(out + at, libdevice.tanh(tl.load(x + at)))
+
+
+@triton.jit
+def cut(out, x, n: tl.constexpr):
+    at = tl.arange(0, n)
+    tl.store(out + at, tl.load(x + at).to(tl.float16, fp_downcast_rounding="rtz"))
+
+
+@triton.jit
+def three_rows(block):
+    return tl.reshape(block, [3])
+
+
+@triton.jit
+def calls(out, x, n: tl.constexpr):
+    at = tl.arange(0, n)
+    tl.store(out + at, three_rows(tl.load(x + at)))
+
+
+def test_the_device_library_and_a_cast_towards_zero():
+    x = torch.tensor([70000.0, 3e38, INFINITE, -70000.0, 0.1, -0.1, 1.0, NAN])
+    assert torch.allclose(interpret_kernel(bent, 1, torch.empty(8), x, n=8)[0], x.tanh(), equal_nan=True)
+    out, *_ = interpret_kernel(cut, 1, torch.empty(8, dtype=torch.float16), x, n=8)
+    assert out[:6].tolist() == [65504, 65504, INFINITE, -65504, 0.0999755859375, -0.0999755859375]
+
+
+def test_what_does_not_compile_in_a_called_function_is_told_of_that_function():
+    with pytest.raises(VirtualGPUError, match=r"calls does not compile for the virtual H200: line 2: .*power of 2"):
+        interpret_kernel(calls, 1, torch.empty(8), torch.ones(8), n=8)
