@@ -78,13 +78,15 @@ class KernelsWritten(Event):
 
 @dataclass(frozen=True)
 class Measured(Event):
-    """torch's own figures for one compilation: ``seconds`` in all, ``guards`` and ``ops`` counted."""
+    """torch's own figures for one compilation: ``seconds`` in all, ``guards`` and ``ops`` counted. ``line`` is where
+    the function begins; where it failed, torch does not say."""
 
     function: str
     seconds: float
     guards: int
     ops: int
     failure: str | None
+    line: Line | None = None
 
 
 class NotCompiledError(RuntimeError):
@@ -225,7 +227,9 @@ def _measured(frame: str, metadata: dict[str, Any], _: str) -> Measured:
     said = metadata["compilation_metrics"]
     seconds = said.get("entire_frame_compile_time_s") or 0.0
     counts = said.get("guard_count") or 0, said.get("graph_op_count") or 0
-    return Measured(frame, said.get("co_name") or "?", seconds, *counts, said.get("fail_reason"))
+    name, file, first = (said.get(f"co_{each}") for each in ("name", "filename", "firstlineno"))
+    line = Line(file, first, name) if name and file and first else None
+    return Measured(frame, name or "?", seconds, *counts, said.get("fail_reason"), line)
 
 
 def _graph(stage: str) -> Callable[[str, dict[str, Any], str], GraphMade]:

@@ -155,14 +155,12 @@ def read(
     jax = jax_here()
     hlo = compiled.as_text()
     found = sent(hlo, axes)
-    memory = compiled.memory_analysis()
-    held = ("argument", "output", "temp", "alias")
     return Partitioned(
         collectives=totals(found),
         sent=found,
         inputs=_decided(jax, compiled.input_shardings[0], args, axes),
         outputs=_decided(jax, compiled.output_shardings, lowered.out_info, axes),
-        memory=Memory(*(getattr(memory, f"{each}_size_in_bytes") for each in held)),
+        memory=memory_of(compiled),
         flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
         mesh=axes,
         partitioner=partitioner,
@@ -202,6 +200,12 @@ def compiled_for(
     with _partitioned_by(jax, partitioner):
         lowered = jax.jit(fresh, in_shardings=shardings, **ends).lower(*args)
         return lowered, lowered.compile(compiler_options=dict(options or {}))
+
+
+def memory_of(compiled: Any) -> Memory:
+    """What XLA plans for one device of a compiled program."""
+    plan = compiled.memory_analysis()
+    return Memory(*(getattr(plan, f"{each}_size_in_bytes") for each in ("argument", "output", "temp", "alias")))
 
 
 @door

@@ -28,15 +28,17 @@ ROWS = {"out.weight": "S(1)", "down.weight": "S(1)"}
 
 @dataclass(frozen=True)
 class BlockLayout:
-    """Where a block's input, its weights and, where it is given, the stream between its halves are split.
+    """Where a block's input, its weights and, where they are given, values between them are split.
 
-    The gradients are asked for where the weights are.
+    ``stream`` is the stream between the block's halves, ``wide`` what the split weights make of it: q, k, v, what
+    attention mixes, the MLP's width. The gradients are asked for where the weights are.
     """
 
     name: str
     x: str
     weights: Mapping[str, str] = field(repr=False)
     stream: str = FREE
+    wide: str = FREE
 
     def annotated(self, names: Sequence[str]) -> "BlockLayout":
         """Only these weights keep their placement, the others are free. Raises ValueError for a name that is none."""
@@ -51,7 +53,7 @@ LAYOUTS = {
         BlockLayout("ddp", "S(0)", WHOLE),
         BlockLayout("fsdp", "S(0)", dict.fromkeys(NAMES, "S(0)")),
         BlockLayout("tp", "R", WHOLE | COLUMNS | ROWS),
-        BlockLayout("tp+sp", "S(1)", WHOLE | COLUMNS | ROWS, "S(1)"),
+        BlockLayout("tp+sp", "S(1)", WHOLE | COLUMNS | ROWS, "S(1)", "S(2)"),
     )
 }
 """Along one axis. ``ddp`` splits the batch, ``fsdp`` that and each weight's rows, ``tp`` heads and the MLP's width as
@@ -92,27 +94,37 @@ def mlp(x: Any, up: Any, down: Any) -> Any:
     return jax_here().nn.gelu(x @ up.T) @ down.T
 
 
-def block(weights: Mapping[str, Any], x: Any, heads: int = 4, constrain: Any = None) -> Any:
-    """x [batch, length, dim] → the same shape. ``constrain`` is laid on the stream where the halves of it meet."""
-    kept = constrain or (lambda stream: stream)
+Constraint = Callable[[Any], Any]
+"""A value, and the same value held to a placement."""
+
+
+def free(value: Any) -> Any:
+    """The constraint that is none."""
+    return value
+
+
+def block(
+    weights: Mapping[str, Any], x: Any, heads: int = 4, stream: Constraint = free, wide: Constraint = free
+) -> Any:
+    """x [batch, length, dim] → the same shape. ``stream`` and ``wide`` are laid on what `BlockLayout` names so."""
     jax = jax_here()
-    mixed = attention(weights, kept(norm(weights, "norm1", x)), heads)
+    mixed = attention(weights, stream(norm(weights, "norm1", x)), heads, wide)
     with jax.named_scope("add1"):
-        x = kept(x + mixed)
-    up = linear(weights, "up", kept(norm(weights, "norm2", x)))
+        x = stream(x + mixed)
+    up = wide(linear(weights, "up", stream(norm(weights, "norm2", x))))
     with jax.named_scope("gelu"):
         up = jax.nn.gelu(up)
     down = linear(weights, "down", up)
     with jax.named_scope("add2"):
-        return kept(x + down)
+        return stream(x + down)
 
 
-def attention(weights: Mapping[str, Any], h: Any, heads: int) -> Any:
+def attention(weights: Mapping[str, Any], h: Any, heads: int, wide: Constraint = free) -> Any:
     """Causal attention of a normalised stream h [batch, length, dim], before it is added."""
     jax = jax_here()
     batch, length, _ = h.shape
     width = weights["out.weight"].shape[1]  # in a device's own program, of its own heads
-    q, k, v = _heads_of(weights, h, (batch, length, heads, width // heads))
+    q, k, v = _heads_of(weights, h, (batch, length, heads, width // heads), wide)
     with jax.named_scope("scores"):
         scores = jax.numpy.einsum("bthd,bshd->bhts", q, k) / (width // heads) ** 0.5
         # jnp.where and jax.nn.softmax are functions of their own in the program, into which nobody can look.
@@ -121,19 +133,21 @@ def attention(weights: Mapping[str, Any], h: Any, heads: int) -> Any:
         powers = jax.numpy.exp(scores - jax.lax.stop_gradient(scores.max(-1, keepdims=True)))
         shares = powers / powers.sum(-1, keepdims=True)
     with jax.named_scope("mixed"):
-        mixed = jax.numpy.einsum("bhts,bshd->bthd", shares, v).reshape(batch, length, width)
+        mixed = wide(jax.numpy.einsum("bhts,bshd->bthd", shares, v).reshape(batch, length, width))
     return linear(weights, "out", mixed)
 
 
-def _heads_of(weights: Mapping[str, Any], h: Any, shape: tuple[int, int, int, int]) -> tuple[Any, Any, Any]:
+def _heads_of(
+    weights: Mapping[str, Any], h: Any, shape: tuple[int, int, int, int], wide: Constraint
+) -> tuple[Any, Any, Any]:
     """q, k and v [batch, length, heads, width of a head], by three matmuls or by one."""
     jax = jax_here()
     if "qkv.weight" in weights:
-        together = linear(weights, "qkv", h)
+        together = wide(linear(weights, "qkv", h))
         with jax.named_scope("qkv"):
             together = together.reshape(*shape[:3], 3, shape[3])
             return tuple(together[..., at, :] for at in range(3))
-    parts = {each: linear(weights, each, h) for each in "qkv"}
+    parts = {each: wide(linear(weights, each, h)) for each in "qkv"}
     for each in parts:
         with jax.named_scope(each):
             parts[each] = parts[each].reshape(shape)
@@ -172,9 +186,9 @@ def norm(weights: Mapping[str, Any], name: str, x: Any) -> Any:
         return centred / scale * weights[f"{name}.weight"] + weights[f"{name}.bias"]
 
 
-def loss(weights: Mapping[str, Any], x: Any, heads: int = 4, constrain: Any = None) -> Any:
+def loss(weights: Mapping[str, Any], x: Any, heads: int = 4, stream: Constraint = free, wide: Constraint = free) -> Any:
     """A number to take gradients of: the mean square of the block's output."""
-    return (block(weights, x, heads, constrain) ** 2).mean()
+    return (block(weights, x, heads, stream, wide) ** 2).mean()
 
 
 def gradients(weights: Mapping[str, Any], x: Any) -> dict[str, Any]:
@@ -227,20 +241,28 @@ def block_program(
 ) -> Partitioned:
     """A block's forward and backward in one layout, compiled: a function of (weights, x) that gives the gradients."""
     layout = layout_named(layout) if isinstance(layout, str) else layout
-    fn, given = gradients, (layout.weights, layout.x)
-    if layout.stream != FREE or heads != 4:
-        fn = constrained(layout.stream, devices, heads)
+    fn = constrained(layout, devices, heads)
+    given = layout.weights, layout.x
     return partitioned(fn, (weights, x), given, mesh={AXIS: devices}, out=layout.weights, partitioner=partitioner)
 
 
-def constrained(stream: str, devices: int, heads: int = 4) -> Callable[..., Any]:
-    """The gradients' function with the stream held to a placement."""
-    jax = jax_here()
-    held = None
-    if stream != FREE:
-        where = jax.sharding.NamedSharding(mesh_of({AXIS: devices}), spec(stream, {AXIS: devices}))
-        held = lambda value: jax.lax.with_sharding_constraint(value, where)  # noqa: E731
-    return lambda weights, x: jax.grad(lambda w: loss(w, x, heads, held))(weights)
+def constrained(layout: BlockLayout, devices: int, heads: int = 4) -> Callable[..., Any]:
+    """The gradients' function with the values between the weights held where the layout says."""
+    jax, axes = jax_here(), {AXIS: devices}
+    mesh = mesh_of(axes)
+
+    def held(word: str) -> Constraint:
+        if word == FREE:
+            return free
+        where = jax.sharding.NamedSharding(mesh, spec(word, axes))
+        return lambda value: jax.lax.with_sharding_constraint(value, where)
+
+    stream, wide = held(layout.stream), held(layout.wide)
+
+    def gradients(weights: Mapping[str, Any], x: Any) -> dict[str, Any]:
+        return jax.grad(lambda w: loss(w, x, heads, stream, wide))(weights)
+
+    return gradients
 
 
 @dataclass(frozen=True)

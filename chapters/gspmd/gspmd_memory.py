@@ -5,6 +5,7 @@ XLA says before it runs what one device needs. Arguments and outputs are counted
 at the peak, besides the arguments.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,10 +17,12 @@ from compile_lab.doors import door
 from compile_lab.memory.graphs import graph_lifetimes, joint_lifetimes
 from compile_lab.memory.ledger import Lifetimes
 
-from .gspmd import AXIS, Memory, jax_here, partitioned
+from .gspmd import AXIS, Memory, compiled_for, jax_here, memory_of
 from .gspmd_block import NAMES, loss, torch_loss, weights_of
 
 PROGRAMS = ("forward", "joint", "backward")
+SPARING = {"xla_cpu_scheduler_type": "CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED"}
+"""The option that has XLA's pipeline for CPUs order operations so that little is alive at once."""
 
 
 @dataclass(frozen=True)
@@ -28,11 +31,12 @@ class MemoryRow:
 
     ``ours`` is the most that is alive besides the arguments. ``kept`` is what goes from forward to backward: of XLA all
     that its forward hands over, its copies of arguments too; of ours the buffers besides the arguments; None for
-    ``joint``, where nothing is handed over.
+    ``joint``, where nothing is handed over. ``spared`` is XLA's plan under `SPARING`.
     """
 
     program: str
     xla: Memory
+    spared: Memory
     ours: int
     kept_by_xla: int | None
     kept_by_ours: int | None
@@ -40,8 +44,18 @@ class MemoryRow:
     @property
     def xla_above(self) -> int:
         """Bytes besides the step's arguments: XLA's heap and outputs, and what a backward is handed."""
-        handed = self.xla.arguments if self.program == "backward" else 0
-        return handed + self.xla.temporary + self.xla.outputs - self.xla.aliased
+        return above(self.program, self.xla)
+
+    @property
+    def spared_above(self) -> int:
+        """The same under `SPARING`."""
+        return above(self.program, self.spared)
+
+
+def above(program: str, memory: Memory) -> int:
+    """Bytes of one of `PROGRAMS` besides the step's arguments; those of ``backward`` are what it is handed."""
+    handed = memory.arguments if program == "backward" else 0
+    return handed + memory.temporary + memory.outputs - memory.aliased
 
 
 @door
@@ -51,9 +65,27 @@ def memory_beside(module: nn.Module, x: Tensor) -> tuple[MemoryRow, ...]:
     Raises ValueError for a module that is no such block, and as `jax_here`.
     """
     jax = jax_here(1)
-    heads = module.attention.heads
     given = {name: jax.numpy.asarray(each) for name, each in weights_of(module).items()}
     stream = jax.numpy.asarray(x.detach().numpy())
+    xla, kept = xla_memory(given, stream, module.attention.heads)
+    spared, _ = xla_memory(given, stream, module.attention.heads, SPARING)
+    graphs = training_graphs(*_torch_step(module, x))
+    apart, whole = graph_lifetimes(graphs), joint_lifetimes(graphs)
+    ours = {"forward": _peak(apart, "forward"), "joint": whole.peak_nbytes, "backward": _peak(apart, "backward")}
+    return tuple(
+        MemoryRow(
+            each, xla[each], spared[each], ours[each],
+            *((None, None) if each == "joint" else (kept, graphs.saved_nbytes)),
+        )
+        for each in PROGRAMS
+    )  # fmt: skip
+
+
+def xla_memory(
+    weights: Mapping[str, Any], x: Any, heads: int, options: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Memory], int]:
+    """What XLA plans for each of `PROGRAMS` on one device, and the bytes that its forward hands to its backward."""
+    jax = jax_here(1)
 
     def forward(weights: Any, x: Any) -> Any:
         return jax.vjp(lambda w: loss(w, x, heads), weights)
@@ -62,24 +94,17 @@ def memory_beside(module: nn.Module, x: Tensor) -> tuple[MemoryRow, ...]:
         return jax.value_and_grad(lambda w: loss(w, x, heads))(weights)
 
     def compiled(fn: Any, *args: Any) -> Memory:
-        return partitioned(fn, args, ["R"] * len(args), mesh={AXIS: 1}).memory
+        layout = ["R"] * len(args)
+        _, program = compiled_for(fn, args, layout, mesh={AXIS: 1}, partitioner="shardy", options=options)
+        return memory_of(program)
 
-    _, pull = jax.jit(forward)(given, stream)
-    xla = {
-        "forward": compiled(forward, given, stream),
-        "joint": compiled(joint, given, stream),
+    _, pull = jax.jit(forward)(weights, x)
+    planned = {
+        "forward": compiled(forward, weights, x),
+        "joint": compiled(joint, weights, x),
         "backward": compiled(lambda pull: pull(jax.numpy.float32(1)), pull),
     }
-    kept = sum(each.nbytes for each in jax.tree.leaves(pull))
-    graphs = training_graphs(*_torch_step(module, x))
-    apart, whole = graph_lifetimes(graphs), joint_lifetimes(graphs)
-    ours = {"forward": _peak(apart, "forward"), "joint": whole.peak_nbytes, "backward": _peak(apart, "backward")}
-    return tuple(
-        MemoryRow(
-            each, xla[each], ours[each], *((None, None) if each == "joint" else (kept, graphs.saved_nbytes))
-        )
-        for each in PROGRAMS
-    )  # fmt: skip
+    return planned, sum(each.nbytes for each in jax.tree.leaves(pull))
 
 
 def _torch_step(module: nn.Module, x: Tensor) -> tuple[Any, ...]:

@@ -5,7 +5,7 @@ device's program anew; DTensor has a rule for the operator, or gathers, or refus
 """
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,16 +156,27 @@ def _rulings(folder: str) -> dict[str, Ruling]:
 
 
 def _operation(name: str, pair: _Pair, devices: int, ruling: Ruling) -> Operation:
-    inputs = _inputs()
-    tensors = [inputs[each].clone() for each in (pair.input, *pair.more)]
-    args = [jax_here().numpy.asarray(each.numpy()) for each in tensors]
-    layout = (pair.word, *["R"] * len(pair.more))
-    program = partitioned(pair.jax, args, layout, mesh={AXIS: devices})
+    program, args, tensors = _compiled(pair, devices)
     wanted = _alone(pair, tensors)
     got = torch.tensor(jax_here().device_get(program.run(*args)).tolist())
     if got.shape != wanted.shape:
         raise ValueError(f"{name}: XLA's result is {tuple(got.shape)} and torch's {tuple(wanted.shape)}")
     return Operation(name, pair.word, devices, program, float((got - wanted).abs().max()), ruling)
+
+
+def _compiled(pair: _Pair, devices: int) -> tuple[Partitioned, list[Any], list[Tensor]]:
+    """XLA's program for an operation, its arguments, and the same as tensors."""
+    inputs = _inputs()
+    tensors = [inputs[each].clone() for each in (pair.input, *pair.more)]
+    args = [jax_here().numpy.asarray(each.numpy()) for each in tensors]
+    layout = (pair.word, *["R"] * len(pair.more))
+    return partitioned(pair.jax, args, layout, mesh={AXIS: devices}), args, tensors
+
+
+def xla_operations(devices: int) -> Iterator[tuple[str, Partitioned]]:
+    """Each operation's name and XLA's program for it; nothing is run."""
+    for name, pair in _pairs().items():
+        yield name, _compiled(pair, devices)[0]
 
 
 def _alone(pair: _Pair, tensors: list[Tensor]) -> Tensor:

@@ -96,20 +96,24 @@ def _read(jitted: Any, given: tuple[Any, ...], devices: int) -> Partitioned:
 
 
 @door
-def by_hand(devices: int = 4, weights: Mapping[str, Any] | None = None, x: Any = None) -> Partitioned:
+def by_hand(
+    devices: int = 4, weights: Mapping[str, Any] | None = None, x: Any = None, forks: bool = True
+) -> Partitioned:
     """The whole block in tensor parallel as Megatron has it (Shoeybi et al., 2019), forward and backward, by shard_map.
 
     Each half of the block adds up once forward and, where its input forks to q, k and v, once backward: jax makes that
-    second sum itself, where a value that is the same on all devices becomes part of what differs. A function of
-    (weights, x) that gives the gradients. Raises ValueError for devices that do not divide the heads.
+    second sum itself, where a value that is the same on all devices becomes part of what differs: at a ``pcast`` before
+    the fork, or without ``forks`` at each matmul that reads it. A function of (weights, x) that gives the gradients.
+    Raises ValueError for devices that do not divide the heads.
     """
     if weights is None or x is None:
         weights, x = jax_example()
     places = LAYOUTS["tp"].weights
-    return partitioned(hand_written(devices), (weights, x), (places, "R"), mesh={AXIS: devices}, out=places)
+    written = hand_written(devices, forks=forks)
+    return partitioned(written, (weights, x), (places, "R"), mesh={AXIS: devices}, out=places)
 
 
-def hand_written(devices: int, heads: int = HEADS) -> Callable[..., Any]:
+def hand_written(devices: int, heads: int = HEADS, forks: bool = True) -> Callable[..., Any]:
     """The function that `by_hand` compiles, of a block with so many heads. Raises as `by_hand`."""
     check_whole("devices", devices, 2, 8)
     if heads % devices:
@@ -120,7 +124,7 @@ def hand_written(devices: int, heads: int = HEADS) -> Callable[..., Any]:
     whole = spec_of("R", {AXIS: devices})
 
     def forked(value: Any) -> Any:
-        return jax.lax.pcast(value, AXIS, to="varying")  # its transpose is the backward's sum
+        return jax.lax.pcast(value, AXIS, to="varying") if forks else value  # its transpose is the backward's sum
 
     def half(own: Mapping[str, Any], name: str, part: Any) -> Any:
         return jax.lax.psum(part, AXIS) + own[f"{name}.bias"]

@@ -210,8 +210,10 @@ def refusals_table(rows: Sequence[JaxRefusal], caption: str = "") -> Table:
 def memory_table(rows: Sequence[MemoryRow], caption: str = "") -> Table:
     """Each program of a step: XLA's heap and outputs, ours, and what is kept between the two."""
     told = [
-        (each.program, f"{each.xla.temporary:,}", f"{each.xla.outputs:,}", f"{each.xla_above:,}", f"{each.ours:,}")
+        (each.program, f"{each.xla.temporary:,}", f"{each.xla.outputs:,}", f"{each.xla_above:,}",
+         f"{each.spared_above:,}", f"{each.ours:,}")
         for each in rows
-    ]
-    columns = ["program", "XLA: heap", "XLA: outputs", "XLA: beside the step's arguments", "our lifetimes: peak"]
-    return Table(columns, told, caption, align="lrrrr")
+    ]  # fmt: skip
+    beside = "beside the step's arguments"
+    columns = ["program", "XLA: heap", "XLA: outputs", f"XLA: {beside}", "the same, ordered for memory", "ours: peak"]
+    return Table(columns, told, caption, align="lrrrrr")

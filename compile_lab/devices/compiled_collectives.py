@@ -83,7 +83,8 @@ class Compiled:
 def compiled(fn: Callable[..., Any], *args: Any) -> Compiled:
     """Does ``fn`` compile as a whole on this rank, to which nodes, and does Inductor's code compute what ``fn`` does?
 
-    Every rank calls it, as it would ``fn``, with the same arguments but for their values. Values are compared exactly.
+    Every rank calls it, as it would ``fn``, with the same arguments but for their values. Values are the same within
+    the tolerances that `torch.testing.assert_close` has for their dtype: compiled code may round in another order.
 
     >>> import torch
     >>> from compile_lab.devices import compiled
@@ -102,7 +103,15 @@ def compiled(fn: Callable[..., Any], *args: Any) -> Compiled:
     except Exception as error:
         return Compiled((), error=_reason(error))
     reset_dynamo()
-    return Compiled(tuple(nodes), torch.equal(torch.compile(fn, fullgraph=True)(*args), fn(*args)))
+    return Compiled(tuple(nodes), _same(torch.compile(fn, fullgraph=True)(*args), fn(*args)))
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    try:
+        torch.testing.assert_close(found, wanted, equal_nan=True)
+    except AssertionError:
+        return False
+    return True
 
 
 def _named(node: torch.fx.Node) -> str:

@@ -6,7 +6,7 @@ from ..source import readers_line, stack
 
 LONGEST, SAID_LINES = 300, 3
 
-ON_TWO_DEVICES = re.compile(r"Tensor device mismatch|tensors to be on the same device")
+ON_TWO_DEVICES = re.compile(r"Tensor device mismatch|tensors to be on the same device|Mismatching \S+ device between")
 """What torch says where a tensor of the CPU meets one of the GPU."""
 
 _KNOWN = (

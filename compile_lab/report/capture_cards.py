@@ -7,11 +7,14 @@ from ..dynamo.atlas.entries import source_of
 from ..dynamo.atlas.run import load, registry
 from ..dynamo.guards import counted, folded
 from ..dynamo.tracing import GraphBreak
+from ..page.units import with_unit
 from .captured import Captured
 from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
+from .handed import CompiledPart
 from .tries import NOT_TRIED, Tried
 
 MOST_GUARDS = 60
+MOST_NAMED = 4
 
 
 def breaks_card(found: Captured) -> ReportCard:
@@ -44,6 +47,49 @@ def breaks_card(found: Captured) -> ReportCard:
         verdict += f" {_functions(lost)} whole left to Python."
     parts = (CardTable(columns, rows), *_examples(trace.breaks))
     return ReportCard("breaks", "Graph breaks", verdict, "bad", parts, figures)
+
+
+def handed_card(found: Captured) -> ReportCard:
+    """What the reader compiles by itself: how often torch did so, why again, and whether it still does."""
+    handed = found.handed
+    count = sum(each.compilations for each in handed.parts)
+    marked = _listed(handed.marked) or ", ".join(f"`{each.function}`" for each in handed.parts)
+    verdict = f"You compile {marked}{', each by itself' if len(handed.marked) > 1 else ' by itself'}: "
+    entered = f"a {'step' if found.given.step else 'forward'} enters {_number(handed.entered, 'compiled graph')}"
+    severity = "bad" if handed.at_limit or not handed.entered else "look"
+    if handed.at_limit:
+        names = ", ".join(f"`{each.function}` ({each.place})" for each in handed.at_limit)
+        verdict += f"{entered}; torch has compiled {names} as often as it does, and all other calls of it run eagerly."
+    elif not handed.entered:
+        verdict += "the call enters no compiled graph, so all of it runs eagerly."
+    else:
+        verdict += f"{_number(count, 'compilation')}, and {entered}."
+    kept = (
+        ""
+        if handed.kept_nbytes is None
+        else f" As you run it, {with_unit(handed.kept_nbytes)} are kept for the backward."
+    )
+    said = CardText(f"The other cards are of the model compiled as one, which is another program.{kept}")
+    columns = ("function", "where", "compilations", "what stopped them", "compiled again because")
+    rows = tuple(
+        (each.function, each.place, each.compilations, _limited(each), "; ".join(each.failed)) for each in handed.parts
+    )
+    figures = (CardFigure("compilations of parts", count), CardFigure("compiled graphs entered", handed.entered))
+    return ReportCard("handed", "As you compile it", verdict, severity, (said, CardTable(columns, rows)), figures)
+
+
+def _number(count: int, of: str) -> str:
+    return f"{count} {of}" if count == 1 else f"{count} {of}s"
+
+
+def _limited(part: CompiledPart) -> str:
+    return f"`torch._dynamo.config.{part.limit}`" if part.limit else ""
+
+
+def _listed(paths: tuple[str, ...]) -> str:
+    """Paths of modules; of many the first and the last."""
+    named = [f"`{each}`" for each in paths]
+    return ", ".join(named) if len(named) < MOST_NAMED else f"{len(named)} modules from {named[0]} to {named[-1]}"
 
 
 def _functions(lost: list[GraphBreak]) -> str:

@@ -21,8 +21,9 @@ from ..memory.predict import lifetimes
 from ..virtual_gpu.client import Begun
 from .advice import ON_TWO_DEVICES, advice
 from .given import GivenModel
+from .handed import HandedOver, handed_over
 from .limits import LIMIT_S, limited
-from .optimizer import OptimizerState, learning_rates, optimizer_state
+from .optimizer import OptimizerState, cycled_momentum, learning_rates, optimizer_state
 from .real_step import CompiledStep, EagerStep, compiled_step, eager_step
 from .switches import Switched, switched
 from .tries import (
@@ -109,12 +110,22 @@ class Captured:
         return found if isinstance(found, Switched) else None
 
     @property
+    def handed(self) -> HandedOver | None:
+        """None where the reader compiles no part of it by itself, or where that could not be asked."""
+        found = self.parts.get("handed")
+        return found if isinstance(found, HandedOver) else None
+
+    @property
     def tries(self) -> tuple[Tried, ...]:
         return self["tries"]
 
     @property
     def rates(self) -> tuple[str, tuple[bool, ...]]:
         return self["rates"]
+
+    @property
+    def momentum(self) -> tuple[str, tuple[bool, ...]]:
+        return self["momentum"]
 
     @property
     def state(self) -> OptimizerState:
@@ -225,7 +236,9 @@ PARTS: Mapping[str, CapturePart] = {
     "trace": CapturePart("Dynamo's trace", _trace),
     "tries": CapturePart("other batches and modes", _tried),  # at once: what other parts ask makes Dynamo forget
     "switched": CapturePart("torch's switches for values", lambda f: switched(f.given, f.trace)),
+    "handed": CapturePart("the parts that you compile yourself", lambda f: handed_over(f.given)),
     "rates": CapturePart("other learning rates", lambda f: learning_rates(f.given.optimizer)),
+    "momentum": CapturePart("a momentum that cycles", lambda f: cycled_momentum(f.given.optimizer)),
     "state": CapturePart("the optimizer's state", lambda f: optimizer_state(f.given)),
     "graphs": CapturePart(
         "the joint graph of AOTAutograd", lambda f: training_graphs(f.given.loss, *f.given.args, **f.given.kwargs)

@@ -11,12 +11,17 @@ from ..virtual_gpu.chips import chip as chip_named
 from .advice import cure_of
 from .captured import Captured, PartFailed
 from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
+from .tries import OF_A_DTYPE
 
 MOST_LINES = 4
 MOST_BOUNDARIES = 12
 MIXED = (
     "make the tensor in its partner's dtype, as in `torch.zeros(…, dtype=h.dtype)` or `.to(h.dtype)`; or leave the "
     'line out of autocast: `with torch.autocast("cuda", enabled=False)`'
+)
+LEFT_OUT = (
+    'leave the line out of autocast and hand it float32: `with torch.autocast("cuda", enabled=False)`, and `.float()` '
+    "where its inputs may be bfloat16"
 )
 DIRECTIONS = ("forward", "backward")
 ON_A_GPU = "On a GPU your step raises this, eagerly, too:"
@@ -120,6 +125,10 @@ def _boundaries(found: Captured) -> CardTable:
 def casts_card(found: Captured) -> ReportCard:
     """What bf16 autocast would cast, and which operations stay in fp32."""
     trace, raises = found.casts.trace, found.casts.raises
+    cure = CardText(f"**What to do:** {MIXED if OF_A_DTYPE.search(raises) else LEFT_OUT}.")
+    if trace is None:
+        said = f"Under bf16 autocast the step raises {raises}. Without it, the same step runs."
+        return ReportCard("casts", "Casts under autocast", said, "bad", (cure,))
     counts = trace.cast_counts()
     ran = Counter((op.op, "fp32" in op.outputs) for op in trace.ops if op.computes and op.direction == "forward")
     kept = {op for (op, wide), _ in ran.items() if wide}
@@ -139,7 +148,7 @@ def casts_card(found: Captured) -> ReportCard:
     severity = "look" if heavy["fp32"] and heavy["fp32"] == sum(heavy.values()) else "good"
     if raises:
         severity, verdict = "bad", f"Under bf16 autocast the step raises {raises}. {verdict}"
-        parts.insert(0, CardText(f"**What to do:** {MIXED}."))
+        parts.insert(0, cure)
     figures = (CardFigure("casts", len(trace.casts)), CardFigure("matrix products in fp32", heavy["fp32"]))
     return ReportCard("casts", "Casts under autocast", verdict, severity, tuple(parts), figures)
 

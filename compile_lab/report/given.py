@@ -127,6 +127,7 @@ def raised(error: BaseException) -> str:
     frames = [Line(frame.f_code.co_filename, number) for frame, number in traceback.walk_tb(error.__traceback__)]
     line = readers_line(reversed(frames))
     at = f", at {line}" if line else ""
+    said = said.rstrip(".") if at else said
     return f"{kind}: {said}{at}" if said else f"{kind}{at}"
 
 
@@ -153,6 +154,11 @@ def _run(phase: PhaseOf, name: str, failed: str, todo: str) -> Iterator[None]:
         raise UnusableModel(f"{name} {why}; {way_out(error, todo)}") from error
     except BaseException as error:
         raise UnusableModel(f"{failed} {raised(error)}; {way_out(error, todo)}") from error
+
+
+def _eagerly() -> AbstractContextManager[None]:
+    """Parts that the reader compiles run eagerly, too."""
+    return torch.compiler.set_stance("force_eager")
 
 
 def given(model: Any, batch: Any, optimizer: Any = None, name: str = "", phase: PhaseOf = no_phase) -> GivenModel:
@@ -188,11 +194,11 @@ def given(model: Any, batch: Any, optimizer: Any = None, name: str = "", phase: 
     kept = Kept()
     kept.module(plain)
     try:
-        with _run(phase, "the first forward", failed, todo), fakes, torch.enable_grad():
+        with _run(phase, "the first forward", failed, todo), fakes, torch.enable_grad(), _eagerly():
             result = plain(*args, **kwargs)
         rule = _rule(result)
         failed, todo = "the backward of the loss raised", "it must run in eager mode first"
-        with _run(phase, "the first backward", failed, todo), fakes:
+        with _run(phase, "the first backward", failed, todo), fakes, _eagerly():  # a checkpoint calls parts again
             unused, sparse = _gradients(plain, loss_of(result, rule), RULES[rule])
     finally:
         with fakes:
@@ -209,8 +215,7 @@ def _given_function(fn: Callable[..., Any], batch: Any, optimizer: Any, name: st
     model = FunctionModel(plain)
     watch = StepWatch(model)
     todo = "the batch must be what it is called with: a tuple, a dict of keyword arguments, `()` for none"
-    eagerly = torch.compiler.set_stance("force_eager")
-    with _run(phase, "the first run", f"{name} raised", todo), torch.enable_grad(), eagerly, watch.watching():
+    with _run(phase, "the first run", f"{name} raised", todo), torch.enable_grad(), _eagerly(), watch.watching():
         plain(*args, **kwargs)
     if not watch.backwards:
         return replace(given(model, args or kwargs, optimizer, name, phase), was_compiled=plain is not fn)

@@ -18,21 +18,22 @@ from ..page.explore import publishing
 from ..recordings import here
 from ..virtual_gpu.chips import chip as chip_named
 from .advice import cure_of
-from .capture_cards import breaks_card, guards_card
+from .capture_cards import breaks_card, guards_card, handed_card
 from .captured import PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured
 from .cards import CardText, PlainCell, ReportCard, worst_first
-from .chip_cards import MIXED, casts_card, devices_card, kernels_card, whose
+from .chip_cards import casts_card, devices_card, kernels_card, whose
 from .given import RULES, GivenModel, given
 from .graph_cards import eagerly, joint_card, memory_card, part_of, saved_card, step_card
 from .limits import LIMIT_S, LONGEST_S
 from .model_view import ModelReport
 from .questions import QUESTIONS, answers
 from .target import UnusableModel
-from .tries import OF_A_DTYPE, PATTERNS
+from .tries import PATTERNS
 from .whole_step import Kept
 
 CARDS: dict[str, tuple[str, Callable[[Captured], ReportCard]]] = {
     "step": ("The step as you run it", step_card),
+    "handed": ("As you compile it", handed_card),
     "breaks": ("Graph breaks", breaks_card),
     "guards": ("Guards, and what compiles again", guards_card),
     "joint": ("The joint graph", joint_card),
@@ -118,7 +119,7 @@ def told(subject: GivenModel, options: ReportOptions, progress: Callable[[str], 
 
 def cards_of(found: Captured) -> list[str]:
     """The names of the cards that there are for it, in order."""
-    left_out = {"devices": not found.options.devices, "step": not found.given.step}
+    left_out = {"devices": not found.options.devices, "step": not found.given.step, "handed": not found.handed}
     return [name for name in CARDS if not left_out.get(name)]
 
 
@@ -140,8 +141,6 @@ def _of_a_failed_part(name: str, title: str, error: PartFailed, found: Captured)
     part = PARTS[error.part].told
     why, severity = whose(found, error.part, f"{part[0].upper()}{part[1:]} failed: {error.why}")
     todo = cure_of(why) if severity == "bad" else error.todo
-    if error.part == "casts" and OF_A_DTYPE.search(error.why):
-        why, severity, todo = f"Under bf16 autocast the step raises this: {error.why}", "bad", MIXED
     texts = (f"**What to do:** {todo}.", eagerly(found, name))
     return ReportCard(name, title, why, severity, tuple(CardText(each) for each in texts if each))
 
@@ -150,8 +149,15 @@ OFF_THE_GRAPHS = ("joint", "saved", "kernels")
 """The cards whose numbers are of what Dynamo captured, and of nothing else; of a whole step, all but two are."""
 
 
+OF_ONE_GRAPH = ("breaks", "guards", *OFF_THE_GRAPHS, "memory", "casts")
+"""Those that compile the model as a whole, whatever the reader compiles of it."""
+
+
 def _as_a_part(made: ReportCard, found: Captured) -> ReportCard:
     """A card whose numbers are of a part of the step says so, and is not called fine."""
+    if found.handed and made.name in OF_ONE_GRAPH:
+        severity = "look" if made.severity == "good" else made.severity
+        made = replace(made, verdict=f"{made.verdict} That is of the model compiled as one.", severity=severity)
     of_all = made.name in ("step", "memory") or not (found.given.step or made.name in OFF_THE_GRAPHS)
     part = "" if of_all else part_of(found)
     if not part:

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,7 +68,20 @@ def learning_rates(optimizer: torch.optim.Optimizer | None) -> tuple[str, tuple[
     """
     kind, defaults = _kind(optimizer)
     with without_fakes():
-        return kind.__name__, _rates_that_compile(kind, defaults)
+        return kind.__name__, _changes_that_compile(kind, defaults, _set_rate)
+
+
+def cycled_momentum(optimizer: torch.optim.Optimizer | None) -> tuple[str, tuple[bool, ...]]:
+    """The same of a momentum that a scheduler changes in every step, as OneCycleLR and CyclicLR do by themselves.
+
+    They leave ``max_momentum`` in the groups of their optimizer. The name is "betas" or "momentum", or "" where nothing
+    cycles.
+    """
+    if optimizer is None or not any("max_momentum" in group for group in optimizer.param_groups):
+        return "", ()
+    kind, defaults = _kind(optimizer)
+    with without_fakes():
+        return _momentum_of(optimizer.param_groups[0]), _changes_that_compile(kind, defaults, _set_momentum)
 
 
 def _kind(optimizer: torch.optim.Optimizer | None) -> tuple[type[torch.optim.Optimizer], dict[str, Any]]:
@@ -81,7 +95,10 @@ def _kind(optimizer: torch.optim.Optimizer | None) -> tuple[type[torch.optim.Opt
     return kind, {**defaults, "lr": rate.clone() if isinstance(rate, Tensor) else rate}
 
 
-def _rates_that_compile(kind: type[torch.optim.Optimizer], defaults: dict[str, Any]) -> tuple[bool, ...]:
+def _changes_that_compile(
+    kind: type[torch.optim.Optimizer], defaults: dict[str, Any], change: Callable[[dict[str, Any], float], None]
+) -> tuple[bool, ...]:
+    """Of four steps, each after ``change(group, factor)`` of all groups: was step compiled again?"""
     parameter = nn.Parameter(torch.ones(4))
     parameter.grad = torch.ones(4).to_sparse() if kind is torch.optim.SparseAdam else torch.ones(4)
     small = kind([parameter], **defaults)
@@ -96,7 +113,7 @@ def _rates_that_compile(kind: type[torch.optim.Optimizer], defaults: dict[str, A
             for factor in (0.5, 0.3, 0.2, 0.1):
                 before = len(log.of(Recompiled))
                 for group in small.param_groups:
-                    _set_rate(group, factor * float(group["lr"]))
+                    change(group, factor)
                 step()
                 again.append(len(log.of(Recompiled)) > before)
     finally:
@@ -104,9 +121,20 @@ def _rates_that_compile(kind: type[torch.optim.Optimizer], defaults: dict[str, A
     return tuple(again)
 
 
-def _set_rate(group: dict[str, Any], rate: float) -> None:
+def _set_rate(group: dict[str, Any], factor: float) -> None:
     """As a scheduler does: a tensor is filled, a number replaced."""
+    rate = factor * float(group["lr"])
     if isinstance(group["lr"], Tensor):
         group["lr"].fill_(rate)
     else:
         group["lr"] = rate
+
+
+def _momentum_of(group: dict[str, Any]) -> str:
+    return "betas" if "betas" in group else "momentum"
+
+
+def _set_momentum(group: dict[str, Any], factor: float) -> None:
+    """As the cycling schedulers do: a number is replaced, the first of the betas."""
+    value = 0.85 + 0.1 * factor
+    group[_momentum_of(group)] = (value, *group["betas"][1:]) if "betas" in group else value

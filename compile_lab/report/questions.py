@@ -64,6 +64,22 @@ def compiled_step_raises(found: Captured) -> NamedFinding | None:
 
 
 @question
+def parts_at_their_limit(found: Captured) -> NamedFinding | None:
+    """Are parts compiled one by one so unlike that torch gives up on them?"""
+    if not (found.handed and (limited := found.handed.at_limit)):
+        return None
+    first = limited[0]
+    return NamedFinding(
+        "parts_at_their_limit",
+        "Of the parts that you compile one by one, torch gives up on some.",
+        f"`{first.function}` ({first.place}) is compiled {first.compilations} times, then "
+        f"`torch._dynamo.config.{first.limit}` is reached; again because: {'; '.join(first.failed)}.",
+        "Compile the model as a whole; or let the parts not differ in what is guarded: hand all of them one backend "
+        "object, and keep numbers that differ in tensors.",
+    )
+
+
+@question
 def learning_rate(found: Captured) -> NamedFinding | None:
     """Is the learning rate of the reader's optimizer a Python float, so that a compiled step compiles again?"""
     optimizer = found.given.optimizer
@@ -81,6 +97,23 @@ def learning_rate(found: Captured) -> NamedFinding | None:
         "The learning rate is a Python float.",
         f"A compiled {kind}.step was compiled again for {sum(again)} of {len(again)} changed rates.",
         cure,
+    )
+
+
+@question
+def momentum_that_cycles(found: Captured) -> NamedFinding | None:
+    """Does a scheduler change the momentum in every step, so that a compiled step compiles again?"""
+    called, again = found.momentum
+    if not any(again):
+        return None
+    kind = type(found.given.optimizer).__name__
+    return NamedFinding(
+        "momentum_that_cycles",
+        "The scheduler changes the momentum, too, and each change makes the compiled step compile again.",
+        f"A scheduler that cycles `{called}` is on this optimizer; `{kind}.step` compiled by itself compiled again for "
+        f"{sum(again)} of {len(again)} changes, whatever the learning rate is.",
+        "Cycle the learning rate alone: `OneCycleLR(…, cycle_momentum=False)`, `CyclicLR` likewise; or leave the "
+        "optimizer's step uncompiled.",
     )
 
 

@@ -5,6 +5,7 @@ Each is a plain function of the model; the state of the model (its mode, its gra
 
 import contextlib
 import copy
+import functools
 import math
 import re
 import sys
@@ -30,7 +31,7 @@ from ..source import users_line
 from ..tensors import known_nbytes, tensors
 from ..virtual_gpu.assembly import assemble
 from ..virtual_gpu.client import Begun, begin
-from .given import GivenModel, loss_of
+from .given import GivenModel, loss_of, raised
 
 PATTERNS = ("ddp", "fsdp")
 LARGEST_KERNELS = 5
@@ -113,7 +114,8 @@ def tried(given: GivenModel, seconds: float = math.inf, watched: Watched | None 
 def _one(watched: Watched, given: GivenModel, change: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tried:
     made = len(watched.calls)
     try:
-        given.model(*args, **kwargs)  # with gradients: some take one in their forward
+        with torch.compiler.set_stance("force_eager"):  # also where the reader compiles parts of it
+            given.model(*args, **kwargs)  # with gradients: some take one in their forward
     except Exception as error:  # not torch.compile's doing: the model itself takes no such call
         return Tried(change, type(error).__name__, "refused", ())
     with contextlib.suppress(Exception):  # the call's own outcome says that it raised
@@ -186,10 +188,11 @@ def _modes_kept(model: nn.Module) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class UnderAutocast:
-    """A step under bf16 autocast, as a GPU's dispatcher decides it: the dtypes of every operation; and what a kernel
-    says that is handed two floating dtypes and takes one, with the line that hands them, or ""."""
+    """A step under bf16 autocast, as a GPU's dispatcher decides it: the dtypes of every operation; None where the step
+    raises there and runs without autocast. ``raises`` is what it then raises, or what a kernel says that is handed two
+    floating dtypes and takes one, with the line; "" if neither does."""
 
-    trace: TypedTrace
+    trace: TypedTrace | None
     raises: str
 
 
@@ -203,8 +206,12 @@ def _autocast(loss: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
         with torch.autocast("cuda", torch.bfloat16):
             return loss(*args, **kwargs)
 
-    with _MixedDtypes() as mixed:
-        trace = dtypes(step, model=loss)
+    try:
+        with _MixedDtypes() as mixed:
+            trace = dtypes(step, model=loss)
+    except Exception as error:
+        dtypes(functools.partial(loss, *args, **kwargs), model=loss)  # what raises here, too, is not autocast's
+        return UnderAutocast(None, raised(error))
     return UnderAutocast(trace, next(iter(mixed.raises), ""))
 
 

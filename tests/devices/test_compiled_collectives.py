@@ -101,3 +101,16 @@ def test_collectives_become_nodes_of_one_graph_or_the_reason_is_told():
 def test_the_options_are_inductors():
     known = torch._inductor.list_options()
     assert set(REORDERED) | set(BUCKETED) <= set(known)
+
+
+def test_another_order_of_rounding_is_the_same_value_and_another_value_is_not():
+    torch.manual_seed(0)
+    x = torch.randn(64, 512)
+    rounded = torch.compile(lambda x: (x * 1.1).sin().sum(1) / 3, fullgraph=True)(x)
+    assert not torch.equal(rounded, (x * 1.1).sin().sum(1) / 3), "Inductor sums in another order"
+    assert compiled(lambda x: (x * 1.1).sin().sum(1) / 3, x).equal
+
+    def fakes(x):
+        return x + torch.compiler.is_compiling()
+
+    assert compiled(fakes, x).equal is False

@@ -8,6 +8,7 @@ from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
 from compile_lab.report.graph_cards import memory_card
 from compile_lab.report.optimizer import optimizer_state
+from compile_lab.report.questions import QUESTIONS
 
 PARAMETERS = 4 * (64 * 32 + 32)
 """Bytes of a Linear(64, 32)."""
@@ -54,3 +55,27 @@ def test_what_is_not_known_is_said_and_not_graded():
     assert card.severity == "look"
     words = given(nn.Embedding(100, 8, sparse=True), torch.arange(10))
     assert optimizer_state(words).why.startswith("AdamW takes no sparse gradients")
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize(
+    ("make", "called"),
+    [
+        (lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)), "betas"),
+        (lambda p: torch.optim.SGD(p, lr=torch.tensor(0.1), momentum=0.9), "momentum"),
+    ],
+)
+def test_a_momentum_that_a_scheduler_cycles_compiles_again_though_the_rate_is_a_tensor(make, called):
+    subject = of(make)
+    torch.optim.lr_scheduler.OneCycleLR(subject.optimizer, 0.1, total_steps=10)
+    found = captured(subject, ReportOptions(limit_s=600), only=("rates", "momentum"))
+    assert not any(found.rates[1]) and found.momentum[0] == called and any(found.momentum[1])
+    told = QUESTIONS["momentum_that_cycles"](found)
+    assert "cycle_momentum=False" in told.cure and f"`{called}`" in told.told
+
+
+def test_where_the_rate_alone_is_cycled_nothing_is_asked():
+    subject = of(lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)))
+    torch.optim.lr_scheduler.OneCycleLR(subject.optimizer, 0.1, total_steps=10, cycle_momentum=False)
+    found = captured(subject, ReportOptions(limit_s=600), only=("momentum",))
+    assert found.momentum == ("", ()) and QUESTIONS["momentum_that_cycles"](found) is None

@@ -217,7 +217,8 @@ def test_some_weights_of_sixteen_bits_beside_others():
 
 
 def test_each_question_has_a_test():
-    elsewhere = {"learning_rate", "every_length", "low_precision_weights"}
+    elsewhere = {"learning_rate", "momentum_that_cycles", "every_length", "low_precision_weights"}
+    elsewhere |= {"parts_at_their_limit"}  # test_handed.py
     assert set(QUESTIONS) == CASES.keys() | elsewhere
 
 

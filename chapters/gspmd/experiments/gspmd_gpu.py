@@ -4,18 +4,25 @@ jax is used in processes of their own: it takes a GPU's memory, and a platform i
 told as ``stopped``; the rest of the recording stands.
 """
 
+import itertools
 import json
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
+from compile_lab.simulator.collectives import Collective
+
 from ...registry import Progress
-from ..gspmd import AXIS, compiled_for, jax_here, placed, read
+from ..gspmd import AXIS, FREE, compiled_for, jax_here, partitioned, placed, read
 from ..gspmd_beside import jax_example
-from ..gspmd_block import LAYOUTS, fused, loss
+from ..gspmd_block import LAYOUTS, block_program, fused, loss, mlp
+from ..gspmd_hlo import totals
+from ..gspmd_memory import above, xla_memory
+from ..gspmd_operations import xla_operations
 from ..gspmd_three_ways import hand_written
 
 DEVICES = 2
@@ -24,27 +31,34 @@ SIZES = {"64 wide": (8, 64, 64, 4), "768 wide": (8, 1024, 768, 12)}
 ONE_PASS_OFF = "--xla_disable_hlo_passes=all-reduce-reassociate"
 PIPELINES = {"CPU": ("cpu", ""), "GPU": ("cuda", ""), "GPU, sums not joined": ("cuda", ONE_PASS_OFF)}
 """For each: jax's platform, and XLA's flags. In the last the pass is off that adds partial results before it sums."""
-WRITTEN = ("q, k, v apart", "q, k, v in one matmul", "by hand")
-RUNS, TIMEOUT_S = {"cuda": 30, "cpu": 3}, 150.0
+STREAM_ALONE = "tp+sp, the stream alone"
+WRITTEN = ("q, k, v apart", "q, k, v in one matmul", "by hand", "by hand, without pcast")
+TOLD = ("programs", "layouts", "operations", "dtypes", "memory")
+"""What a process tells of its pipeline, a line for each program."""
+RUNS, TIMEOUT_S = {"cuda": 30, "cpu": 3}, 240.0
 
 
 def record(device: str, progress: Progress = iter) -> dict[str, Any]:
-    """What each pipeline sends for a step of the block on two devices, as plain JSON values; a minute and a half.
+    """What each pipeline sends for a step of the block on two devices, as plain JSON values; four minutes.
 
     ``{"devices", "sizes": {size: [batch, length, width, heads]}, "flags": {pipeline: XLA's flags}, "programs":
     [{"pipeline", "size", "written", "jax", "collectives": [{"kind", "count", "payload_nbytes", "sent_nbytes"}],
-    "lines": the HLO's own, "compile_s", "error", "times_ms"}], "stopped": {pipeline: why}}``. ``error``:
-    |found − exact| / |exact| of all gradients together, against one device's. On a CPU the first pipeline alone.
+    "lines": the HLO's own, "compile_s", "error", "times_ms"}], "layouts": [{"pipeline", "size", "layout",
+    "collectives"}], "operations": [{"pipeline", "name", "collectives"}], "dtypes": [{"pipeline", "dtype",
+    "collectives"}], "memory": [{"pipeline", "program", "above"}], "stopped": {pipeline: why}}``. ``error``:
+    |found − exact| / |exact| of all gradients together, against one device's. ``above``: bytes that XLA plans besides
+    the step's arguments. On a CPU the first pipeline alone.
     """
-    programs: list[dict[str, Any]] = []
+    found: dict[str, list[dict[str, Any]]] = {each: [] for each in TOLD}
     stopped: dict[str, str] = {}
     pipelines = PIPELINES if device == "cuda" else {"CPU": PIPELINES["CPU"]}
     for name, (platform, flags) in progress(list(pipelines.items())):
-        found, why = _in_a_child(platform, flags)
-        programs += [{"pipeline": name} | each for each in found]
+        lines, why = _in_a_child(platform, flags)
+        for each in lines:
+            found[each.pop("of")].append({"pipeline": name} | each)
         stopped |= {name: why} if why else {}
     flags = {name: flags for name, (_, flags) in pipelines.items()}
-    return {"devices": DEVICES, "sizes": SIZES, "flags": flags, "programs": programs, "stopped": stopped}
+    return {"devices": DEVICES, "sizes": SIZES, "flags": flags} | found | {"stopped": stopped}
 
 
 def _in_a_child(platform: str, flags: str) -> tuple[list[dict[str, Any]], str]:
@@ -77,10 +91,36 @@ def _programs(platform: str) -> Iterator[dict[str, Any]]:
             WRITTEN[0]: (gradients, weights, layout.weights, exact),
             WRITTEN[1]: (gradients, joined, to_join, fused(exact, heads)),
             WRITTEN[2]: (hand_written(DEVICES, heads), weights, layout.weights, exact),
+            WRITTEN[3]: (hand_written(DEVICES, heads, forks=False), weights, layout.weights, exact),
         }
         for written, (fn, given, places, wanted) in ways.items():
-            about = {"size": size, "written": written, "jax": jax.__version__}
+            about = {"of": "programs", "size": size, "written": written, "jax": jax.__version__}
             yield about | _compiled(fn, (given, x), (places, "R"), places, wanted, RUNS[platform])
+
+
+def _answers() -> Iterator[dict[str, Any]]:
+    """What is compiled and not run: the layouts, single operations, a sum in two formats, and memory on one device."""
+    for size, (batch, length, width, heads) in SIZES.items():
+        weights, x = jax_example(batch, length, width)
+        for name, layout in {**LAYOUTS, STREAM_ALONE: replace(LAYOUTS["tp+sp"], wide=FREE)}.items():
+            program = block_program(layout, weights, x, devices=DEVICES, heads=heads)
+            yield {"of": "layouts", "size": size, "layout": name, "collectives": _plain(program.collectives)}
+    for name, program in xla_operations(DEVICES):
+        yield {"of": "operations", "name": name, "collectives": _plain(totals(program.sent, smallest=1))}
+    jnp = jax_here().numpy
+    for dtype in ("float32", "bfloat16"):
+        args = [jnp.ones(size, dtype) for size in ((64, 128), (512, 128), (128, 512))]
+        program = partitioned(mlp, args, ("R", "S(0)", "S(1)"), mesh=DEVICES)
+        yield {"of": "dtypes", "dtype": dtype, "collectives": _plain(program.collectives)}
+    batch, length, width, heads = SIZES["64 wide"]
+    planned, _ = xla_memory(*jax_example(batch, length, width), heads)
+    for name, memory in planned.items():
+        yield {"of": "memory", "program": name, "above": above(name, memory)}
+
+
+def _plain(collectives: Sequence[Collective]) -> list[dict[str, Any]]:
+    keys = ("kind", "count", "payload_nbytes", "sent_nbytes")
+    return [{key: getattr(each, key) for key in keys} for each in collectives]
 
 
 def _compiled(
@@ -106,11 +146,10 @@ def _compiled(
         "times_ms": times,
     }
     try:
-        sent = read(lowered, compiled, args, axes, "shardy", seconds).collectives
+        program = read(lowered, compiled, args, axes, "shardy", seconds)
     except Exception as error:  # another jax writes its programs in another way; the lines are there
         return told | {"collectives": None, "unread": f"{type(error).__name__}: {error}"[:200]}
-    keys = ("kind", "count", "payload_nbytes", "sent_nbytes")
-    return told | {"collectives": [{key: getattr(each, key) for key in keys} for each in sent]}
+    return told | {"collectives": _plain(program.collectives)}
 
 
 def _is_collective(line: str) -> bool:
@@ -118,5 +157,5 @@ def _is_collective(line: str) -> bool:
 
 
 if __name__ == "__main__":
-    for each in _programs(os.environ["COMPILE_LAB_XLA"]):
+    for each in itertools.chain(_programs(os.environ["COMPILE_LAB_XLA"]), _answers()):
         print(json.dumps(each), flush=True)

@@ -1,11 +1,19 @@
-"""What the recording ``gspmd_gpu`` shows: what each of XLA's pipelines sends for one block in tensor parallel."""
+"""What the recording ``gspmd_gpu`` shows: what each of XLA's pipelines sends, for a block and for single operations."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from compile_lab.doors import door
 from compile_lab.page.tables import Table
 from compile_lab.page.units import with_unit
 from compile_lab.recordings import Recording
+
+from ..gspmd_beside import BATCH, DIM, HEADS, LENGTH, formula
+from ..gspmd_block import LAYOUTS
+
+CHAPTERS = "64 wide"
+"""The size of the chapter's own block, for which there is a formula."""
 
 
 @dataclass(frozen=True)
@@ -56,3 +64,82 @@ def table(recording: Recording, size: str) -> Table:
     caption = f"A step of one block, {batch} × {length} tokens, {width} wide, on {recording.result['devices']} devices"
     columns = ["pipeline", "written", "all-reduces", "a device sends", "by hand = 1"]
     return Table(columns, rows, f"{caption} · {recording.provenance}", align="llrrr")
+
+
+@door
+def layouts_table(recording: Recording) -> Table:
+    """A row for each layout of the chapter's block: what both pipelines send, and the formula where there is one.
+
+    Raises ValueError for a recording of another block than the chapter's.
+    """
+    if (shape := tuple(recording.result["sizes"][CHAPTERS])) != (BATCH, LENGTH, DIM, HEADS):
+        raise ValueError(
+            f"{recording.name} is of a block {shape}: the formula is that of {(BATCH, LENGTH, DIM, HEADS)}"
+        )
+    devices = recording.result["devices"]
+    found: dict[str, dict[str, str]] = {}
+    for each in recording.result["layouts"]:
+        if each["size"] == CHAPTERS:
+            found.setdefault(each["layout"], {})[each["pipeline"]] = _told(each["collectives"])
+    rows = [(name, told["CPU"], told["GPU"], _by_formula(name, devices)) for name, told in found.items()]
+    columns = ["layout", "XLA's pipeline for CPUs", "for GPUs", "by the formula"]
+    caption = f"Collectives of a step of the block on {devices} devices, and what each sends on a ring"
+    return Table(columns, rows, f"{caption} · {recording.provenance}")
+
+
+def _by_formula(layout: str, devices: int) -> str:
+    rows = formula(layout, devices) if layout in LAYOUTS else None
+    return _told([vars(each) | {"sent_nbytes": each.sent_nbytes} for each in rows]) if rows else ""
+
+
+@door
+def operations_that_differ(recording: Recording) -> Table:
+    """The single operations for which the two pipelines send different collectives."""
+    found: dict[str, dict[str, str]] = {}
+    for each in recording.result["operations"]:
+        found.setdefault(each["name"], {})[each["pipeline"]] = _told(each["collectives"])
+    rows = [(name, told["CPU"], told["GPU"]) for name, told in found.items() if told["CPU"] != told["GPU"]]
+    caption = f"{len(rows)} of {len(found)} operations, on {recording.result['devices']} devices"
+    return Table(["operation", "XLA's pipeline for CPUs", "for GPUs"], rows, f"{caption} · {recording.provenance}")
+
+
+@door
+def payload_nbytes(recording: Recording, pipeline: str, dtype: str) -> int:
+    """Bytes of the tensors that an MLP's one sum adds up, by pipeline, for arguments of this dtype.
+
+    >>> from compile_lab.recordings import load
+    >>> payload_nbytes(load("gspmd_gpu"), "GPU", "bfloat16")
+    16384
+
+    Raises ValueError, naming those there are, for another pipeline or dtype.
+    """
+    sums = {
+        (each["pipeline"], each["dtype"]): sum(one["payload_nbytes"] for one in each["collectives"])
+        for each in recording.result["dtypes"]
+    }
+    if (pipeline, dtype) not in sums:
+        known = ", ".join(" ".join(each) for each in sums)
+        raise ValueError(f"pipeline={pipeline!r}, dtype={dtype!r}: {recording.name} has {known}")
+    return sums[pipeline, dtype]
+
+
+@door
+def planned_nbytes(recording: Recording, program: str) -> int:
+    """What the pipeline for GPUs plans for a program of `gspmd_memory.PROGRAMS` besides the step's arguments, in bytes.
+
+    >>> from compile_lab.recordings import load
+    >>> planned_nbytes(load("gspmd_gpu"), "joint") < 4_000_000
+    True
+
+    Raises ValueError for another program.
+    """
+    planned = {each["program"]: each["above"] for each in recording.result["memory"] if each["pipeline"] == "GPU"}
+    if program not in planned:
+        raise ValueError(f"program={program!r}: {recording.name} has {', '.join(planned)}")
+    return planned[program]
+
+
+def _told(collectives: Sequence[Mapping[str, Any]]) -> str:
+    """Counts by kind and what a device sends; a count of 0 is of bytes in a bucket that is there without them."""
+    kinds = [f"{each['count'] or 'part of an'} {each['kind'].replace('_', '-')}" for each in collectives]
+    return f"{', '.join(kinds)}; {sum(each['sent_nbytes'] for each in collectives):,.0f} B" if kinds else "nothing"

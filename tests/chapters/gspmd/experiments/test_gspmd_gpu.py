@@ -15,8 +15,8 @@ def test_on_a_cpu_only_the_separate_matmuls_send_more():
     assert not found["stopped"] and list(found["flags"]) == ["CPU"]
     sent = {each["written"]: each["collectives"] for each in found["programs"]}
     assert list(sent) == list(gspmd_gpu.WRITTEN)
-    apart, joined, hand = (sum(c["payload_nbytes"] for c in each) for each in sent.values())
-    assert 2 * apart == 3 * joined == 3 * hand == 3 * 4 * 8 * 64 * 64 * 4
+    apart, joined, hand, unforked = (sum(c["payload_nbytes"] for c in each) for each in sent.values())
+    assert 2 * unforked == 2 * apart == 3 * joined == 3 * hand == 3 * 4 * 8 * 64 * 64 * 4
     for each in found["programs"]:
         assert each["error"] < 1e-5 and len(each["times_ms"]) == gspmd_gpu.RUNS["cpu"]
         assert len(each["lines"]) == 4 and all("all-reduce" in line for line in each["lines"])
