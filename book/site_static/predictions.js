@@ -1,5 +1,5 @@
 /* Predictions: a result stays veiled until the reader has said what it will be, or wants to see it, and so does a verdict
-   below it in the same section. What was said is kept in this browser alone, for the page that sums it up. Without this
+   below it in the same section. What was said is kept in this browser alone, for the pages that sum it up. Without this
    script every result is in sight. */
 (() => {
   "use strict";
@@ -245,7 +245,27 @@
     place.replaceChildren(element("p", { role: "status" }, summary(entries)), list, forget);
   }
 
+  /* ---- the page of guesses: what was said to each, and the score --------------------------------------------------- */
+
+  const isRight = ({ chosen, said, measured }) => (chosen ? said === measured : Math.abs(said - measured) <= Math.abs(measured) / 10);
+
+  function score(place) {
+    const all = known();
+    const rows = [...document.querySelectorAll(".lab-guesses > li")];
+    const said = rows.map((row) => [row, all[row.dataset.key]]).filter(([, entry]) => entry);
+    for (const [row, entry] of said) {
+      const right = isRight(entry);
+      row.classList.add(right ? "lab-right" : "lab-wrong");
+      row.append(element("p", {}, `You said ${entry.text}; the answer is ${entry.found}${right ? ", as you said" : ""}.`));
+    }
+    const right = said.filter(([, entry]) => isRight(entry)).length;
+    place.textContent = said.length
+      ? `You have answered ${said.length} of ${rows.length}, ${right} of them right.`
+      : `You have answered none of ${rows.length} in this browser. Each question is a link away.`;
+  }
+
   document.querySelectorAll(".lab-prediction").forEach(prepare);
+  document.querySelectorAll(".lab-guess-score").forEach(score);
   veilVerdicts();
   document.querySelectorAll(".lab-calibration").forEach(sumUp);
 })();

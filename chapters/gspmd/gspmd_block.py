@@ -294,12 +294,12 @@ def same(module: nn.Module, x: Tensor, layout: str = "", devices: int = 4) -> Sa
     grads = torch.autograd.grad((made**2).mean(), parameters)
     wanted = weights_of(_holding(module, grads))
     given = jax.tree.map(jax.numpy.asarray, weights), jax.numpy.asarray(x.detach().numpy())
-    got = block(*given, heads=module.attention.heads)
     heads = module.attention.heads
+    got = jax.jit(lambda w, x: block(w, x, heads))(*given)
     if layout:
         found = block_program(layout, *given, devices=devices, heads=heads).run(*given)
     else:
-        found = jax.grad(lambda w: loss(w, given[1], heads))(given[0])
+        found = jax.jit(jax.grad(lambda w: loss(w, given[1], heads)))(given[0])
     difference = {name: float(abs(numpy.asarray(found[name]) - wanted[name]).max()) for name in NAMES}
     return Same(float(abs(numpy.asarray(got) - made.detach().numpy()).max()), difference, layout)
 

@@ -183,9 +183,11 @@ def _groups(text: str, devices: int) -> Groups:
     """The groups of devices, out of the three ways in which XLA writes them; of a permutation, its pairs."""
     if pairs := re.search(r"source_target_pairs=\{(\{.*?\})\}", text):
         return frozenset(frozenset(map(int, re.findall(r"\d+", one))) for one in re.findall(r"\{([^{}]*)\}", pairs[1]))
-    if named := re.search(r"replica_groups=mesh\[([^\]]*)\](?:,device_ids=\([^)]*\))? ?\{([^}]*)\}", text):
+    if named := re.search(r"replica_groups=mesh\[([^\]]*)\](?:, ?device_ids=\((.*?)\))? ?\{([^}]*)\}", text):
         sizes = {axis: int(size) for axis, size in re.findall(r"'([^']+)'=(\d+)", named[1])}
-        return _along(sizes, set(re.findall(r"'([^']+)'", named[2])))
+        places = _along(sizes, set(re.findall(r"'([^']+)'", named[3])))
+        ids = _mesh_order(named[2], prod(sizes.values()))
+        return frozenset(frozenset(ids[place] for place in group) for group in places)
     if listed := re.search(r"replica_groups=\{((?:\{[^{}]*\},?)*)\}", text):
         found = [frozenset(map(int, one.split(","))) for one in re.findall(r"\{([\d,]+)\}", listed[1])]
         return frozenset(found) or frozenset([frozenset(range(devices))])
@@ -194,15 +196,28 @@ def _groups(text: str, devices: int) -> Groups:
     raise ValueError(f"hlo: a collective's groups are not understood: {text[:200]}")
 
 
+def _mesh_order(told: str | None, devices: int) -> list[int]:
+    """The devices of a mesh in its order: ``0,2,1,3``, or the same as ``[2,2]T(1,0)``; None is one after another."""
+    if not told:
+        return list(range(devices))
+    tiled = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", told)
+    return _transposed([int(n) for n in tiled[1].split(",")], tiled[2]) if tiled else [int(n) for n in told.split(",")]
+
+
 def _tiled(size: int, dims: list[int], order: str | None) -> Groups:
     """``[groups, size]<=[dims]T(order)``: all devices counted in dims, transposed, cut into pieces of ``size``."""
+    ids = _transposed(dims, order)
+    return frozenset(frozenset(ids[at : at + size]) for at in range(0, len(ids), size))
+
+
+def _transposed(dims: list[int], order: str | None) -> list[int]:
+    """The numbers of an array that counts through ``dims``, once its axes are in another order."""
     axes = [int(n) for n in order.split(",")] if order else list(range(len(dims)))
     strides = [prod(dims[at + 1 :]) for at in range(len(dims))]
-    ids = [
+    return [
         sum(place * strides[axis] for place, axis in zip(places, axes, strict=True))
         for places in product(*(range(dims[axis]) for axis in axes))
     ]
-    return frozenset(frozenset(ids[at : at + size]) for at in range(0, len(ids), size))
 
 
 def _along(axes: Mapping[str, int], names: set[str]) -> Groups:

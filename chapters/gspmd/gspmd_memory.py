@@ -17,7 +17,7 @@ from compile_lab.doors import door
 from compile_lab.memory.graphs import graph_lifetimes, joint_lifetimes
 from compile_lab.memory.ledger import Lifetimes
 
-from .gspmd import AXIS, Memory, compiled_for, jax_here, memory_of
+from .gspmd import AXIS, Memory, compiled_for, jax_here, memory_of, placed
 from .gspmd_block import NAMES, loss, torch_loss, weights_of
 
 PROGRAMS = ("forward", "joint", "backward")
@@ -93,16 +93,16 @@ def xla_memory(
     def joint(weights: Any, x: Any) -> Any:
         return jax.value_and_grad(lambda w: loss(w, x, heads))(weights)
 
-    def compiled(fn: Any, *args: Any) -> Memory:
+    def compiled(fn: Any, *args: Any) -> Any:
         layout = ["R"] * len(args)
-        _, program = compiled_for(fn, args, layout, mesh={AXIS: 1}, partitioner="shardy", options=options)
-        return memory_of(program)
+        return compiled_for(fn, args, layout, mesh={AXIS: 1}, partitioner="shardy", options=options)[1]
 
-    _, pull = jax.jit(forward)(weights, x)
+    first = compiled(forward, weights, x)
+    _, pull = first(*placed((weights, x), first))
     planned = {
-        "forward": compiled(forward, weights, x),
-        "joint": compiled(joint, weights, x),
-        "backward": compiled(lambda pull: pull(jax.numpy.float32(1)), pull),
+        "forward": memory_of(first),
+        "joint": memory_of(compiled(joint, weights, x)),
+        "backward": memory_of(compiled(lambda pull: pull(jax.numpy.float32(1)), pull)),
     }
     return planned, sum(each.nbytes for each in jax.tree.leaves(pull))
 

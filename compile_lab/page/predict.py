@@ -30,9 +30,10 @@ class Prediction:
 
     `measured` is the answer, which the result shows as measured or computed: one of the `choices`, or a number from
     `low` to `high`, on a logarithmic scale if `log`, with its `unit` ("×" stands close, any other after a space).
+    `guessed` is what an engineer wrote down before it was run, and was wrong: such questions stand together on a page.
 
     Raises ValueError for a scale without both ends, ends that are not in order (or not above 0 with `log`), a measured
-    number beyond them, and a measured choice that is none.
+    number beyond them, and a measured or guessed choice that is none.
 
     >>> from compile_lab.page import Prediction
     >>> asked = Prediction("How many times faster is the step?", 1.9, low=1, high=10, log=True, unit="×")
@@ -54,8 +55,10 @@ class Prediction:
         unit: str = "",
         log: bool = False,
         choices: Sequence[str] = (),
+        guessed: float | str | None = None,
     ) -> None:
         self.question, self.measured, self.unit, self.log = question, measured, unit, log
+        self.guessed = guessed
         self.choices = tuple(choices)
         if self.choices:
             if measured not in self.choices:
@@ -66,6 +69,8 @@ class Prediction:
             raise ValueError(f"low is {low} and high is {high}: a scale goes upwards{', from above 0' if log else ''}")
         elif not low <= measured <= high:
             raise ValueError(f"measured is {measured}, and the scale goes from {low} to {high}: it holds the answer")
+        if guessed is not None and (guessed not in self.choices if self.choices else isinstance(guessed, str)):
+            raise ValueError(f"guessed is {guessed!r}, which nobody can answer to {question!r}")
         self.low, self.high = low, high
         self.result = computed(lambda: result, {})
         self._widgets: _Widgets | None = None
@@ -95,9 +100,15 @@ class Prediction:
             times, side = 1 / times, "low"
         return f"{both}: {times:.2g} times too {side}." if times >= 1.05 else f"{both}: as good as right."
 
+    @property
+    def before(self) -> str:
+        """What was guessed before it was run, in a sentence; "" where nothing was."""
+        return "" if self.guessed is None else f"Guessed before it was run: {self.text(self.guessed)}."
+
     def __repr__(self) -> str:
+        parts = "\n".join(filter(None, (self.question, f"Answer: {self.text(self.measured)}", self.before)))
         shown = repr(self.result)
-        return f"{self.question}\nAnswer: {self.text(self.measured)}" + (f"\n\n{shown}" if shown else "")
+        return f"{parts}\n\n{shown}" if shown else parts
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> dict[str, Any]:
         if not publishing() and in_kernel() and importlib.util.find_spec("ipywidgets"):
@@ -111,11 +122,13 @@ class Prediction:
             asked["choices"] = self.choices
         else:
             asked |= {"low": self.low, "high": self.high, "log": self.log, "unit": self.text(1)[1:]}
+        asked |= {} if self.guessed is None else {"guessed": self.text(self.guessed)}
+        before = f'<p class="lab-guessed">{html.escape(self.before)}</p>' if self.before else ""
         return (
             f'<section class="lab-prediction" aria-label="Prediction">\n'
             f'<p class="lab-question">{marked_up(self.question)}</p>\n'
             f'<div class="lab-answer"><p class="lab-measured">Answer: <strong>{html.escape(self.text(self.measured))}'
-            f"</strong></p>{self.result._repr_html_()}</div>\n"
+            f"</strong></p>{before}{self.result._repr_html_()}</div>\n"
             f'<script type="application/json" class="lab-asked">{script_json(asked)}</script>\n</section>'
         )
 
@@ -132,14 +145,14 @@ class _Widgets:
             self._control = ipywidgets.RadioButtons(options=prediction.choices, value=None)
         else:
             scale = [(prediction.text(value), value) for value in _scale(prediction)]
-            self._control = ipywidgets.SelectionSlider(options=scale, value=scale[len(scale) // 2][1])
+            self._control = ipywidgets.SelectionSlider(options=[("move me", ""), *scale], value="")
         self._commit = ipywidgets.Button(description="That is my prediction", button_style="primary")
         self._show = ipywidgets.Button(description="Show me")
         for button in (self._commit, self._show):
             button.layout.width = "max-content"
         self._commit.on_click(self._committed)
         self._show.on_click(lambda _: self._reveal("Answer: " + prediction.text(prediction.measured)))
-        question = ipywidgets.HTML(value=f"<b>{html.escape(prediction.question)}</b>")
+        question = ipywidgets.HTML(value=f"<b>{marked_up(prediction.question)}</b>")
         buttons = ipywidgets.HBox([self._commit, self._show])
         self._box = ipywidgets.VBox([question, self._control, buttons, self._output])
 
@@ -147,13 +160,14 @@ class _Widgets:
         return {WIDGET: {"version_major": 2, "version_minor": 0, "model_id": self._box.model_id}}
 
     def _committed(self, _: object) -> None:
-        if self._control.value is not None:
+        if self._control.value not in (None, ""):
             self._reveal(self._prediction.compared(self._control.value))
 
     def _reveal(self, sentence: str) -> None:
         for widget in (self._control, self._commit, self._show):
             widget.disabled = True
-        self._output.outputs = outputs_of(lambda: Panel((sentence, *self._prediction.result.pieces)))
+        said = sentence, self._prediction.before, *self._prediction.result.pieces
+        self._output.outputs = outputs_of(lambda: Panel(tuple(filter(None, said))))
 
 
 def _scale(prediction: Prediction) -> list[float]:

@@ -109,7 +109,7 @@ def momentum_that_cycles(found: Captured) -> NamedFinding | None:
     kind = type(found.given.optimizer).__name__
     return NamedFinding(
         "momentum_that_cycles",
-        "The scheduler changes the momentum, too, and each change makes the compiled step compile again.",
+        "The scheduler changes the momentum, too, and the compiled step compiles again for it.",
         f"A scheduler that cycles `{called}` is on this optimizer; `{kind}.step` compiled by itself compiled again for "
         f"{sum(again)} of {len(again)} changes, whatever the learning rate is.",
         "Cycle the learning rate alone: `OneCycleLR(…, cycle_momentum=False)`, `CyclicLR` likewise; or leave the "

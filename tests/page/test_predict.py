@@ -82,6 +82,8 @@ def test_in_a_kernel_the_result_comes_with_the_answer(monkeypatch):
     assert "application/vnd.jupyter.widget-view+json" in bundle and "0.8" not in bundle["text/plain"]
     widgets = prediction._widgets
     assert widgets._output.outputs == ()
+    widgets._commit.click()
+    assert not widgets._commit.disabled, "a slider that nobody has moved is no prediction"
     widgets._control.value = 10.0
     widgets._commit.click()
     shown = json.dumps(widgets._output.outputs)
@@ -99,3 +101,17 @@ def test_in_a_kernel_a_choice_must_be_made_or_shown(monkeypatch):
     assert widgets._output.outputs == (), "nothing was chosen"
     widgets._show.click()
     assert "Answer: b" in json.dumps(widgets._output.outputs)
+
+
+def test_what_was_guessed_stands_behind_the_answer_and_in_the_data():
+    made = Prediction("Which?", "b", "because", choices=["a", "b"], guessed="a")
+    assert repr(made) == "Which?\nAnswer: b\nGuessed before it was run: a.\n\nbecause"
+    assert asked(made)["guessed"] == "a" and made._html().index("Answer") < made._html().index("Guessed")
+    assert "guessed" not in asked(Prediction("Which?", "b", choices=["a", "b"]))
+    assert asked(Prediction("How much?", 0.8, **RATIO, guessed=1))["guessed"] == "1×"
+
+
+@pytest.mark.parametrize(("kind", "guessed"), [({"choices": ["a", "b"]}, "c"), (RATIO, "a")])
+def test_a_guess_that_cannot_be_answered_is_refused(kind, guessed):
+    with pytest.raises(ValueError, match=f"guessed is '{guessed}'"):
+        Prediction("Which?", "b" if "choices" in kind else 1, guessed=guessed, **kind)

@@ -10,6 +10,7 @@ pytestmark = pytest.mark.browser
 NUMBER, CHOICE = "notebooks/02_guards_and_recompiles.html", "notebooks/12_pipeline_bubbles.html"
 VERDICTS = "notebooks/06_compile_modes.html"
 SUM = "book/predictions.html"
+GUESSES = "book/guess_then_run.html"
 
 
 def prediction(page):
@@ -175,3 +176,31 @@ def test_on_a_phone_it_fits(visit, color_scheme):
     for control in prediction(page).locator("input, button").all():
         inner = control.bounding_box()
         assert inner["x"] >= box["x"] and inner["x"] + inner["width"] <= box["x"] + box["width"]
+
+
+def test_the_page_of_guesses_keeps_the_readers_score_and_tells_no_answer_before(visit):
+    visited = visit(GUESSES)
+    page = visited.page
+    rows, score = page.locator(".lab-guesses > li"), page.locator(".lab-guess-score")
+    many = rows.count()
+    assert many >= 18 and score.text_content().startswith(f"You have answered none of {many}")
+    assert not page.get_by_text("You said").count() and not page.get_by_text("Guessed before").count()
+    rows.filter(has_text="`tl.maximum`".strip("`")).get_by_role("link").click()
+    page.wait_for_load_state("networkidle")
+    asked = page.locator(".lab-prediction").filter(has_text="what does an H100 store?")
+    asked.get_by_label("NaN").check()
+    asked.get_by_role("button", name="That is my prediction").click()
+    assert asked.locator(".lab-guessed").text_content() == "Guessed before it was run: NaN."
+    go(page, page.url.partition("/notebooks/")[0] + f"/{GUESSES}")
+    assert score.text_content() == f"You have answered 1 of {many}, 0 of them right."
+    told = page.locator(".lab-guesses > li.lab-wrong p")
+    assert told.text_content() == "You said NaN; the answer is 1." and not visited.troubles
+
+
+def test_each_link_of_the_page_of_guesses_leads_to_a_cell_that_asks(visit):
+    page = visit(GUESSES).page
+    linked = page.locator(".lab-guesses a").evaluate_all("links => links.map((each) => each.href)")
+    for address in dict.fromkeys(each.partition("#")[0] for each in linked):
+        go(page, address)
+        for anchor in [each.partition("#")[2] for each in linked if each.startswith(f"{address}#")]:
+            assert page.locator(f".cell:has(#{anchor}) .lab-prediction").count() == 1, (address, anchor)

@@ -5,6 +5,7 @@
 - ``bundle``: each chapter and the book as one Markdown file
 - ``fonts``: makes a font smaller, for ``assets`` and ``icons``
 - ``hangs``: the page of ranks that part ways, from their recording
+- ``guesses``: the page of predictions that somebody guessed wrong
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
 - ``folds``: one thin line in the place of a folded cell's code, which says what is behind it
@@ -25,6 +26,7 @@ from . import (
     bundle,
     folds,
     formulas,
+    guesses,
     hangs,
     icons,
     landing,
@@ -46,6 +48,7 @@ def setup(app):
         bundle,
         folds,
         formulas,
+        guesses,
         hangs,
         landing,
         language,
