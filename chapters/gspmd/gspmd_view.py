@@ -94,7 +94,7 @@ def systems_table(rows: Sequence[Beside], caption: str = "") -> Table:
     for row in rows:
         for system, name in SYSTEMS.items():
             if (held := row.payload(system)) is not None:
-                counts, bytes_ = _collectives(getattr(row, system)), (f"{row.sent(system):,.0f}", f"{held:,}")
+                counts, bytes_ = collectives_in_words(getattr(row, system)), (f"{row.sent(system):,.0f}", f"{held:,}")
                 told.append((f"{row.layout}, {row.devices}", name, counts, *bytes_))
         if row.refused:
             told.append((f"{row.layout}, {row.devices}", SYSTEMS["dtensor"], f"refused: {row.refused}", None, None))
@@ -102,7 +102,7 @@ def systems_table(rows: Sequence[Beside], caption: str = "") -> Table:
     return Table(columns, told, caption, align="lllrr")
 
 
-def _collectives(rows: Sequence[Collective]) -> str:
+def collectives_in_words(rows: Sequence[Collective]) -> str:
     """Counts by kind; a count of 0 is of bytes that join a bucket which is there without them."""
     return ", ".join(f"{each.count or 'part of an'} {each.kind.replace('_', '-')}" for each in rows) or "none"
 
@@ -185,7 +185,7 @@ def _amount(each: Operation) -> str:
 def operations_table(rows: Sequence[Operation], caption: str = "") -> Table:
     """Each operation: bytes and collectives of XLA, bytes of DTensor or what came of it instead."""
     told = [
-        (each.name, f"{each.xla_sent_nbytes:,}" if each.xla_right else "**wrong**", _collectives(each.xla_sent),
+        (each.name, f"{each.xla_sent_nbytes:,}" if each.xla_right else "**wrong**", collectives_in_words(each.xla_sent),
          _amount(each), each.dtensor.detail)
         for each in rows
     ]  # fmt: skip
@@ -195,7 +195,9 @@ def operations_table(rows: Sequence[Operation], caption: str = "") -> Table:
 @door
 def ways_table(ways: Sequence[Way], caption: str = "") -> Table:
     """The three ways: what is written, the type that jax shows for the value in the middle, what is sent."""
-    rows = [(each.name, each.source, ", ".join(each.types), _collectives(each.program.collectives)) for each in ways]
+    rows = [
+        (each.name, each.source, ", ".join(each.types), collectives_in_words(each.program.collectives)) for each in ways
+    ]
     return Table(["way", "written", "type of h", "sent"], rows, caption)
 
 

@@ -69,7 +69,7 @@ def handed_card(found: Captured) -> ReportCard:
         if handed.kept_nbytes is None
         else f" As you run it, {with_unit(handed.kept_nbytes)} are kept for the backward."
     )
-    said = CardText(f"The other cards are of the model compiled as one, which is another program.{kept}")
+    said = CardText(f"The other cards are of what it is when the model is compiled as one.{kept}")
     columns = ("function", "where", "compilations", "what stopped them", "compiled again because")
     rows = tuple(
         (each.function, each.place, each.compilations, _limited(each), "; ".join(each.failed)) for each in handed.parts

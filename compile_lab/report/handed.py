@@ -58,8 +58,10 @@ class HandedOver:
 
 
 def handed_over(given: GivenModel) -> HandedOver | None:
-    """Call model or step as the reader does. None where nothing in it is compiled, and where values are fake."""
-    if dispatch_mode_is_active():
+    """Call model or step as the reader does. None where nothing in it is compiled by itself: a model that is compiled
+    as a whole takes its parts in. None, too, where values are fake."""
+    whole = not given.step and (given.was_compiled or _compiled(given.model))
+    if whole or dispatch_mode_is_active():
         return None
     marked = tuple(path for path, each in given.model.named_modules() if path and _compiled(each))
     run = given.step.run if given.step else partial(given.loss, *given.args, **given.kwargs)

@@ -114,3 +114,13 @@ def test_what_is_kept_is_what_the_readers_checkpoint_keeps():
 def test_a_model_that_compiles_nothing_has_no_such_card():
     found = of(Row([1]))
     assert found.handed is None and "handed" not in cards_of(found)
+
+
+@pytest.mark.parametrize("wrapped", [True, False])
+def test_a_model_compiled_as_a_whole_is_what_the_other_cards_are_of(wrapped):
+    model = in_place([1, 1])
+    if wrapped:
+        model = torch.compile(model, backend="eager")
+    else:
+        model.compile(backend="eager")
+    assert handed_over(given(model, torch.randn(2, 4))) is None

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 from compile_lab.doors import door
@@ -11,6 +12,7 @@ from compile_lab.recordings import Recording
 
 from ..gspmd_beside import BATCH, DIM, HEADS, LENGTH, formula
 from ..gspmd_block import LAYOUTS
+from ..gspmd_view import collectives_in_words
 
 CHAPTERS = "64 wide"
 """The size of the chapter's own block, for which there is a formula."""
@@ -80,7 +82,7 @@ def layouts_table(recording: Recording) -> Table:
     found: dict[str, dict[str, str]] = {}
     for each in recording.result["layouts"]:
         if each["size"] == CHAPTERS:
-            found.setdefault(each["layout"], {})[each["pipeline"]] = _told(each["collectives"])
+            found.setdefault(each["layout"], {})[each["pipeline"]] = _told(_recorded(each["collectives"]))
     rows = [(name, told["CPU"], told["GPU"], _by_formula(name, devices)) for name, told in found.items()]
     columns = ["layout", "XLA's pipeline for CPUs", "for GPUs", "by the formula"]
     caption = f"Collectives of a step of the block on {devices} devices, and what each sends on a ring"
@@ -89,7 +91,7 @@ def layouts_table(recording: Recording) -> Table:
 
 def _by_formula(layout: str, devices: int) -> str:
     rows = formula(layout, devices) if layout in LAYOUTS else None
-    return _told([vars(each) | {"sent_nbytes": each.sent_nbytes} for each in rows]) if rows else ""
+    return _told(rows) if rows else ""
 
 
 @door
@@ -97,7 +99,7 @@ def operations_that_differ(recording: Recording) -> Table:
     """The single operations for which the two pipelines send different collectives."""
     found: dict[str, dict[str, str]] = {}
     for each in recording.result["operations"]:
-        found.setdefault(each["name"], {})[each["pipeline"]] = _told(each["collectives"])
+        found.setdefault(each["name"], {})[each["pipeline"]] = _told(_recorded(each["collectives"]))
     rows = [(name, told["CPU"], told["GPU"]) for name, told in found.items() if told["CPU"] != told["GPU"]]
     caption = f"{len(rows)} of {len(found)} operations, on {recording.result['devices']} devices"
     return Table(["operation", "XLA's pipeline for CPUs", "for GPUs"], rows, f"{caption} · {recording.provenance}")
@@ -139,7 +141,11 @@ def planned_nbytes(recording: Recording, program: str) -> int:
     return planned[program]
 
 
-def _told(collectives: Sequence[Mapping[str, Any]]) -> str:
-    """Counts by kind and what a device sends; a count of 0 is of bytes in a bucket that is there without them."""
-    kinds = [f"{each['count'] or 'part of an'} {each['kind'].replace('_', '-')}" for each in collectives]
-    return f"{', '.join(kinds)}; {sum(each['sent_nbytes'] for each in collectives):,.0f} B" if kinds else "nothing"
+def _told(collectives: Sequence[Any]) -> str:
+    """Counts by kind, and what a device sends; of a `Collective`, or of what is recorded of one."""
+    sent_nbytes = sum(each.sent_nbytes for each in collectives)
+    return f"{collectives_in_words(collectives)}; {sent_nbytes:,.0f} B" if collectives else "nothing"
+
+
+def _recorded(collectives: Sequence[Mapping[str, Any]]) -> list[SimpleNamespace]:
+    return [SimpleNamespace(**each) for each in collectives]
