@@ -51,7 +51,7 @@ def breaks_card(found: Captured) -> ReportCard:
 
 def handed_card(found: Captured) -> ReportCard:
     """What the reader compiles by itself: how often torch did so, why again, and whether it still does."""
-    handed = found.handed
+    handed = found["handed"]
     count = sum(each.compilations for each in handed.parts)
     marked = _listed(handed.marked) or ", ".join(f"`{each.function}`" for each in handed.parts)
     verdict = f"You compile {marked}{', each by itself' if len(handed.marked) > 1 else ' by itself'}: "

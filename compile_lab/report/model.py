@@ -119,7 +119,11 @@ def told(subject: GivenModel, options: ReportOptions, progress: Callable[[str], 
 
 def cards_of(found: Captured) -> list[str]:
     """The names of the cards that there are for it, in order."""
-    left_out = {"devices": not found.options.devices, "step": not found.given.step, "handed": not found.handed}
+    left_out = {
+        "devices": not found.options.devices,
+        "step": not found.given.step,
+        "handed": found.parts.get("handed") is None,
+    }
     return [name for name in CARDS if not left_out.get(name)]
 
 

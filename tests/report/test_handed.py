@@ -124,3 +124,14 @@ def test_a_model_compiled_as_a_whole_is_what_the_other_cards_are_of(wrapped):
     else:
         model.compile(backend="eager")
     assert handed_over(given(model, torch.randn(2, 4))) is None
+
+
+def test_a_part_that_raises_once_it_is_compiled_is_told_and_not_left_out():
+    def broken():
+        def backend(module, inputs):
+            raise RuntimeError("this backend compiles nothing")
+
+        return backend
+
+    told = card("handed", of(in_place([1], broken)))
+    assert told.severity == "failed" and "this backend compiles nothing" in told.verdict
