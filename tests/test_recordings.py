@@ -220,6 +220,7 @@ def test_the_h200s_rates_are_what_the_book_says():
     assert 600 < bf16["sustained_tflop_per_s"]["median"] < bf16["burst_tflop_per_s"]["median"] < 989
 
 
+@pytest.mark.slow
 def test_a_wheel_carries_recordings_and_rooms_and_reads_them_from_where_it_put_them(tmp_path):
     build = [
         "-m",

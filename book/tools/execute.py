@@ -9,7 +9,6 @@ up: an error or an interrupt leaves the stored one as it was.
 import argparse
 import copy
 import importlib.metadata
-import os
 import platform
 import sys
 import time
@@ -18,6 +17,7 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from shown import environment, show_all_in
 from sources import LIVE, sources
 from tqdm import tqdm
 
@@ -53,7 +53,8 @@ def execute(path: Path) -> float:
             on_cell_executed=lambda **_: bar.update(),
         )
         start = time.perf_counter()
-        with client.setup_kernel(env={**os.environ, PUBLISH: "1"}):
+        with client.setup_kernel(env=environment() | {PUBLISH: "1"}):
+            show_all_in(client)
             run(client)
             seconds = time.perf_counter() - start
             stored = copy.deepcopy(notebook)

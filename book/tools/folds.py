@@ -2,8 +2,8 @@
 
     python book/tools/folds.py        marks every notebook's cells; prints the notebooks that changed
 
-A cell stays in sight if it is an exercise, or if it is short, uses torch's interface or an instrument, and is new: a
-name that the chapter has not shown yet, or an instrument at work on a function that the cell defines. Everything else
+A cell stays in sight if it is an exercise, or if it is short, uses torch's or jax's interface or an instrument, and is
+new: a name that the chapter has not shown yet, or an instrument at work on a function that the cell defines. All else
 builds what is shown (a table, a sentence, a verdict, an explorer) or prepares it, and folds: on the site by the tag
 ``hide-input``, in JupyterLab by ``source_hidden``, on Colab by ``cellView``. Outputs are never touched.
 """
@@ -30,8 +30,9 @@ ORDINARY = re.compile(
     r"|u?int\d+$|b?float\d+$|bool$|finfo$|[sg]et_num_threads$|Generator|Size$|Tensor$"
     r"|(manual_)?seed|rand\w*|zeros\w*|ones\w*|empty\w*|full\w*|tensor$|arange$|linspace$|eye$|equal$|allclose$"
     r"|no_grad|inference_mode)"
+    r"|jax\.(random|numpy|devices|Array|sharding|make_mesh|device_put|tree)"
 )
-"""Names of torch that every reader knows: they make data, models and settings, and need not be shown."""
+"""Names of torch and jax that every reader knows: they make data, models and settings, and need not be shown."""
 
 
 def imported(tree: ast.Module) -> dict[str, str]:
@@ -79,7 +80,7 @@ class Chapter:
     """Reads a notebook's code cells from the top, and knows what it has seen."""
 
     def __init__(self) -> None:
-        self.known: dict[str, str] = {}
+        self.known = {"jax": "jax"}  # a door gives it, where it is there
         self.shown: set[str] = set()
 
     def in_sight(self, cell) -> bool:
@@ -93,7 +94,9 @@ class Chapter:
             return False
         names = set(used(tree, self.known))
         lessons = {
-            name for name in names if INSTRUMENT.match(name) or (name.startswith("torch.") and not ORDINARY.match(name))
+            name
+            for name in names
+            if INSTRUMENT.match(name) or (name.startswith(("torch.", "jax.")) and not ORDINARY.match(name))
         }
         defined, done = halves(tree)
         at_work = any(INSTRUMENT.match(name) for name in used(done, self.known))

@@ -1,7 +1,7 @@
 """The repository's address. It stands in ``_config.yml`` (``repository.url``); everything else that names it follows.
 
 python book/tools/repository.py        print the address
-python book/tools/repository.py URL    move the book: settings, README, CITATION.cff, a page, the notebooks' setup cells
+python book/tools/repository.py URL    move the book: settings, README, CITATION.cff, a page, the notebooks
 """
 
 import re
@@ -51,20 +51,25 @@ def check(url: str) -> None:
         )
 
 
+def renamed(text: str, old: tuple[str, ...], new: tuple[str, ...]) -> str:
+    for before, after in zip(old, new, strict=True):
+        text = re.sub(re.escape(before) + r"(?![\w-])", after, text)
+    return text
+
+
 def moved(root: Path, url: str) -> dict[Path, str]:
     """The new contents of every file that names the repository."""
     old, new = spellings(current(root)), spellings(url)
     contents = {}
     for name in TEXTS:
-        text = (root / name).read_text("utf-8")
-        for before, after in zip(old, new, strict=True):
-            text = re.sub(re.escape(before) + r"(?![\w-])", after, text)
-        contents[root / name] = text
+        contents[root / name] = renamed((root / name).read_text("utf-8"), old, new)
     for path in sorted(root.glob("notebooks/*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
         for cell in notebook.cells:
             if "setup" in cell.metadata.get("tags", []):
                 cell.source = setup_cell(url)
+            elif cell.cell_type == "markdown":
+                cell.source = renamed(cell.source, old, new)
         contents[path] = nbformat.writes(notebook) + "\n"
     return contents
 

@@ -40,15 +40,10 @@ class Kernel:
             resources={"metadata": {"path": str(folder)}},
             on_cell_executed=lambda execute_reply, **_: setattr(self, "reply", execute_reply["content"]),
         )
-        # a kernel that takes itself for a test keeps to itself what a program prints
-        known = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
         self.over, self.named = "", set()
         with contextlib.ExitStack() as stack:
-            stack.enter_context(self.client.setup_kernel(env=known, stderr=subprocess.DEVNULL))
-            code = f"{inspect.getsource(show_all)}\nshow_all(get_ipython().kernel)"
-            self._execute(f"exec({code!r}, {{'get_ipython': get_ipython}})", store_history=False)
-            if self.reply["status"] != "ok":
-                raise RuntimeError(f"a kernel that does not show all: {self.reply}")
+            stack.enter_context(self.client.setup_kernel(env=environment(), stderr=subprocess.DEVNULL))
+            show_all_in(self.client)
             self.close = stack.pop_all().close
         self.client.timeout_func, self.limit_s = (lambda _: limit_s), limit_s
 
@@ -68,7 +63,7 @@ class Kernel:
         except DeadKernelError:
             self.over = f"the kernel died in {name}"
         names = self.client._display_id_map.values()
-        self.named = {at - 1 for cells in names for at, outputs in cells.items() if outputs}
+        self.named = {at for cells in names for at, outputs in cells.items() if outputs}
         if self.over:
             self.close()
             return self.over, ""
@@ -78,11 +73,27 @@ class Kernel:
 
     def outputs(self, number: int) -> list[NotebookNode]:
         """What stands below a cell by now."""
-        return self.client.nb.cells[number + 1].outputs
+        return self.client.nb.cells[number].outputs
 
-    def _execute(self, source: str, **options: bool) -> None:
+    def _execute(self, source: str) -> None:
         self.client.nb.cells.append(cell := new_code_cell(source))
-        self.client.execute_cell(cell, len(self.client.nb.cells) - 1, **options)
+        self.client.execute_cell(cell, len(self.client.nb.cells) - 1)
+
+
+def environment() -> dict[str, str]:
+    """A kernel's. One that takes itself for a test keeps to itself what a program prints."""
+    return {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+
+
+def show_all_in(client: NotebookClient) -> None:
+    """Have the kernel of a client that has started show all there is. RuntimeError if it cannot."""
+    code = f"{inspect.getsource(show_all)}\nshow_all(get_ipython().kernel)"
+    cell = new_code_cell(f"exec({code!r}, {{'get_ipython': get_ipython}})")
+    client.nb.cells.append(cell)  # nbclient puts it in place once it has run
+    client.execute_cell(cell, len(client.nb.cells) - 1, store_history=False)
+    client.nb.cells.pop()
+    if cell.outputs:
+        raise RuntimeError(f"a kernel that does not show all: {cell.outputs}")
 
 
 def show_all(kernel):

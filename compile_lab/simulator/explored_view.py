@@ -92,17 +92,17 @@ def _picture(several: dict[str, Timeline]) -> list[str | Drawing]:
 
 
 def _noticed(timelines: list[Timeline]) -> str:
-    """One sentence: which is quicker, and what it pays in memory."""
-    quick, *rest = sorted(timelines, key=lambda each: (each.span, max(each.held_microbatches)))
-    said = f"**{quick.schedule}** takes {quick.span:.4g} F, and its ranks wait {quick.bubble_fraction:.1%} of it"
-    if not rest:
-        return f"{said}; a rank holds up to {max(quick.held_microbatches):g} micro-batches."
-    slow = rest[0]
-    held, other = (max(each.held_microbatches) for each in (quick, slow))
-    longer = slow.span / quick.span - 1
-    takes = f"takes {longer:.1%} longer" if longer > 5e-4 else "takes as long"
-    holds = f"{other:g} instead of {held:g} micro-batches" if other != held else f"as many micro-batches, {held:g}"
-    return f"{said}. {slow.schedule} {takes}; its fullest rank holds {holds}."
+    """What the chosen schedule, the first, takes; and the other one beside it, in time and in memory."""
+    chosen, *others = timelines
+    said = f"**{chosen.schedule}** takes {chosen.span:.4g} F, and its ranks wait {chosen.bubble_fraction:.1%} of it"
+    held, *beside = (max(each.held_microbatches) for each in timelines)
+    if not others:
+        return f"{said}; a rank holds up to {held:g} micro-batches."
+    (other,), (there,) = others, beside
+    more = other.span / chosen.span - 1
+    takes = f"takes {abs(more):.1%} {'longer' if more > 0 else 'less'}" if abs(more) > 5e-4 else "takes as long"
+    holds = f"{there:g} instead of {held:g} micro-batches" if there != held else f"as many micro-batches, {held:g}"
+    return f"{said}. {other.schedule} {takes}; its fullest rank holds {holds}."
 
 
 def recommended(model: str, devices: int, sequences: int, card: float) -> list[str | Table]:

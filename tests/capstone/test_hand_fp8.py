@@ -182,6 +182,7 @@ def test_a_kernel_compiles_for_an_h200(kernel, blocks, arguments, number):
     assert not made.spills
 
 
+@pytest.mark.slow
 def test_the_gelu_is_computed_once_though_its_result_is_stored_twice():
     kernel, blocks, arguments = COMPILED[1]
     config = Config({**blocks, "E5M2": False, "TO_PLAIN": False}, 2)

@@ -104,6 +104,7 @@ def test_bfloat16_is_the_computation_and_float32_the_weights():
     assert all(parameter.dtype == torch.float32 for parameter in rounded.model.parameters())
 
 
+@pytest.mark.slow
 def test_the_compiler_keeps_what_each_runs_budget_allows(monkeypatch):
     def without_kernels(model, mode):
         assert mode == "default"

@@ -36,6 +36,16 @@ def test_outputs_and_provenance_are_stored_without_times(notebook):
     assert "execution" not in stored.cells[0].metadata and "widgets" not in stored.metadata
 
 
+def test_what_a_cell_started_is_stored_below_it_whole_and_before_its_value(notebook):
+    late = "import subprocess, threading, time\ndef late():\n    time.sleep(1)\n    subprocess.run(['seq', '50000'])"
+    path = notebook(f"{late}\nthreading.Thread(target=late).start()", "subprocess.run(['seq', '50000'])\n'behind'")
+    execute.execute(path)
+    first, second = nbformat.read(path, as_version=4).cells
+    numbers = "".join(f"{number}\n" for number in range(1, 50_001))
+    assert [each.text for each in first.outputs] == [numbers] == [second.outputs[0].text]
+    assert second.outputs[1].data["text/plain"] == "'behind'"
+
+
 @pytest.mark.parametrize(
     ("source", "error"),
     [("1 / 0", CellExecutionError), ("import os; os.kill(os.getpid(), 9)", RuntimeError)],

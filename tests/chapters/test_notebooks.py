@@ -8,11 +8,16 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from lab_site import references
+from pybtex.database import parse_file
 from sources import sources
 
 from compile_lab.page.claims import printed
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.ipynb"))
+ROOT = Path(__file__).resolve().parents[2]
+NOTEBOOKS = sorted(ROOT.glob("notebooks/*.ipynb"))
+ROLE = re.compile(r"\{[a-z:]+\}`|^[`:]{3,}\{", re.MULTILINE)
+LINK = re.compile(r"\[([^][]*)\]\((https://[^()]*/book/(glossary|bibliography)\.html#([^()]*))\)")
 MACHINE = re.compile(r"(?<![\w.])/(home|root|Users|tmp|work|opt|usr|mnt|content)/\w|[A-Z]:\\\\Users")
 LONGEST_CELL = 25
 LARGEST_OUTPUT = 200_000
@@ -105,6 +110,29 @@ def test_a_chapter_has_its_parts_in_their_order(path):
     assert any("lab-prediction" in str(cell.outputs) for cell in code(path)), "no prediction"
     assert not (told := re.search(r"^\W*Prediction:.*", text, re.MULTILINE)), f"the reader predicts, not we: {told[0]}"
     assert any("lab-explorer" in str(cell.outputs) for cell in code(path)), "no explorer"
+
+
+def cited_as(entry):
+    """An entry of the bibliography in brackets, "Ba et al., 2016", and in a sentence, "Ba et al. (2016)"."""
+    names = ["".join(person.last_names).strip("{}") for person in entry.persons.get("author", [])]
+    by = " and ".join(names) if len(names) < 3 else f"{names[0]} et al."
+    by, year = by or entry.fields["organization"], entry.fields["year"]
+    return f"{by}, {year}", f"{by} ({year})"
+
+
+def test_its_prose_reads_without_sphinx_and_names_terms_and_papers_as_they_are(path):
+    text = prose(path)
+    assert not ROLE.search(text), "markup that JupyterLab and Colab show as it is written: write a link"
+    words = references.terms((ROOT / references.GLOSSARY).read_text("utf-8"))
+    cited = {f"cite-{key}": entry for key, entry in parse_file(ROOT / "book/references.bib").entries.items()}
+    for link in LINK.finditer(text):
+        named, address, page, place = link.groups()
+        assert place in (words if page == "glossary" else cited), f"nothing is at {address}"
+        if page == "bibliography":
+            in_brackets, in_a_sentence = cited_as(cited[place])
+            bracketed = text[link.start() - 1] in "( " and text[link.end()] in ");" and named == in_brackets
+            assert bracketed or named == in_a_sentence, f"{named!r} is not how {place} is cited"
+    assert LINK.sub("", references.as_roles(text, words)) == references.as_roles(text, words), "a link that is no role"
 
 
 def test_each_claim_is_confirmed_or_refuted_by_its_cell_whole_or_in_parts(path):

@@ -87,6 +87,7 @@ def test_what_was_read_is_handed_on_and_what_is_no_trace_refused():
     assert read({"traceEvents": [chrome("cpu_op", "a", 1, 2)]}).events == (TraceEvent("cpu_op", "a", 1, 2, 3, 7),)
 
 
+@pytest.mark.slow
 def test_the_profiler_writes_nothing_to_stderr():
     program = "import torch; from compile_lab.measure.trace import profiled; profiled(lambda: torch.ones(1), 'cpu')"
     environment = {name: value for name, value in os.environ.items() if name != "KINETO_LOG_LEVEL"}

@@ -18,6 +18,7 @@ from .programs import measured
 pytestmark = pytest.mark.processes
 
 
+@pytest.mark.slow
 def test_a_step_asks_for_the_same_bytes_with_its_kernels_left_out_and_computes_again_afterwards():
     torch.manual_seed(0)
     model = MiniGPT(replace(MINI, layers=1))

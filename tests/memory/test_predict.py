@@ -116,6 +116,7 @@ def test_what_a_librarys_kernel_takes_for_itself_is_named(how):
     assert predicted.held_nbytes == measured.held_nbytes, "statistics that are updated in place are not held"
 
 
+@pytest.mark.slow
 def test_what_a_library_takes_and_gives_back_within_a_call_is_told_apart():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 64, 3, padding=1), nn.ReLU(), nn.Conv2d(64, 128, 3, padding=1))
@@ -129,6 +130,7 @@ def test_what_a_library_takes_and_gives_back_within_a_call_is_told_apart():
     assert memory.lifetimes(code).peak_nbytes == measured.between_calls_nbytes < measured.peak_nbytes
 
 
+@pytest.mark.slow
 def test_generated_code_is_followed_to_the_byte():
     torch.manual_seed(0)
     model = nn.Sequential(nn.Linear(32, 64), nn.GELU(), nn.LayerNorm(64), nn.Linear(64, 8))

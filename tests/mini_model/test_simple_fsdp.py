@@ -77,6 +77,7 @@ def step(**options):
             return training_graphs(model, TOKENS, TOKENS), sum(1 for _ in model.parameters())
 
 
+@pytest.mark.slow
 def test_every_parameter_is_gathered_once_and_again_only_if_asked():
     kept = []
     for again in (False, True):

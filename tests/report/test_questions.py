@@ -154,7 +154,12 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+SLOW = {"compiled_step_raises"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in SLOW else name for name in CASES]
+)
 def test_a_question_fires_where_its_trouble_is_and_not_elsewhere(name):
     troubled, sound, parts = CASES[name]
     found = asked(name, troubled, parts)

@@ -90,6 +90,7 @@ def on_four_ranks(cases):
     return found
 
 
+@pytest.mark.slow
 def test_a_pipeline_on_real_ranks_is_counted_and_held_as_planned():
     four = replace(MINI, context=16)
     cases = [

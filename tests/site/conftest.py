@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 
 NO_BROWSER = "NO BROWSER: Chromium or Chrome is not on PATH, so the site was not tested in one (apt install chromium)"
+MOST_OPEN = 4
 
 
 @pytest.fixture(scope="session")
@@ -42,6 +43,25 @@ def visit(browser, address):
     """``visit("book/index.html", width=390, color_scheme="dark")`` opens a page in a context of its own."""
     with harness.visiting(browser, address) as open_page:
         yield open_page
+
+
+@pytest.fixture(scope="module")
+def shared(browser, address):
+    """``shared("book/index.html", width=390)``: that page, opened once for all of a file's tests that ask for it so.
+
+    A page that was not asked for while `MOST_OPEN` others were is closed, and opened anew.
+    """
+    kept = {}
+    with harness.visiting(browser, address) as open_page:
+
+        def open_once(path, **options):
+            asked = (path, *sorted(options.items()))
+            kept[asked] = kept.pop(asked, None) or open_page(path, **options)
+            if len(kept) > MOST_OPEN:
+                kept.pop(next(iter(kept))).page.context.close()
+            return kept[asked]
+
+        yield open_once
 
 
 def pytest_terminal_summary(terminalreporter):

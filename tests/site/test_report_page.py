@@ -54,15 +54,15 @@ def address(tmp_path_factory):
 
 
 @pytest.mark.parametrize("width", [390, 1440])
-def test_it_is_no_wider_than_the_window_and_asks_nobody(visit, width):
-    visited = visit("report.html", width=width)
+def test_it_is_no_wider_than_the_window_and_asks_nobody(shared, width):
+    visited = shared("report.html", width=width)
     visited.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert visited.page.evaluate("document.documentElement.scrollWidth") == width
     assert visited.troubles == []
 
 
-def test_what_is_folded_opens_with_the_keyboard(visit):
-    page = visit("report.html").page
+def test_what_is_folded_opens_with_the_keyboard(shared):
+    page = shared("report.html").page
     first = page.locator("details").first
     assert first.get_attribute("open") is None
     first.locator("summary").focus()
@@ -71,11 +71,11 @@ def test_what_is_folded_opens_with_the_keyboard(visit):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_stands_out_from_what_is_behind_it(visit, scheme):
-    ratio, where = visit("report.html", color_scheme=scheme).page.evaluate(CONTRAST)
+def test_every_text_stands_out_from_what_is_behind_it(shared, scheme):
+    ratio, where = shared("report.html", color_scheme=scheme).page.evaluate(CONTRAST)
     assert ratio >= 4.5, f"{where}: {ratio:.2f}"
 
 
-def test_the_picture_has_a_text_for_who_does_not_see_it(visit):
-    pictures = visit("report.html").page.get_by_role("img", name="Bytes alive at each operation of the step")
+def test_the_picture_has_a_text_for_who_does_not_see_it(shared):
+    pictures = shared("report.html").page.get_by_role("img", name="Bytes alive at each operation of the step")
     assert pictures.count() == len(CARDS)

@@ -18,8 +18,8 @@ def shown(page):
     )
 
 
-def test_a_verdict_and_an_order_are_chosen_and_the_chapters_come_back(visit):
-    visited = visit(PAGE)
+def test_a_verdict_and_an_order_are_chosen_and_the_chapters_come_back(shared):
+    visited = shared(PAGE)
     page, every = visited.page, shown(visited.page)
     search, first = (page.locator(each).first.bounding_box()["y"] for each in (".lab-search-cards", CLAIMS))
     assert search < first, "the search stands above what it searches"
@@ -40,14 +40,15 @@ def test_a_verdict_and_an_order_are_chosen_and_the_chapters_come_back(visit):
     assert 0 < len(shown(page)) < len(every) and not visited.troubles
 
 
-def test_without_a_script_every_claim_stands_and_on_a_phone_it_fits(visit):
-    assert len(shown(visit(PAGE, java_script_enabled=False).page)) > 50
-    page = visit(PAGE, width=390, height=844).page
+def test_without_a_script_every_claim_stands_and_on_a_phone_it_fits(shared):
+    assert len(shown(shared(PAGE, java_script_enabled=False).page)) > 50
+    page = shared(PAGE).page
+    page.set_viewport_size({"width": 390, "height": 844})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_every_claim_has_a_sentence_to_carry_away(visit):
-    page = visit(PAGE, java_script_enabled=False).page
+def test_every_claim_has_a_sentence_to_carry_away(shared):
+    page = shared(PAGE, java_script_enabled=False).page
     kept = json.loads((harness.ROOT / "book/carried_away.json").read_text("utf-8"))
     said = page.eval_on_selector_all(
         CLAIMS, "cards => cards.map(card => [card.dataset.number, card.querySelector('p').textContent])"
@@ -55,8 +56,8 @@ def test_every_claim_has_a_sentence_to_carry_away(visit):
     assert dict(said) == kept and len(said) == len(kept)
 
 
-def test_each_claim_says_what_other_torches_say_and_why_where_it_is_something_else(visit):
-    page = visit(PAGE, java_script_enabled=False).page
+def test_each_claim_says_what_other_torches_say_and_why_where_it_is_something_else(shared):
+    page = shared(PAGE, java_script_enabled=False).page
     kept = json.loads((harness.ROOT / "book/verdicts.json").read_text("utf-8"))
     own = {
         number: word

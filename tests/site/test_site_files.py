@@ -48,6 +48,18 @@ def test_the_launch_buttons_lead_to_this_notebook_in_this_repository(chapter, bu
     ).read_bytes()
 
 
+@pytest.fixture(scope="module")
+def places(built):
+    """Every place on the pages of terms and of papers."""
+    pages = (f"book/{name}.html" for name in ("glossary", "bibliography"))
+    return {f"../{page}#{found['id']}" for page in pages for found in parsed(built / page).select("[id]")}
+
+
+def test_terms_and_papers_are_links_within_the_site(chapter, places):
+    named = {link for link in addresses(chapter.page) if re.search(r"book/(glossary|bibliography)\.html#", link)}
+    assert named and named <= places
+
+
 @pytest.mark.slow
 def test_a_second_build_gives_the_same_bytes(built, tmp_path):
     shutil.copytree(built.parent, tmp_path / "_build", copy_function=shutil.copy2)
@@ -118,21 +130,27 @@ def test_the_status_page_shows_what_the_execution_stored(built):
         assert all(known[key] in cells[3] for key in ("device", "python", "torch", "triton", "numpy"))
 
 
-def test_the_page_of_claims_gathers_every_verdict_and_links_its_cell(built):
-    page = parsed(built / "book/claims.html")
-    shown = [verdict.strong.get_text().split(",")[0] for verdict in page.select(".lab-verdict")]
+@pytest.fixture(scope="module")
+def claims(built):
+    return parsed(built / "book/claims.html")
+
+
+def test_the_page_of_claims_gathers_every_verdict(claims):
+    shown = [verdict.strong.get_text().split(",")[0] for verdict in claims.select(".lab-verdict")]
     stored = [claim for name in harness.chapters() for claim, _, _ in verdicts.claims(harness.ROOT / f"{name}.ipynb")]
     assert shown == stored and len(set(stored)) == len(stored)
-    links = page.select('article a[href*="#cell-"]')
-    targets = {path: parsed(built / "book" / path) for path in {link["href"].partition("#")[0] for link in links}}
-    for link in links:
-        path, _, cell = link["href"].partition("#")
-        target = targets[path].find(id=cell)
+    linked = {link["href"].partition("#")[0] for link in claims.select('article a[href*="#cell-"]')}
+    assert linked and linked <= {f"../{name}.html" for name in harness.chapters()}
+    errors = [each for name in harness.chapters() for each in verdicts.silent_errors(harness.ROOT / f"{name}.ipynb")]
+    assert bool(claims.select(".lab-silent")) == bool(errors)
+
+
+def test_the_page_of_claims_links_each_claims_cell_of_a_chapter(claims, chapter):
+    for link in claims.select(f'article a[href^="../{chapter.name}.html#cell-"]'):
+        target = chapter.page.find(id=link["href"].partition("#")[2])
         claim = link.get_text().rsplit(" ", 1)[1]
         tag = "tag_silent-errors" if claim == "them" else f"tag_claim-{claim}"
         assert tag in target.parent["class"], (link["href"], target.parent["class"])
-    errors = [each for name in harness.chapters() for each in verdicts.silent_errors(harness.ROOT / f"{name}.ipynb")]
-    assert bool(page.select(".lab-silent")) == bool(errors)
 
 
 def test_silent_errors_are_gathered_from_cells_of_their_tag_that_ran(tmp_path):

@@ -36,8 +36,8 @@ def test_a_chapter_without_its_one_picture_is_named(tmp_path, cells):
         landing.opening(notebook(tmp_path, *cells))
 
 
-def test_the_first_screen_shows_the_journey_and_the_numbers(visit):
-    page = visit(PAGE, width=1440, height=900).page
+def test_the_first_screen_shows_the_journey_and_the_numbers(shared):
+    page = shared(PAGE, width=1440).page
     bottom = page.locator("ol.lab-journey").bounding_box()
     numbers = page.locator("ul.lab-payoff").bounding_box()
     assert bottom["y"] + bottom["height"] < 900 and numbers["y"] < 900
@@ -50,8 +50,8 @@ def open_stage(page):
     return page.locator("ol.lab-journey > li.lab-open")
 
 
-def test_the_journey_is_stepped_through_by_clicks_and_by_keys(visit):
-    page = visit(PAGE, width=1440, height=900).page
+def test_the_journey_is_stepped_through_by_clicks_and_by_keys(shared):
+    page = shared(PAGE, width=1440).page
     tabs = page.get_by_role("tab")
     assert tabs.count() >= STAGES
     top = page.locator("ul.lab-payoff").bounding_box()["y"]
@@ -70,25 +70,27 @@ def test_the_journey_is_stepped_through_by_clicks_and_by_keys(visit):
     assert page.locator("ul.lab-payoff").bounding_box()["y"] == top  # nothing jumps
 
 
-def test_the_journey_is_whole_without_scripts_and_on_paper(visit):
+def test_the_journey_is_whole_without_scripts_and_on_paper(visit, shared):
     page = visit(PAGE, java_script_enabled=False).page
     stages = page.locator("ol.lab-journey > li")
     assert stages.count() >= STAGES and all(stage.is_visible() for stage in stages.all())
-    page = visit(PAGE).page
+    page = shared(PAGE, width=1440).page
     page.emulate_media(media="print")
     assert all(stage.is_visible() for stage in page.locator("ol.lab-journey > li").all())
+    page.emulate_media(media="screen")
 
 
-def test_who_wants_no_motion_gets_none(visit):
-    page = visit(PAGE, reduced_motion="reduce").page
-    moves = page.locator("ol.lab-journey > li, .lab-dot").evaluate_all(
-        "all => all.map((each) => getComputedStyle(each).transitionDuration)"
-    )
-    assert set(moves) == {"0s"}
+def test_who_wants_no_motion_gets_none(shared):
+    page = shared(PAGE, width=1440).page
+    durations = "all => [...new Set(all.map((each) => getComputedStyle(each).transitionDuration))]"
+    moving = page.locator("ol.lab-journey > li, .lab-dot")
+    assert moving.evaluate_all(durations) != ["0s"]
+    page.emulate_media(reduced_motion="reduce")
+    assert moving.evaluate_all(durations) == ["0s"]
 
 
-def test_each_chapter_has_a_card_with_its_picture_and_a_question(visit):
-    page = visit(PAGE).page
+def test_each_chapter_has_a_card_with_its_picture_and_a_question(shared):
+    page = shared(PAGE, width=1440).page
     cards = page.locator(".lab-card:not(.lab-coming)")
     assert cards.count() == len(CHAPTERS)
     for card, name in zip(cards.all(), CHAPTERS, strict=True):
@@ -97,7 +99,7 @@ def test_each_chapter_has_a_card_with_its_picture_and_a_question(visit):
         assert card.locator("p").inner_text().endswith("?")
 
 
-def test_every_number_leads_to_its_cell(visit, built):
-    for link in visit(PAGE).page.locator(".lab-payoff li > a, .lab-shown > .lab-note a").all():
+def test_every_number_leads_to_its_cell(shared, built):
+    for link in shared(PAGE, width=1440).page.locator(".lab-payoff li > a, .lab-shown > .lab-note a").all():
         path, _, cell = link.get_attribute("href").removeprefix("../").partition("#")
         assert f'id="{cell}"' in (built / path).read_text("utf-8")

@@ -30,8 +30,8 @@ READ = """() => {
 
 
 @pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
-def test_a_chapter_shows_more_than_it_lists(visit, name):
-    read = visit(f"{name}.html", width=1440, height=SCREEN).page.evaluate(READ)
+def test_a_chapter_shows_more_than_it_lists(shared, name):
+    read = shared(f"{name}.html", width=1440, height=SCREEN).page.evaluate(READ)
     share, screens = read["code"] / read["article"], read["page"] / SCREEN
     print(
         f"{name}: {screens:.1f} screens, {share:.1%} of it visible code, {read['pictures']} pictures and explorers, "
@@ -43,16 +43,16 @@ def test_a_chapter_shows_more_than_it_lists(visit, name):
 
 
 def test_a_page_takes_as_much_room_in_the_dark(visit):
-    tall = {
-        theme: visit(f"{CHAPTERS[6]}.html", width=1440, height=SCREEN, color_scheme=theme).page.evaluate(READ)["page"]
-        for theme in ("light", "dark")
-    }
-    assert tall["light"] == tall["dark"], "a rule of the theme's for the dark alone adds room"
+    page = visit(f"{CHAPTERS[6]}.html", width=1440, height=SCREEN, color_scheme="light").page
+    light = page.evaluate(READ)["page"]
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+    assert page.evaluate(READ)["page"] == light, "a rule of the theme's for the dark alone adds room"
 
 
 @pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
-def test_a_fold_is_one_thin_line_that_says_what_is_behind_it_and_opens_with_the_keyboard(visit, name):
-    page = visit(f"{name}.html", width=1440, height=SCREEN).page
+def test_a_fold_is_one_thin_line_that_says_what_is_behind_it_and_opens_with_the_keyboard(shared, name):
+    page = shared(f"{name}.html", width=1440, height=SCREEN).page
     folds = page.locator("article .tag_hide-input > details.hide")
     lines = folds.locator("summary").evaluate_all("lines => lines.map((line) => [line.clientHeight, line.innerText])")
     assert len(lines) > 5
@@ -67,8 +67,21 @@ def test_a_fold_is_one_thin_line_that_says_what_is_behind_it_and_opens_with_the_
     assert not code.is_visible()
 
 
-def test_a_long_table_opens_in_place_and_is_whole_on_paper(visit):
-    page = visit("notebooks/07_backward_fusion.html", width=1440, height=SCREEN).page
+def test_on_a_phone_a_card_names_each_value(shared):
+    page = shared("notebooks/07_backward_fusion.html", width=390, height=844).page
+    card = page.locator("table.lab-cards tbody tr").first
+    named = card.locator("td[data-label]").evaluate_all(
+        "cells => cells.map((cell) => getComputedStyle(cell, '::before').content)"
+    )
+    heads = page.locator("table.lab-cards").first.locator("thead th").all_inner_texts()
+    assert len(named) > 2 and all(f'"{head}: "' in " ".join(named) for head in heads if head)
+    page.set_viewport_size({"width": 1440, "height": SCREEN})
+    assert page.locator("table.lab-cards").count() == 0
+
+
+def test_a_long_table_opens_in_place_and_is_whole_on_paper(shared):
+    page = shared("notebooks/07_backward_fusion.html", width=390, height=844).page
+    page.set_viewport_size({"width": 1440, "height": SCREEN})
     page.locator("table:has(button.lab-more):visible").first.evaluate("table => (table.id = 'long')")
     table = page.locator("#long")
     rows = table.locator("tbody tr:not(:has(button))")
@@ -87,15 +100,3 @@ def test_a_table_is_whole_without_scripts(visit):
     page = visit("notebooks/03_joint_graphs.html", java_script_enabled=False).page
     assert page.locator("article .cell_output table tbody tr").count() > 100
     assert page.locator("article button.lab-more, article .lab-folded, article .lab-cards").count() == 0
-
-
-def test_on_a_phone_a_card_names_each_value(visit):
-    page = visit("notebooks/07_backward_fusion.html", width=390, height=844).page
-    card = page.locator("table.lab-cards tbody tr").first
-    named = card.locator("td[data-label]").evaluate_all(
-        "cells => cells.map((cell) => getComputedStyle(cell, '::before').content)"
-    )
-    heads = page.locator("table.lab-cards").first.locator("thead th").all_inner_texts()
-    assert len(named) > 2 and all(f'"{head}: "' in " ".join(named) for head in heads if head)
-    page.set_viewport_size({"width": 1280, "height": 900})
-    assert page.locator("table.lab-cards").count() == 0

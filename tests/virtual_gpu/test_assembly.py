@@ -179,6 +179,7 @@ def test_sass_goes_by_way_of_ptx():
     assert without_notes(sass, PTX) == ("FADD R1, R2, R2\n.L_x_0:", {6: (1,)})
 
 
+@pytest.mark.slow
 def test_the_interpreter_runs_a_kernel_of_ours_and_leaves_our_tensors_alone():
     x, out = torch.arange(6.0), torch.zeros(6)
     changed, *_ = interpret_kernel(adds, 1, out, x, 5, BLOCK=8)

@@ -209,7 +209,7 @@ def _library_models():
 @pytest.mark.parametrize(
     ("which", "graphs"),
     [
-        pytest.param(0, 2, id="GPT-2"),
+        pytest.param(0, 2, id="GPT-2", marks=pytest.mark.slow),
         pytest.param(1, 1, id="Llama", marks=pytest.mark.slow),
         pytest.param(2, 1, id="BERT", marks=pytest.mark.slow),
         pytest.param(3, 1, id="ResNet", marks=pytest.mark.slow),
@@ -380,6 +380,7 @@ def test_a_parameter_and_a_view_keep_their_kind_on_the_way():
     assert values.is_leaf and values.requires_grad and values.tolist() == [2.0, 8.0]
 
 
+@pytest.mark.slow
 def test_settings_of_this_process_are_not_the_childs():
     def asked():
         from compile_lab._torch.inductor import inductor_config

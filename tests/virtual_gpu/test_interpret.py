@@ -37,6 +37,7 @@ def test_what_is_interpreted_is_what_the_virtual_chip_would_run():
     assert interpret(model, x, chip="T4").kernels == {kernel.name: kernel.source for kernel in written}
 
 
+@pytest.mark.slow
 def test_a_broken_kernel_is_caught():
     x = torch.randn(64, 1000, generator=torch.Generator().manual_seed(0))
     right = interpret(F.softmax, x, -1)

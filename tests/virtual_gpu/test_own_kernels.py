@@ -25,6 +25,7 @@ def half_plus_one(x, kernel=halved):
     return out + 1
 
 
+@pytest.mark.slow
 def test_nothing_is_fused_with_it():
     made, added = generated_code(half_plus_one, torch.randn(1_000), chip="H200").kernels
     assert "tl.load(x + at, at < n) * 0.5" in made.body

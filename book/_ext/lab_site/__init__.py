@@ -13,7 +13,9 @@
 - ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
 - ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
 - ``pages``: cell numbers, inline scripts once, a start page
+- ``paths``: ways into the book, by purpose and by symptom
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
+- ``references``: links to the glossary and the bibliography, which every notebook program reads, as Sphinx's own
 - ``reports``: the page of one's own model: the reports that are kept, and the survey, from their recording
 - ``status``: the table of what was run when and with which versions
 - ``styles``: the styles of third parties without what no page uses
@@ -33,7 +35,9 @@ from . import (
     language,
     live,
     pages,
+    paths,
     policy,
+    references,
     reports,
     status,
     styles,
@@ -54,6 +58,8 @@ def setup(app):
         language,
         live,
         pages,
+        paths,
+        references,
         reports,
         status,
         verdicts,

@@ -17,17 +17,11 @@ FOLDER = "_static/markdown"
 BOOK = "the-compiled-training-step.md"
 SPANISH = re.compile(OPENING.pattern + r".*?</details>\n*", re.DOTALL)
 ASIDE = re.compile(r'<details class="lab-aside">\n<summary>(.*?)</summary>\n(.*?)</details>', re.DOTALL)
-ROLE = re.compile(r"\{(?P<role>term|cite:p|cite:t)\}`(?P<text>[^`]*)`")
 
 
 def prose(text: str) -> str:
-    """A Markdown cell for a reader without Sphinx: in English, asides open, citations as [key], no glossary links."""
-
-    def plain(role: re.Match) -> str:
-        words = re.sub(r"\s*<[^>]*>$", "", role["text"])
-        return words if role["role"] == "term" else f"[{role['text']}]"
-
-    return ROLE.sub(plain, ASIDE.sub(r"**\1.**\n\2", SPANISH.sub("", text))).strip()
+    """A Markdown cell for a reader without Sphinx: in English, asides open."""
+    return ASIDE.sub(r"**\1.**\n\2", SPANISH.sub("", text)).strip()
 
 
 def fenced(text: str, language: str = "text") -> str:

@@ -118,6 +118,7 @@ def test_every_schedule_trains_what_one_process_trains():
     agree(LOOPED, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(torch.__version__ < "2.12", reason=V_SHAPED_FAILS)
 def test_v_shaped_schedules_train_what_one_process_trains():
     agree([*V_SHAPED, schedule("DualPipeV", GPTConfig(60, 16, 32, 8, 4, tied_head=True))], 4)
@@ -161,6 +162,7 @@ def test_compiled_blocks_share_one_graph_and_train_the_same():
         assert distance(trained.gradients, alone.gradients) < 1e-5
 
 
+@pytest.mark.slow
 def test_three_axes_train_what_one_process_trains():
     agree([Case("3d", GPTConfig(60, 16, 32, 2, 4), {"microbatches": 2})], 8)
 

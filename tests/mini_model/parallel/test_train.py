@@ -128,6 +128,7 @@ def altered(name: str, index: object = None, **content: object) -> None:
     latest.write_text(json.dumps(told))
 
 
+@pytest.mark.slow
 def test_a_folder_is_whole_or_refused(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ranks.RankFailed, match="SIGKILL"):
@@ -244,6 +245,7 @@ def torchrun(*arguments: str) -> subprocess.Popen:
     )
 
 
+@pytest.mark.slow
 def test_torchrun_trains_and_reports_like_one_process(monkeypatch):
     options = ["--parallel", "fsdp", "--steps", "10", "--batch", "8", "--device", "cpu"]
     run = torchrun("--standalone", "-m", "mini_model.train", *options)

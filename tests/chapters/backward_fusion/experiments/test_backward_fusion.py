@@ -76,6 +76,7 @@ def test_random_functions_have_no_exact_gradients():
         gradient_errors(Case("residual", 4, 4, 4, "fp32"), "cpu")
 
 
+@pytest.mark.slow
 def test_all_ways_to_accumulate_are_timed(tried):
     (found,) = tried["accumulation"]
     ways = [row["way"] for row in found["backward"]]
