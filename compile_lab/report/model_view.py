@@ -1,6 +1,7 @@
 """The page of a report: one file of HTML that needs no script, no font and nobody else; the same in a notebook."""
 
 import html
+import re
 
 from ..page.canvas import WIDTH, Canvas
 from ..page.figures import Drawing
@@ -11,6 +12,7 @@ from .cards import SAID, CardCode, CardCurve, CardPart, CardTable, CardText, Pla
 LISTED_NBYTES = 500_000
 """Of listings on one page, in bytes: what comes after is named and left out."""
 HEIGHT = 220
+BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:bytes?|[kMGT]?B|[nµm]?s|min|%|×)(?!\w))")
 
 STYLE = """
 .model-report{--ink:#1b2733;--paper:#fff;--soft:#f4f6f9;--rule:#d9dfe7;
@@ -70,11 +72,13 @@ def fragment(report: ReportData) -> str:
     facts = "".join(f"<dt>{html.escape(name)}</dt><dd>{_fact(value)}</dd>" for name, value in report.facts)
     cards = "\n".join(_card(card, listings) for card in report.cards)
     took = ", ".join(f"{name} {seconds:g} s" for name, seconds in report.seconds)
-    return (
-        f'<div class="model-report"><style>{STYLE}</style>\n<h1>{html.escape(report.name)}</h1>'
-        f"<dl>{facts}</dl>\n{_overview(report)}\n{_findings(report)}\n{cards}\n"
-        f'<p class="note">{html.escape(report.provenance)}. {html.escape(took)}.</p></div>'
+    shown = (
+        f"<h1>{html.escape(report.name)}</h1><dl>{facts}</dl>\n{_overview(report)}\n{_findings(report)}\n{cards}\n"
+        f'<p class="note">{html.escape(report.provenance)}. {html.escape(took)}.</p>'
     )
+    pieces = re.split(r"(<pre.*?</pre>)", shown, flags=re.DOTALL)
+    whole = "".join(each if each.startswith("<pre") else BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", each) for each in pieces)
+    return f'<div class="model-report"><style>{STYLE}</style>\n{whole}</div>'
 
 
 class ModelReport(ReportData):

@@ -94,7 +94,8 @@ def _picture(several: dict[str, Timeline]) -> list[str | Drawing]:
 def _noticed(timelines: list[Timeline]) -> str:
     """What the chosen schedule, the first, takes; and the other one beside it, in time and in memory."""
     chosen, *others = timelines
-    said = f"**{chosen.schedule}** takes {chosen.span:.4g} F, and its ranks wait {chosen.bubble_fraction:.1%} of it"
+    takes = f"takes as long as {chosen.span:.4g} forwards of a micro-batch (F)"
+    said = f"**{chosen.schedule}** {takes}, and its ranks wait {chosen.bubble_fraction:.1%} of that"
     held, *beside = (max(each.held_microbatches) for each in timelines)
     if not others:
         return f"{said}; a rank holds up to {held:g} micro-batches."

@@ -448,7 +448,7 @@ def test_what_cannot_be_stored_is_refused(stored, told):
 
 def test_show_takes_any_number_and_a_refusal_is_its_answer():
     explorer = live_explorer()
-    assert "takes 39 F" in repr(explorer.show(ranks=6))
+    assert "as long as 39 forwards" in repr(explorer.show(ranks=6))
     assert explorer.show(ranks=6.0) is explorer.show(ranks=6)
     assert repr(explorer.show(ranks=0)) == "**Not possible.** ranks is 0; it must be a whole number from 1"
 
@@ -461,7 +461,7 @@ def test_a_range_is_a_slider_in_a_kernel(at_home):
     assert kinds["ranks"] == "IntSlider" and kinds["backward"] == "FloatSlider" and kinds["schedule"] == "ToggleButtons"
     assert not controls["ranks"].continuous_update, "a panel may take long"
     controls["ranks"].value = 6
-    assert "takes 39 F" in printed(explorer)
+    assert "as long as 39 forwards" in printed(explorer)
 
 
 # What is left without widgets

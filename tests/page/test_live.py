@@ -15,7 +15,7 @@ def test_an_address_leads_back_to_its_panel():
     question = {"panel": live.address_of(explored_view.pipeline), "choice": CHOICE}
     assert question["panel"] == "compile_lab.simulator.explored_view:pipeline"
     page = live.answer(json.dumps(question))
-    assert page.startswith("<p><strong>1F1B</strong> takes 33 F") and "<svg" in page
+    assert page.startswith("<p><strong>GPipe</strong> takes as long as 33 forwards") and "<svg" in page
 
 
 def test_a_refusal_is_answered_with_the_instruments_own_message():

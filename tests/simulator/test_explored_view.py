@@ -32,7 +32,8 @@ def test_two_schedules_stand_on_one_axis_with_their_costs(schedule):
     found = simulate(schedule, 4 * SCHEDULES[schedule], 8, **parts)
     assert table.rows[0][:3] == (schedule, pytest.approx(found.span), f"{found.bubble_fraction:.1%}")
     assert end_of_axis(drawing) == 36 and drawing.alt.count("Each rank waits") == len(table.rows)
-    assert said.startswith(f"**{schedule}** takes {found.span:.4g} F, and its ranks wait {found.bubble_fraction:.1%}")
+    assert said.startswith(f"**{schedule}** takes as long as {found.span:.4g} forwards of a micro-batch (F), ")
+    assert f"its ranks wait {found.bubble_fraction:.1%} of that" in said
 
 
 def test_the_sentence_tells_what_speed_costs_in_memory():

@@ -272,7 +272,7 @@ def test_without_leave_for_webassembly_the_stored_panels_stay(visit, monkeypatch
     reader.type("ranks", 5)
     status = reader.explorer.locator("[role=status]", has_text="Python does not run here")
     status.wait_for()
-    assert "Content Security Policy" in status.inner_text() and "1F1B takes 33 F" in reader.panel()
+    assert "Content Security Policy" in status.inner_text() and "GPipe takes as long as 33 forwards" in reader.panel()
 
 
 @pytest.mark.browser

@@ -15,6 +15,7 @@ PARTS = (
     CardCode("triton_poi_fused_0", "def triton_poi_fused_0(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):\n" * 4),
     CardCurve((0, 4_000, 9_000, 2_000), 2, 2, "the peak is in the middle"),
 )
+PARTS += (CardText("".join(f"{number},512 kB and {number} % in {number} ms; " for number in range(100, 160))),)
 CARDS = tuple(
     ReportCard(name, f"The card {name}", f"The verdict on `{LONG}`.", name, PARTS)
     for name in ("bad", "failed", "look", "good")
@@ -59,6 +60,19 @@ def test_it_is_no_wider_than_the_window_and_asks_nobody(shared, width):
     visited.page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     assert visited.page.evaluate("document.documentElement.scrollWidth") == width
     assert visited.troubles == []
+
+
+def test_on_a_phone_no_number_is_parted_from_its_unit(shared):
+    page = shared("report.html", width=390).page
+    units = page.get_by_text("and 100 %").first.evaluate(
+        """text => [...text.textContent.matchAll(/\\d[\\s\\u00a0](kB|%|ms)/g)].map((found) => {
+          const range = document.createRange();
+          range.setStart(text.firstChild, found.index);
+          range.setEnd(text.firstChild, found.index + found[0].length);
+          return new Set([...range.getClientRects()].map((box) => box.top)).size;
+        })"""
+    )
+    assert len(units) == 180 and set(units) == {1}
 
 
 def test_what_is_folded_opens_with_the_keyboard(shared):

@@ -60,6 +60,14 @@ def test_terms_and_papers_are_links_within_the_site(chapter, places):
     assert named and named <= places
 
 
+def test_a_chapter_has_its_number_at_its_head_and_in_every_sidebar(chapter, built):
+    number = chapter.name.partition("/")[2][:2]
+    assert {title.get("data-number") for title in chapter.page.select("h1")} == {number}
+    for page in (chapter.page, parsed(built / "book/index.html")):
+        named = [link.get("data-number") for link in page.select(".bd-sidebar-primary .toctree-l1 > a")]
+        assert [each for each in named if each] == [name.partition("/")[2][:2] for name in harness.chapters()]
+
+
 @pytest.mark.slow
 def test_a_second_build_gives_the_same_bytes(built, tmp_path):
     shutil.copytree(built.parent, tmp_path / "_build", copy_function=shutil.copy2)

@@ -193,8 +193,11 @@ SEARCHES = "input[type=search]:visible, .search-button-field:visible, .search-bu
 def test_search_finds_a_word_of_the_chapter(visit):
     page = visit("search.html?q=dispatcher").page
     page.locator("#search-results li").first.wait_for()
-    title = re.search(r"<h1>(.*?)<a", text_of(CHAPTERS[0])).group(1)
+    title = re.search(r"<h1[^>]*>(.*?)<a", text_of(CHAPTERS[0])).group(1)
     assert title in page.locator("#search-results").inner_text()
+    shown = page.locator("#search-results .context")
+    shown.first.wait_for()
+    assert not re.search(r"^(import|from) |= \w+\(", "\n".join(shown.all_inner_texts()), re.MULTILINE), "code of a cell"
     assert page.locator(SEARCHES).count() == 1
 
 

@@ -12,6 +12,7 @@
 - ``landing``: the landing page, out of what the chapters' cells have stored
 - ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
 - ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
+- ``numbers``: each chapter's number beside its title
 - ``pages``: cell numbers, inline scripts once, a start page
 - ``paths``: ways into the book, by purpose and by symptom
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
@@ -34,6 +35,7 @@ from . import (
     landing,
     language,
     live,
+    numbers,
     pages,
     paths,
     policy,
@@ -65,6 +67,6 @@ def setup(app):
         verdicts,
     ):
         part.setup(app)
-    for part in (icons, policy, styles):  # on finished pages
+    for part in (icons, numbers, policy, styles):  # on finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

@@ -58,9 +58,9 @@ class CellNumbers(SphinxPostTransform):
 
 def add_scripts(app, pagename, templatename, context, doctree):
     """The scripts that this page needs and others do not, after ``lab.js``."""
-    for script, mark in OF_SOME.items():
-        if mark in context.get("body", ""):
-            app.add_js_file(script, loading_method="defer", priority=900)
+    needed = [script for script, mark in OF_SOME.items() if mark in context.get("body", "")]
+    for script in [*needed, "search.js"] if pagename == "search" else needed:
+        app.add_js_file(script, loading_method="defer", priority=900)
 
 
 def first_script(app, pagename, templatename, context, doctree):

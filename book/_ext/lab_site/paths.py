@@ -24,9 +24,9 @@ def prose(path: Path) -> str:
 
 
 def hours(minutes: int) -> str:
-    """
+    r"""
     >>> hours(45), hours(115), hours(240)
-    ('45 min', '1 h 55 min', '4 h')
+    ('45\xa0min', '1\xa0h 55\xa0min', '4\xa0h')
     """
     whole, rest = divmod(minutes, 60)
     return " ".join(f"{number}\N{NO-BREAK SPACE}{unit}" for number, unit in ((whole, "h"), (rest, "min")) if number)

@@ -17,9 +17,9 @@ _STACK = re.compile(r"(collective stack trace: \n)(.*?)(?=\nNot all ranks|\nColl
 @door
 @dataclass(frozen=True)
 class HangCards:
-    """A card for each result, closed: what happened and how soon it was named; inside, the rest. The first is open.
+    """A card for each result, closed: what happened, and what is odd about its naming or its cure; inside, the rest.
 
-    Raises ValueError without a result.
+    The first is open. Raises ValueError without a result.
     """
 
     results: Sequence[HangResult]
@@ -42,6 +42,7 @@ def _answered(each: HangResult) -> str:
 
 
 def _card(each: HangResult, is_open: bool) -> str:
+    odd = "" if each.ours and each.cured else f' <span class="lab-note">{_answered(each)}</span>'
     parts = [
         f"<p>{marked_up(each.why)}</p>",
         Code(each.program, mark=each.marked)._repr_html_(),
@@ -61,8 +62,8 @@ def _card(each: HangResult, is_open: bool) -> str:
         f'<p class="lab-note">{_result(each)}</p>',
     ]
     return (
-        f'<details class="lab-break lab-hang" id="{each.name}"{" open" * is_open}><summary>{marked_up(each.title)} '
-        f'<span class="lab-note">{_answered(each)}</span></summary>{"".join(parts)}</details>'
+        f'<details class="lab-break lab-hang" id="{each.name}"{" open" * is_open}><summary>{marked_up(each.title)}'
+        f"{odd}</summary>{''.join(parts)}</details>"
     )
 
 
