@@ -17,7 +17,9 @@
   /* ---- what was said ---------------------------------------------------------------------------------------------- */
 
   const TEXTS = ["question", "text", "found", "page", "title"];
-  const isEntry = (each) => TEXTS.every((name) => typeof each?.[name] === "string") && typeof each.said === typeof each.measured;
+  const isEntry = (each) =>
+    TEXTS.every((name) => typeof each?.[name] === "string") &&
+    [each.said, each.measured].every((one) => typeof one === (each.chosen ? "string" : "number"));
 
   /* By its key, each prediction that is whole; what is kept there may also be damaged, or not ours. */
   function known() {

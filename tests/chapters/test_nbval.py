@@ -280,7 +280,6 @@ def listed(groups):
     return [each for group in groups for each in (group if isinstance(group, list) else [group])]
 
 
-@pytest.mark.slow
 def test_a_page_that_shows_what_runs_is_sound_the_first_time_and_again(said):
     assert said["sound"] == {}
 

@@ -21,7 +21,6 @@ def test_every_trigger_gives_its_id_and_every_cure_does_the_same_in_one_graph(re
     assert not changed, f"torch {torch.__version__} changed {len(changed)} entries:\n" + "\n".join(changed)
 
 
-@pytest.mark.slow
 def test_what_is_said_of_eager_is_so(results):
     """Where the reason is that eager fails as well it does, and where another one is given it does not."""
     wrong = [

@@ -1,5 +1,6 @@
 """Predictions on the page: veiled until the reader says something, kept in that browser alone, summed up on a page."""
 
+import json
 import re
 
 import harness
@@ -170,6 +171,16 @@ def test_a_reader_who_seeks_a_verdict_gets_it_by_its_button_or_its_address(visit
     sought = visit(f"{VERDICTS}#{cell}").page
     assert sought.locator(".lab-verdict", has_text="C02,").is_visible()
     assert not sought.locator(".lab-verdict", has_text="C16,").is_visible()
+
+
+def test_markup_in_what_the_browser_keeps_is_shown_as_text(visit):
+    hostile = dict.fromkeys(("question", "text", "found", "page", "title", "said", "measured"), "<img src=x>")
+    stored = json.dumps({"any": hostile | {"chosen": True}})
+    keep = f"localStorage.setItem('lab-predictions', {json.dumps(stored)})"
+    visited = visit(SUM, before=lambda page: page.add_init_script(keep))
+    listed = visited.page.locator(".lab-calibration")
+    assert "You said <img src=x>; the answer is <img src=x>" in listed.text_content()
+    assert listed.locator("img").count() == 0 and visited.troubles == []
 
 
 def test_the_page_of_guesses_keeps_the_readers_score_and_tells_no_answer_before(shared):

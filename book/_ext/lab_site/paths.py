@@ -4,9 +4,9 @@ Minutes and headings are read out of the chapters, so that a path's time is thei
 build.
 """
 
-import html as escaped
 import json
 import re
+from html import escape
 from pathlib import Path
 
 from docutils import nodes
@@ -63,7 +63,7 @@ class Paths(Listed):
             chapters = list(map(self.chapter, where.split()))
             links = (f'<a href="{self.address(path)}">{path.name[:2]} {status.title(path)}</a>' for path in chapters)
             minutes = sum(self.minutes(path) for path in chapters)
-            rows.append((escaped.escape(said), " · ".join(links), hours(minutes)))
+            rows.append((escape(said), " · ".join(links), hours(minutes)))
         return self.table(("You", "Read", "Time"), rows)
 
     def minutes(self, path: Path) -> int:
@@ -77,8 +77,7 @@ class Where(Listed):
 
     def run(self):
         rows = [
-            (escaped.escape(said), "<br>".join(map(self.link, map(str.strip, where.split(";")))))
-            for said, where in self.rows()
+            (escape(said), "<br>".join(map(self.link, map(str.strip, where.split(";"))))) for said, where in self.rows()
         ]
         return self.table(("What you see", "Where it is taken apart"), rows)
 
@@ -90,7 +89,7 @@ class Where(Listed):
         path = self.chapter(number)
         if heading not in HEADING.findall(prose(path)):
             raise self.error(f"{path.name} has no heading {heading!r}")
-        words = escaped.escape(heading).replace("`", "")
+        words = escape(heading).replace("`", "")
         return f'<a href="{self.address(path)}#{nodes.make_id(heading)}">{number} · {words}</a>'
 
 
