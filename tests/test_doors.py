@@ -59,7 +59,7 @@ from compile_lab.virtual_gpu.client import run as run_on_virtual
 from compile_lab.virtual_gpu.warps import occupancy
 from mini_model.model import MINI
 
-SECONDS = (0, -1, 0.0, math.nan, math.inf, 1e12)
+SECONDS = (0, -1, math.nan, math.inf, 1e12)
 
 
 class Odd:
@@ -253,21 +253,12 @@ def test_every_function_at_a_face_is_a_door():
 @pytest.mark.parametrize(
     ("call", "error", "said"),
     [
-        (lambda: plan(5, "fsdp", 2), TypeError, r"^plan: shape is 5; it must be of type Shape \(int is not compatible"),
-        (
-            lambda: plan(MINI, "fsdp", 2.0),
-            TypeError,
-            r"devices is 2.0; it must be of type int \| Mapping\[str, int\]",
-        ),
+        (lambda: plan(5, "fsdp", 2), TypeError, r"^plan: shape is 5; it must be of type Shape \(int is not"),
+        (lambda: plan(MINI, "fsdp", 2.0), TypeError, r"devices is 2.0; it must be of type int \| Mapping\[str, int\]"),
         (lambda: plan(MINI, "fsdp"), TypeError, r"plan\(\) missing 1 required positional argument: 'devices'"),
         (lambda: table("1F1B", True, 2), ValueError, "stages is True; it must be a whole number from 1"),
         (lambda: fsdp_order(10**30, 1), ValueError, "blocks is 10.*; it must be a whole number from 1 to 100,000"),
         (lambda: step_of(["MM"], math.nan, 1), ValueError, "compute_ms is nan; it must be a finite number from 0"),
-        (
-            lambda: replay(total, [(torch.ones(2),), torch.ones(2)]),
-            TypeError,
-            r"calls\[1\] is a Tensor; each call is a tuple",
-        ),
         (lambda: trace("total"), TypeError, r"trace: fn is 'total'; it must be of type Callable\[..., Any\]"),
         (lambda: Network(flop_per_s="fast"), TypeError, "Network: flop_per_s is 'fast'; it must be of type float"),
     ],
@@ -289,18 +280,14 @@ def test_a_door_checks_what_follows_the_named_arguments():
         joined("a", c="d")
 
 
-@pytest.mark.parametrize(
-    "call, named",
-    [
-        *((lambda s=s: run_on_virtual("H200", total, torch.ones(2), timeout_s=s), "timeout_s") for s in SECONDS),
-        *((lambda s=s: interpret(total, torch.ones(2), chip="H200", timeout_s=s), "timeout_s") for s in SECONDS),
-    ],
-)
-def test_a_time_that_a_child_would_stumble_over_is_told_before_it_starts(call, named, monkeypatch):
+@pytest.mark.parametrize("seconds", SECONDS)
+def test_a_time_that_a_child_would_stumble_over_is_told_before_it_starts(seconds, monkeypatch):
     for way in ("Popen", "run"):
         monkeypatch.setattr(subprocess, way, lambda *_, **__: pytest.fail("a child was started"))
-    with pytest.raises(ValueError, match=f"^{named} is "):
-        call()
+    with pytest.raises(ValueError, match=r"^timeout_s is "):
+        run_on_virtual("H200", total, torch.ones(2), timeout_s=seconds)
+    with pytest.raises(ValueError, match=r"^timeout_s is "):
+        interpret(total, torch.ones(2), chip="H200", timeout_s=seconds)
 
 
 @pytest.mark.slow

@@ -48,6 +48,9 @@ def test_what_is_saved_is_loaded_and_is_called_recorded(tmp_path):
     assert loaded.result == {"copy": [1, 2.5, None]}
     assert loaded.provenance == replace(H200, kind="recorded")
     assert "kind" not in json.loads((tmp_path / "nvidia-h200" / "machine.json").read_text())["provenance"]
+    assert device_folder("NVIDIA A100-SXM4-80GB") == "nvidia-a100-sxm4-80gb"
+    save("other", replace(H200, device="Tesla T4"), {"a": 1}, tmp_path)
+    assert load("other", root=tmp_path).provenance.device == "Tesla T4", "one other device needs no choice"
 
 
 def test_provenance_prints_as_a_caption_for_each_kind():
@@ -77,35 +80,25 @@ def test_a_gpus_recording_names_the_processor_beside_it_and_an_older_one_need_no
 
 
 @pytest.mark.parametrize(
-    ("device", "place"),
-    [("NVIDIA H200", "nvidia-h200"), ("NVIDIA A100-SXM4-80GB", "nvidia-a100-sxm4-80gb"), ("Tesla T4", "tesla-t4")],
-)
-def test_the_folder_of_a_device(device, place):
-    assert device_folder(device) == place
-
-
-@pytest.mark.parametrize(
     ("change", "told"),
     [
         (lambda content: "{", "not JSON (line 1, column 2"),
-        (lambda content: "[" * 100_000, "its lists and objects are nested too deeply to be read"),
-        (lambda content: "[]", "the whole must be an object, and is a list"),
-        (lambda content: '{"provenance": {}, "result": {"a": NaN}}', "NaN is not a number that JSON knows"),
-        (lambda content: '{"result": {"a": 1e999}}', "1e999 is larger than any number that was measured"),
-        (lambda content: f'{{"result": {{"a": {"9" * 10_000}}}}}', f"{'9' * 20}… is larger than any number"),
-        (lambda content: '{"result": {"a": 1, "b": 2, "a": 3}}', "'a' stands twice in one object"),
-        (lambda content: {"result": content["result"]}, "the file lacks provenance"),
-        (lambda content: {**content, "notes": ""}, "the file has 'notes', which no recording has"),
-        (lambda content: {**content, "result": [1]}, "result must be an object, and is a list"),
+        (lambda content: "[" * 100_000, "nested too deeply"),
+        (lambda content: "[]", "the whole must be an object"),
+        (lambda content: '{"provenance": {}, "result": {"a": NaN}}', "NaN is not a number"),
+        (lambda content: '{"result": {"a": 1e999}}', "1e999 is larger"),
+        (lambda content: f'{{"result": {{"a": {"9" * 10_000}}}}}', f"{'9' * 20}… is larger"),
+        (lambda content: '{"result": {"a": 1, "b": 2, "a": 3}}', "'a' stands twice"),
+        (lambda content: {"result": content["result"]}, "lacks provenance"),
+        (lambda content: {**content, "notes": ""}, "'notes', which no recording has"),
+        (lambda content: {**content, "result": [1]}, "result must be an object"),
         (lambda content: {**content, "result": {}}, "result is empty"),
         (without("provenance", "torch"), "provenance lacks torch"),
-        (with_("provenance", host="x"), "provenance has 'host', which no recording has"),
-        (with_("provenance", kind="live"), "provenance has 'kind', which no recording has"),
+        (with_("provenance", kind="live"), "'kind', which no recording has"),
         (with_("provenance", cuda=13.0), "provenance.cuda must be text, and is a number"),
-        (with_("provenance", device=None), "provenance.device must be text, and is null"),
         (with_("provenance", torch=""), "provenance.torch must be text, and is empty"),
-        (with_("provenance", date="21.11.2026"), "provenance.date must be a day as 2026-11-21, and is '21.11.2026'"),
-        (with_("provenance", device="Tesla T4"), "recorded on Tesla T4, whose folder is tesla-t4, not nvidia-h200"),
+        (with_("provenance", date="21.11.2026"), "must be a day as 2026-11-21"),
+        (with_("provenance", device="Tesla T4"), "whose folder is tesla-t4, not nvidia-h200"),
     ],
 )
 def test_a_broken_file_is_refused_with_its_name_the_rule_and_the_way_out(tmp_path, change, told):
@@ -113,27 +106,23 @@ def test_a_broken_file_is_refused_with_its_name_the_rule_and_the_way_out(tmp_pat
     with pytest.raises(RecordingError) as refused:
         load("machine", root=root)
     message = str(refused.value)
-    assert message.startswith("book/recordings/nvidia-h200/machine.json: " + told)
+    assert message.startswith("book/recordings/nvidia-h200/machine.json: ") and told in message
     assert message.endswith("python -m chapters.record machine")
     assert str(tmp_path) not in message
 
 
-def test_a_file_that_is_not_text_is_refused(tmp_path):
-    root = written(tmp_path)
-    (root / "nvidia-h200" / "machine.json").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(RecordingError, match="cannot be read: it is not UTF-8 text"):
-        load("machine", root=root)
-
-
-def test_what_is_no_regular_file_or_too_large_is_refused_without_reading_it(tmp_path):
+def test_what_is_no_text_no_regular_file_or_too_large_is_refused(tmp_path):
     path = written(tmp_path) / "nvidia-h200" / "machine.json"
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(RecordingError, match="not UTF-8 text"):
+        load("machine", root=path.parents[1])
     with path.open("wb") as file:
         file.truncate(10**10)  # zeros that take no room on the disk
-    with pytest.raises(RecordingError, match=r"machine\.json: 10,000 MB, and a recording has at most 16; restore"):
+    with pytest.raises(RecordingError, match=r"machine\.json: 10,000 MB"):
         load("machine", root=path.parents[1])
     path.unlink()
     os.mkfifo(path)  # which would be waited for
-    with pytest.raises(RecordingError, match=r"machine\.json: not a regular file; restore"):
+    with pytest.raises(RecordingError, match=r"machine\.json: not a regular file"):
         load("machine", root=path.parents[1])
 
 
@@ -144,12 +133,6 @@ def test_a_result_that_is_nested_too_deeply_is_not_written(tmp_path):
     with pytest.raises(RecordingError, match=r"machine\.json was not written: the result is not plain JSON"):
         save("machine", H200, {"copy": result}, tmp_path)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_only_a_gpu_or_the_cpu_is_here():
-    assert recordings.here("test", device="cpu").device.startswith("CPU, ")
-    with pytest.raises(TypeError, match=r"device is 'tpu'; it must be of type .*'cuda', 'cpu'"):
-        recordings.here("test", device="tpu")
 
 
 def test_a_missing_recording_names_those_that_exist(tmp_path):
@@ -179,11 +162,6 @@ def test_with_several_devices_the_reference_is_shown_or_the_reader_chooses(tmp_p
     for reference in ("CPU, 2 cores", "NVIDIA H200"):
         save("machine", replace(H200, device=reference), {"a": reference}, tmp_path)
         assert load("machine", root=tmp_path).result == {"a": reference}
-
-
-def test_a_recording_of_one_other_device_needs_no_choice(tmp_path):
-    save("machine", replace(H200, device="Tesla T4"), {"a": 1}, tmp_path)
-    assert load("machine", root=tmp_path).provenance.device == "Tesla T4"
 
 
 @pytest.mark.parametrize("result", [{"a": float("nan")}, {"a": object()}, {}, {"a": {1, 2}}])
@@ -222,28 +200,19 @@ def test_the_h200s_rates_are_what_the_book_says():
 
 @pytest.mark.slow
 def test_a_wheel_carries_recordings_and_rooms_and_reads_them_from_where_it_put_them(tmp_path):
-    build = [
-        "-m",
-        "pip",
-        "wheel",
-        str(CHECKOUT),
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-        "-q",
-        "-w",
-        str(tmp_path),
-    ]
-    subprocess.run([sys.executable, *build], check=True, capture_output=True, text=True, timeout=600)
+    build = f"-m pip wheel {CHECKOUT} --no-deps --no-build-isolation --no-index -q -w {tmp_path}"
+    subprocess.run([sys.executable, *build.split()], check=True, capture_output=True, text=True, timeout=600)
     (wheel,) = tmp_path.glob("*.whl")
     installed = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(installed)
     assert (installed / "compile_lab" / "recorded" / "nvidia-h200" / "machine.json").is_file()
-    code = "from compile_lab import recordings as r; print(r.folder().name, r.load('machine').provenance.device)"
-    command = [sys.executable, "-c", code]
-    run = subprocess.run(command, cwd=installed, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == "recorded NVIDIA H200"
-    answered = "from chapters.exercises import check; print(check('08.3', 3), check('14.2', None))"
-    run = subprocess.run([sys.executable, "-c", answered], cwd=installed, capture_output=True, text=True, check=True)
-    assert run.stdout.startswith("✓ 08.3: right. ○ 14.2: no answer yet")
+
+    def said(code):
+        run = subprocess.run([sys.executable, "-c", code], cwd=installed, capture_output=True, text=True, check=True)
+        return run.stdout.strip()
+
+    loads = "from compile_lab import recordings as r; print(r.folder().name, r.load('machine').provenance.device)"
+    assert said(loads) == "recorded NVIDIA H200"
+    answers = "from chapters.exercises import check; print(check('08.3', 3), check('14.2', None))"
+    assert said(answers).startswith("✓ 08.3: right. ○ 14.2: no answer yet")

@@ -32,7 +32,7 @@
   const is = (card, kind) => card.dataset.kind.split(" ").includes(kind); // a claim in parts can be of both kinds
   const count = (kind) => cards.filter((card) => is(card, kind)).length;
   const kind = kinds.length && choice("Show", [["", "all"], ...kinds.map((each) => [each, `${each} (${count(each)})`])]);
-  const order = kinds.length && choice("Order", [["", "by chapter"], ["number", "by number"], ["kind", "refuted first"]]);
+  const order = kinds.includes("refuted") && choice("Order", [["", "by chapter"], ["number", "by number"], ["kind", "refuted first"]]);
   const told = document.createElement("span");
   told.setAttribute("role", "status");
   place.append(told);

@@ -6,5 +6,13 @@ print(gradients(model, batch))
 
 from ..doors import on_demand
 
-__all__ = ["Judged", "Verdict", "gradients"]
-__getattr__ = on_demand(__name__, Judged="judging", Verdict="judging", gradients="judging")
+__all__ = ["Judged", "StageAtFault", "Verdict", "climbed", "gradients", "stage_at_fault"]
+__getattr__ = on_demand(
+    __name__,
+    Judged="judging",
+    Verdict="judging",
+    gradients="judging",
+    StageAtFault="stages",
+    climbed="stages",
+    stage_at_fault="stages",
+)

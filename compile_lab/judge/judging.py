@@ -43,13 +43,15 @@ SWITCHES = ("triton.mix_order_reduction",)
 @dataclass(frozen=True)
 class Verdict:
     """What one backend made of the calls: the error of each result in units of rounding, infinite where it differs in
-    more than a number. ``raised`` is its error, if it raised one that eager does not; ``cure`` a switch that helps."""
+    more than a number. ``raised`` is its error, if it raised one that eager does not; ``cure`` a switch that helps.
+    ``tolerances``: by another ruler, the least t with which ``torch.allclose(…, rtol=t, atol=t)`` calls it right."""
 
     backend: str
     units: Mapping[str, float] = field(repr=False)
     raised: str = ""
     cure: str = ""
     seconds: float = 0.0
+    tolerances: Mapping[str, float] = field(default_factory=dict, repr=False)
 
     @property
     def wrong(self) -> tuple[str, ...]:
@@ -112,14 +114,9 @@ def gradients(
     ()
     """
     check_whole("seed", seed, 0)
-    subject = _subject(model, batch, change, seed)
-    exact = subject.seen(_itself, Exactly(), exact=True)
-    eager = subject.seen(_itself)
-    moved = [subject.seen(_itself, Jitter(seed + number)) for number in range(MOVED)]
-    units = {name: _Unit.of(exact.get(name), eager[name], [each.get(name) for each in moved]) for name in eager}
-    refused = {name: unit.refused for name, unit in units.items() if unit.refused}
-    units = {name: unit for name, unit in units.items() if not unit.refused}
-    asked = {backend: partial(_judged, backend, subject, units) for backend in BACKENDS}
+    subject = subject_of(model, batch, change, seed)
+    units, refused = units_of(subject)
+    asked = {backend: partial(verdict_of, backend, subject, units) for backend in BACKENDS}
     if chip:
         asked[f"inductor for a virtual {chip}"] = partial(_for_chip, chip, subject, units)
     verdicts = []
@@ -127,17 +124,27 @@ def gradients(
         try:
             verdicts.append(ask())
         except (NotCompiledError, VirtualGPUError) as error:  # what was not seen is not judged
-            refused[backend] = _in_a_line(error)
+            refused[backend] = in_a_line(error)
     return Judged(tuple(verdicts), refused)
 
 
-def _subject(model: Any, batch: Any, change: Callable[[nn.Module], Any] | None, seed: int) -> Subject:
+def subject_of(model: Any, batch: Any, change: Callable[[nn.Module], Any] | None, seed: int) -> Subject:
     module = model if isinstance(model, nn.Module) else Called(model)
     module = getattr(module, "_orig_mod", module)
     args = () if isinstance(batch, Mapping) else tuple(batch) if isinstance(batch, tuple | list) else (batch,)
     kwargs = dict(batch) if isinstance(batch, Mapping) else {}
     again = Call(args, kwargs, change or (lambda copied: None), " (second call)")
     return Subject(module, (Call(args, kwargs), again), seed)
+
+
+def units_of(subject: Subject) -> "tuple[dict[str, _Unit], dict[str, str]]":
+    """What rounding may do to each result of a subject, and why that cannot be told of the others."""
+    exact = subject.seen(_itself, Exactly(), exact=True)
+    eager = subject.seen(_itself)
+    moved = [subject.seen(_itself, Jitter(subject.seed + number)) for number in range(MOVED)]
+    units = {name: _Unit.of(exact.get(name), eager[name], [each.get(name) for each in moved]) for name in eager}
+    refused = {name: unit.refused for name, unit in units.items() if unit.refused}
+    return {name: unit for name, unit in units.items() if not unit.refused}, refused
 
 
 def _itself(model: nn.Module) -> nn.Module:
@@ -192,6 +199,16 @@ class _Unit:
         return float((off / self.noise).nan_to_num(0, 0, 0).max()) if off.numel() else 0.0
 
 
+def tolerance_needed(made: Any, eager: Any) -> float:
+    """The least t with which ``torch.allclose(made, eager, rtol=t, atol=t)`` holds; infinite if none is."""
+    if not isinstance(eager, Tensor) or not isinstance(made, Tensor):
+        return 0.0 if _same(made, eager) else math.inf
+    if (made.shape, made.dtype) != (eager.shape, eager.dtype) or not torch.equal(made.isfinite(), eager.isfinite()):
+        return math.inf
+    made, eager = (each.double().nan_to_num(0, 0, 0) for each in (made, eager))
+    return float(((made - eager).abs() / (1 + eager.abs())).max()) if eager.numel() else 0.0
+
+
 def _same(one: Any, other: Any) -> bool:
     """Of values that are no tensors; what cannot be compared is the same if it is of one kind."""
     if type(one) is not type(other):
@@ -216,7 +233,7 @@ def _at_least_its_neighbours(noise: Tensor) -> Tensor:
     return own
 
 
-def _judged(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
+def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
     begun = time.perf_counter()
     reset_dynamo()
     try:
@@ -230,11 +247,12 @@ def _judged(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdi
     except NotCompiledError:
         raise
     except Exception as error:
-        return Verdict(backend, {}, _in_a_line(error), seconds=time.perf_counter() - begun)
+        return Verdict(backend, {}, in_a_line(error), seconds=time.perf_counter() - begun)
     finally:
         reset_dynamo()
     found = {name: unit.units(made[name]) if name in made else math.inf for name, unit in units.items()}
-    return Verdict(backend, found, seconds=time.perf_counter() - begun)
+    needed = {name: tolerance_needed(made.get(name), unit.eager) for name, unit in units.items()}
+    return Verdict(backend, found, seconds=time.perf_counter() - begun, tolerances=needed)
 
 
 def _for_chip(chip: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
@@ -279,5 +297,7 @@ def _interpreted(chip: str, subject: Subject) -> Values:
 _KEYWORD = re.compile(r"^kwargs\['(\w+)'\]")
 
 
-def _in_a_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {(str(error).strip().splitlines() or [''])[0][:200]}"
+def in_a_line(error: Exception) -> str:
+    first, *rest = [each for each in str(error).strip().splitlines() if each.strip()] or [""]
+    told = f"{first} {rest[0].strip()}" if rest and first.endswith(":") else first
+    return f"{type(error).__name__}: {told[:200]}"

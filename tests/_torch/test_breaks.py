@@ -6,28 +6,24 @@ import torch
 from compile_lab._torch import breaks, dynamo
 
 
-def test_the_registry_lies_beside_dynamo():
+def test_names_are_there_and_do_in_eager_what_their_breaks_are_about():
     assert dynamo.break_registry.is_file()
-
-
-@pytest.mark.parametrize("name", breaks.__all__)
-def test_a_name_is_there(name):
-    assert getattr(breaks, name) is not None
-
-
-@pytest.mark.parametrize("name", ["graph_break", "skip_frame", "step_unsupported"])
-def test_what_asks_for_a_break_does_nothing_in_eager(name):
-    assert getattr(breaks, name)() is None
-
-
-def test_a_check_that_fails_raises():
+    for operator in (breaks.hints_wrapper, breaks.invoke_subgraph, breaks.out_dtype):
+        assert "HigherOrderOperator" in [kind.__name__ for kind in type(operator).__mro__]
+    assert callable(breaks.strict_mode) and callable(breaks.comptime.graph_break)
+    for breaking in (breaks.graph_break, breaks.skip_frame, breaks.step_unsupported):
+        assert breaking() is None
     with pytest.raises(RuntimeError, match="three"):
         breaks.check(False, lambda: "three")
-
-
-def test_the_common_dtype_is_the_wider():
     pair = torch.ones(1), torch.ones(1, dtype=torch.float64)
     assert breaks.elementwise_dtypes(*pair, type_promotion_kind=breaks.promotion)[1] is torch.float64
+    assert breaks.nonstrict_trace(lambda x: x + 1)(torch.ones(1)) == 2
+    x = torch.ones(1)
+    with breaks.unsafe_preserve_version_counter(x):
+        x.add_(1)
+    assert x._version == 0
+    with pytest.raises((AssertionError, IndexError, RuntimeError)):
+        breaks.pop_mode()  # there is none
 
 
 ADDED = torch.arange(1.0, 4.0).cumsum(0)
@@ -51,25 +47,3 @@ def test_an_operator_that_takes_a_function_goes_into_a_graph(name):
     dynamo.reset_dynamo()
     compiled = torch.compile(lambda x: call(getattr(breaks, name), x), backend="eager", fullgraph=True)
     assert torch.equal(compiled(torch.arange(1.0, 4.0)), expected)
-
-
-def test_the_other_operators_are_higher_order_ones():
-    for operator in (breaks.hints_wrapper, breaks.invoke_subgraph, breaks.out_dtype):
-        assert "HigherOrderOperator" in [kind.__name__ for kind in type(operator).__mro__]
-    assert callable(breaks.strict_mode) and callable(breaks.comptime.graph_break)
-
-
-def test_a_function_that_is_not_traced_strictly_is_one_node():
-    assert breaks.nonstrict_trace(lambda x: x + 1)(torch.ones(1)) == 2
-
-
-def test_a_version_counter_is_kept():
-    x = torch.ones(1)
-    with breaks.unsafe_preserve_version_counter(x):
-        x.add_(1)
-    assert x._version == 0
-
-
-def test_no_mode_is_popped_where_there_is_none():
-    with pytest.raises((AssertionError, IndexError, RuntimeError)):
-        breaks.pop_mode()

@@ -1,4 +1,4 @@
-"""The private names of compile caches and of packages."""
+"""The private names of compile caches, of packages and of grouped products."""
 
 import pytest
 import torch
@@ -6,7 +6,8 @@ import torch
 from compile_lab._torch import packages
 from compile_lab._torch.caches import key_parts_heard
 from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab._torch.inductor import inductor_modes
+from compile_lab._torch.grouped import few_tilings
+from compile_lab._torch.inductor import inductor_lowering, inductor_modes
 from compile_lab._torch.packages import package_sources, packaged, unpacked
 
 pytestmark = pytest.mark.processes
@@ -34,3 +35,14 @@ def test_a_package_that_ends_a_process_is_refused_before_it_ends_this_one(monkey
     monkeypatch.setattr(packages, "_ENDED", [])
     with pytest.raises(RuntimeError, match=r"loaded model.pt2 was ended by SIGABRT: .* run it from C\+\+"):
         unpacked(tmp_path / "model.pt2", tried=True)
+
+
+def test_few_tilings_are_taken_from_those_that_fit_and_all_are_back_afterwards(monkeypatch):
+    inductor_lowering()
+    from torch._inductor.kernel import mm_grouped
+
+    monkeypatch.setattr(mm_grouped, "early_config_prune", lambda g, m, dtsize, configs, named: configs)
+    with few_tilings(3):
+        assert mm_grouped.early_config_prune(1, 1, 2, list(range(10)), {}) == [0, 4, 8]
+    assert mm_grouped.early_config_prune(1, 1, 2, [1, 2], {}) == [1, 2]
+    assert len(mm_grouped.grouped_mm_configs()) > 5

@@ -98,19 +98,6 @@ def test_what_is_above_the_scale_is_cut_off():
     assert slot.peak[0, 0] == 3 and forms.plain is None
 
 
-def test_rounding_to_the_other_side_spreads():
-    """Why an fp8 gradient is compared with a spread and not with one number."""
-    first, second = model(), model()
-    for parameter in second.parameters():
-        parameter.data.mul_(1 + 1e-7 * torch.randn_like(parameter).sign())
-    options = {"batch": BATCH, "length": LENGTH, "dtype": torch.float32}
-    apart = {}
-    for kind in (HandStep, Fp8Step):
-        one, other = gradients(kind(first, **options)), gradients(kind(second, **options))
-        apart[kind] = float((one - other).norm() / one.norm())
-    assert apart[HandStep] < 5e-6 and apart[Fp8Step] > 100 * apart[HandStep], apart
-
-
 def test_it_learns():
     step = fp8_step(lr=3e-3, dtype=torch.bfloat16)
     losses = [float(step.step(*batch())) for _ in range(12)]
@@ -122,8 +109,6 @@ def test_it_learns():
     [
         ({"gradients_in": torch.bfloat16}, "gradients_in is torch.bfloat16"),
         ({"forward": ("head",)}, "unknown linear 'head'"),
-        ({"headroom": 0.0}, "headroom is 0.0"),
-        ({"dtype": torch.float64}, "dtype is torch.float64"),
     ],
 )
 def test_what_does_not_go_is_refused(changed, said):
@@ -245,15 +230,12 @@ WANTED = WantedForms(E4M3)
     ("call", "said"),
     [
         (lambda: fp8.cast(zeros(60, 64), SLOT, WANTED), "rows is 60"),
-        (lambda: fp8.cast(zeros(64, 60), SLOT, WANTED), "columns is 60"),
         (lambda: fp8.gelu_cast(zeros(64, 96), zeros(96), SLOT, WANTED), "columns is 96"),
         (
             lambda: fp8.gelu_backward_cast(zeros(64, 64), zeros(64, 64), zeros(64), zeros(2, 64), SLOT, WANTED),
             r"leave \[1, 64\]",
         ),
-        (lambda: fp8.cast(zeros(64, 192), SLOT, WANTED, zeros(2, 64)), r"leave \[1, 64\]"),
         (lambda: fp8.cast(zeros(64, 192), SLOT, WANTED, zeros(1, 96)), "summed is 96"),
-        (lambda: fp8.cast_parts(100), "rows is 100"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(call, said):

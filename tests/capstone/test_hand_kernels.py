@@ -8,7 +8,7 @@ import sys
 import pytest
 import torch
 
-from capstone.hand import kernels, reference
+from capstone.hand import kernels
 from capstone.hand.kernels import activation, adamw, embedding, head, norm, sums
 from compile_lab.virtual_gpu import Config, assemble
 
@@ -144,11 +144,6 @@ def test_in_the_interpreter_each_kernel_is_its_reference_and_the_step_is_autogra
     assert not {name: pair for name, pair in found.items() if not pair[0] <= pair[1]}
 
 
-def test_kernels_and_reference_offer_the_same():
-    for name in set(kernels.__all__) - {"INTERPRETED"}:
-        assert hasattr(reference, name)
-
-
 def zeros(*shape):
     return torch.zeros(shape)
 
@@ -162,26 +157,15 @@ def zeros(*shape):
             r"branch is \[8, 48\]",
         ),
         (
-            lambda: kernels.norm_backward(*[zeros(8, 80)] * 2, zeros(8), zeros(8), zeros(80), None, zeros(2, 240)),
-            "dim is 80",
-        ),
-        (
             lambda: kernels.norm_backward(*[zeros(8, 96)] * 2, zeros(8), zeros(8), zeros(96), None, zeros(2, 96)),
             "3 dim = 288",
         ),
         (lambda: kernels.gelu(zeros(32, 300), zeros(300)), "width is 300"),
-        (lambda: kernels.gelu_backward(zeros(4, 512), zeros(4, 512), zeros(512), zeros(1, 512)), "rows is 4"),
-        (lambda: kernels.gelu_backward(zeros(8, 512), zeros(8, 512), zeros(512), zeros(1, 9)), "width = 512"),
-        (lambda: kernels.leave_sums(zeros(16, 64), zeros(1, 64)), "width is 64"),
-        (lambda: kernels.leave_sums(zeros(9, 256), zeros(1, 256)), "rows is 9"),
-        (lambda: kernels.leave_sums(zeros(16, 256), zeros(1, 9)), "must have 256"),
         (lambda: kernels.cross_entropy_(zeros(4, 9), zeros(4).long(), 0.0), "scale is 0.0"),
         (lambda: kernels.cross_entropy_(zeros(4, 9), zeros(3).long(), 1.0), "targets are"),
         (lambda: kernels.embed(zeros(1, 3).long(), zeros(5, 96), zeros(3, 96)), "batch · length is 3"),
-        (lambda: kernels.embed_backward_(zeros(3, 96), zeros(3).long(), zeros(5, 96)), "rows is 3"),
         (lambda: kernels.column_sums(zeros(3, 9), zeros(8)), "out is"),
         (lambda: kernels.transpose(zeros(1, 64, 65), zeros(1, 65, 64)), "columns is 65"),
-        (lambda: kernels.transpose(zeros(1, 64, 128), zeros(1, 64, 128)), "out is"),
     ],
 )
 def test_sizes_that_do_not_fit_are_refused(call, said):

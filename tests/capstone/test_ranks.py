@@ -104,7 +104,6 @@ def test_two_ranks_train_as_one_process_and_go_on_under_another_pattern(tmp_path
 @pytest.mark.parametrize(
     "arguments, says",
     [
-        ("--parallel fsdp --batch 7", "a batch of 7 rows does not divide by 2"),
         ("--parallel ddp --text no/such", "text no/such: there is no such file or folder"),
         ("--parallel fsdp --compile reduce-overhead", "does not go with pattern 'fsdp'"),
         ("", "without --parallel each would train a model of its own"),
@@ -167,6 +166,7 @@ def torchrun(program: Path, asked: TrainingOptions) -> subprocess.Popen:
 @pytest.mark.slow
 @pytest.mark.parametrize("parallel", [pytest.param("ddp", marks=pytest.mark.matrix), "fsdp"])
 def test_killed_at_many_moments_two_ranks_lose_at_most_one_interval(parallel, tmp_path, ranks_of, alive):
+    """Of mini_model.parallel.train, too, whose loop and checkpoint these are."""
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
     print(f"KILLS_SEED={seed}")
     chance, program, killed, whole = random.Random(seed), tmp_path / "run.py", tmp_path / "killed", tmp_path / "whole"

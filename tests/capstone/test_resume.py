@@ -74,7 +74,7 @@ def interrupted(monkeypatch, asked: TrainingOptions, after: int, signals: int = 
         signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("stop", [1, 5, 7])
+@pytest.mark.parametrize("stop", [5, 7])
 def test_control_c_saves_the_step_it_came_in_and_the_run_goes_on_to_the_bit(stop, tmp_path, monkeypatch):
     (tmp_path / "whole").mkdir()
     asked, before = options(tmp_path), signal.getsignal(signal.SIGINT)
@@ -247,15 +247,6 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_checkpoint(tmp
     assert checkpoint.load(tmp_path / "run.pt", whole_run(options(tmp_path)))["step"] == 5
 
 
-def test_another_text_in_the_same_place_is_another_run(tmp_path):
-    text = tmp_path / "text"
-    text.write_bytes(b"Once upon a time. " * 50)
-    train(options(tmp_path, text=text))
-    text.write_bytes(b"Once upon a time! " * 50)
-    with pytest.raises(CheckpointError, match="other settings"):
-        train(replace(options(tmp_path), text=(text,)))
-
-
 KILLABLE = """
 import itertools, os, signal, sys
 from pathlib import Path
@@ -316,6 +307,7 @@ MOMENTS = [
 
 @pytest.mark.slow
 def test_killed_at_many_moments_it_loses_at_most_one_interval(tmp_path):
+    """Of mini_model.train, too, whose loop and checkpoint these are."""
     seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
     print(f"KILLS_SEED={seed}")
     chance, every, steps = random.Random(seed), 4, 400
@@ -362,6 +354,8 @@ def test_killed_at_many_moments_it_loses_at_most_one_interval(tmp_path):
     assert told(killed / "log.jsonl") == told(whole / "log.jsonl") and len(told(killed / "log.jsonl")) == steps
     ours, theirs = (checkpoint.load(folder / "run.pt", settings) for folder in (killed, whole))
     assert all(torch.equal(ours["model"][name], theirs["model"][name]) for name in theirs["model"])
+    for at, kept in theirs["optimizer"]["state"].items():
+        assert all(torch.equal(ours["optimizer"]["state"][at][name], each) for name, each in kept.items())
     assert sorted(path.name for path in killed.iterdir()) == ["log.jsonl", "run.pt"]
 
 

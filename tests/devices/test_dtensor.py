@@ -9,7 +9,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from compile_lab.devices import dtensor, ranks
+from compile_lab.devices import ranks
 from compile_lab.devices.dtensor import Judge, PlacedCall, check_layout, gradients_of, helps, wrong_in
 
 pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")]
@@ -20,14 +20,6 @@ def numbers(*shape):
 
 
 X = numbers(8, 4)
-
-
-def ask(function, args, layout, gradient=False):
-    """The ruling of a call on two ranks."""
-    call = PlacedCall(function, tuple(args), tuple(layout), gradient=gradient, operator=function.__name__)
-    check_layout(call, 2)
-    with tempfile.TemporaryDirectory() as folder:
-        return ranks.run(lambda: Judge(20.0, folder).ruling(call), 2, echo=False)[0]
 
 
 def relabelled(x):
@@ -44,23 +36,79 @@ def doubled_on_one_rank(x):
     return DTensor.from_local(x.to_local() * (1 + dist.get_rank()), x.device_mesh, [Shard(0)], run_check=False)
 
 
-def test_right_and_free():
-    ruling = ask(torch.relu, [X], ["S(0)"])
-    assert (ruling.kind, ruling.out, ruling.sent, ruling.shards) == ("free", ("S(0)",), (), "even")
-    assert ask(torch.sum, [X], ["S(1)"]).out == ("P(sum)",), "a sum waits to be made, and is right as it waits"
+def mean_of_squares(a, b):
+    return ((a - b) ** 2).mean()
 
 
-def test_right_and_paid_for_in_bytes():
-    ruling = ask(torch.softmax, [X, 0], ["S(0)"])
-    (sent,) = ruling.sent
-    assert (ruling.kind, sent.kind, sent.count, sent.payload_nbytes) == ("paid", "all_gather", 1, 8 * 4 * 8)
-    assert ruling.sent_nbytes == 128
-    assert ask(lambda x: (x.sum() * 2).abs(), [X], ["S(0)"]).sent[0].payload_nbytes == 8, "a single number counts, too"
+def placed(function, args, layout, gradient=False):
+    call = PlacedCall(function, tuple(args), tuple(layout), gradient=gradient, operator=function.__name__)
+    check_layout(call, 2)
+    return call
 
 
-def test_refused_with_what_the_message_names():
-    ruling = ask(torch.bincount, [torch.arange(8)], ["S(0)"])
-    assert ruling.kind == "refused" and "aten.bincount.default" in ruling.detail and "operator" in ruling.helps
+EACH = ["S(0)", "S(0)"]
+CALLS = {
+    "free": placed(torch.relu, [X], ["S(0)"]),
+    "a sum that waits": placed(torch.sum, [X], ["S(1)"]),
+    "paid": placed(torch.softmax, [X, 0], ["S(0)"]),
+    "a number paid for": placed(lambda x: (x.sum() * 2).abs(), [X], ["S(0)"]),
+    "refused": placed(torch.bincount, [torch.arange(8)], ["S(0)"]),
+    "wrong label": placed(relabelled, [X], ["S(0)"]),
+    "wrong value": placed(doubled_on_one_rank, [X], ["S(0)"]),
+    "mse": placed(F.mse_loss, [X, X * 0.5], EACH),
+    "mse's gradient": placed(F.mse_loss, [X, X * 0.5], EACH, gradient=True),
+    "l1's gradient": placed(F.l1_loss, [X, X * 0.5], EACH, gradient=True),
+    "the gradient in words of its own": placed(mean_of_squares, [X, X * 0.5], EACH, gradient=True),
+    "uneven": placed(torch.mean, [numbers(5, 4)], ["S(0)"]),
+    "empty": placed(torch.relu, [numbers(1, 4)], ["S(0)"]),
+    "random": placed(torch.rand_like, [X], ["R"]),
+    "abs of a partial sum": placed(torch.abs, [X], ["P(sum)"]),
+    "twice a partial mean": placed(lambda x: x * 2, [X], ["P(avg)"]),
+    "a product": placed(torch.all, [torch.ones(8, dtype=torch.bool)], ["S(0)"]),
+    "of a type that gloo has not": placed(lambda x: x.to(torch.complex32), [X], ["S(0)"]),
+}
+
+
+@pytest.fixture(scope="module")
+def rulings():
+    """Of all calls, each asked on two ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+
+        def asked():
+            judge = Judge(60.0, folder)
+            return {name: judge.ruling(call) for name, call in CALLS.items()}
+
+        first, second = ranks.run(asked, 2, echo=False)
+    assert first == second
+    return first
+
+
+def test_right_free_or_paid_for_in_bytes(rulings):
+    free = rulings["free"]
+    assert (free.kind, free.out, free.sent, free.shards) == ("free", ("S(0)",), (), "even")
+    assert rulings["a sum that waits"].out == ("P(sum)",), "a sum waits to be made, and is right as it waits"
+    product = rulings["a product"]
+    assert (product.kind, product.out) == ("free", ("P(product)",)), "made by torch, and no sum"
+    (sent,) = rulings["paid"].sent
+    assert (rulings["paid"].kind, rulings["paid"].sent_nbytes) == ("paid", 128)
+    assert (sent.kind, sent.count, sent.payload_nbytes) == ("all_gather", 1, 8 * 4 * 8)
+    assert rulings["a number paid for"].sent[0].payload_nbytes == 8, "a single number counts, too"
+    assert rulings["abs of a partial sum"].kind == "paid" and rulings["twice a partial mean"].kind == "free"
+    assert (rulings["uneven"].shards, rulings["empty"].shards) == ("uneven", "empty")
+
+
+def test_refused_unasked_and_excused(rulings):
+    refused, unasked = rulings["refused"], rulings["of a type that gloo has not"]
+    assert refused.kind == "refused" and "aten.bincount.default" in refused.detail and "operator" in refused.helps
+    assert unasked.kind == "unasked" and unasked.detail.startswith("the results cannot be compared")
+    assert (rulings["random"].kind, rulings["random"].rule) == ("unclear", "undefined")
+    with pytest.raises(ValueError, match="2 placements for 1 tensors"):
+        placed(torch.relu, [X], ["S(0)", "R"])
+    with pytest.raises(ValueError, match="its dimensions go to 1"):
+        placed(torch.relu, [X], ["S(2)"])
+
+
+def test_what_of_a_message_helps():
     assert helps("got mixed torch.Tensor and DTensor, please convert all", "add") == ("way out",)
     assert helps("aten.x.default: no rule; write one with register_sharding") == ("operator", "way out")
     assert helps("Operator aten.x.default does not have a sharding strategy registered.") == ("operator",)
@@ -68,57 +116,14 @@ def test_refused_with_what_the_message_names():
     assert helps("list index out of range", "nn.functional.fold") == ()
 
 
-@pytest.mark.parametrize(
-    ("function", "what", "said"),
-    [
-        (relabelled, "label", "R of (8, 4), and ranks hold (4, 4)"),
-        (doubled_on_one_rank, "value", "off by"),
-    ],
-)
-def test_wrong_without_an_error(function, what, said):
-    ruling = ask(function, [X], ["S(0)"])
-    assert (ruling.kind, ruling.what) == ("wrong", what) and said in ruling.detail
-
-
-def test_a_wrong_gradient_of_a_right_value():
-    two = [X, X * 0.5]
-    assert ask(F.mse_loss, two, ["S(0)", "S(0)"]).kind == "free"
-    ruling = ask(F.mse_loss, two, ["S(0)", "S(0)"], gradient=True)
-    assert (ruling.kind, ruling.what, ruling.detail) == ("wrong", "gradient", "off by 1 of the largest value")
-    assert ask(F.l1_loss, two, ["S(0)", "S(0)"], gradient=True).kind in ("free", "paid")
-    assert ask(lambda a, b: ((a - b) ** 2).mean(), two, ["S(0)", "S(0)"], gradient=True).kind in ("free", "paid")
-
-
-def test_shards_that_are_not_even_are_told():
-    assert ask(torch.mean, [numbers(5, 4)], ["S(0)"]).shards == "uneven"
-    assert ask(torch.relu, [numbers(1, 4)], ["S(0)"]).shards == "empty"
-
-
-def test_what_has_no_defined_result_is_excused():
-    ruling = ask(torch.rand_like, [X], ["R"])
-    assert (ruling.kind, ruling.rule) == ("unclear", "undefined")
-
-
-def test_a_partial_input_stands_for_what_its_parts_make():
-    assert ask(torch.abs, [X], ["P(sum)"]).kind == "paid"
-    assert ask(lambda x: x * 2, [X], ["P(avg)"]).kind == "free"
-
-
-def test_a_product_is_made_by_torch_and_is_no_sum():
-    ruling = ask(torch.all, [torch.ones(8, dtype=torch.bool)], ["S(0)"])
-    assert (ruling.kind, ruling.out) == ("free", ("P(product)",))
-
-
-def test_results_that_no_rank_can_tell_another_are_not_asked_about():
-    ruling = ask(lambda x: x.to(torch.complex32), [X], ["S(0)"])
-    assert ruling.kind == "unasked" and ruling.detail.startswith("the results cannot be compared")
-
-
-def test_layouts_that_do_not_fit_are_refused_before_anything_runs():
-    with pytest.raises(ValueError, match=r"2 placements for 1 tensors among the arguments"):
-        ask(torch.relu, [X], ["S(0)", "R"])
-    with pytest.raises(ValueError, match=r"its dimensions go to 1"):
-        ask(torch.relu, [X], ["S(2)"])
+def test_wrong_without_an_error_in_label_value_or_gradient(rulings):
+    label, value, gradient = (rulings[each] for each in ("wrong label", "wrong value", "mse's gradient"))
+    assert (label.kind, label.what) == ("wrong", "label") and "R of (8, 4), and ranks hold (4, 4)" in label.detail
+    assert (value.kind, value.what) == ("wrong", "value") and "off by" in value.detail
+    assert (gradient.kind, gradient.what, gradient.detail) == ("wrong", "gradient", "off by 1 of the largest value")
+    assert rulings["mse"].kind == "free", "the value of which is right"
+    for name in ("l1's gradient", "the gradient in words of its own"):
+        assert rulings[name].kind in ("free", "paid")
 
 
 def test_what_the_ranks_hold_is_compared_and_not_what_the_label_makes_of_it():
@@ -137,10 +142,3 @@ def test_gradients_are_those_of_all_floating_point_inputs():
     assert gradients_of(torch.mul)(two, three) == [three, two]
     with pytest.raises(ValueError, match="no output has a gradient"):
         gradients_of(torch.argmax)(X)
-
-
-def test_a_ruling_prints_what_it_is():
-    assert (
-        str(dtensor.Ruling("wrong", "value", "off by 1", shards="uneven"))
-        == "wrong, on uneven shards (value: off by 1)"
-    )

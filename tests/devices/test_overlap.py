@@ -67,7 +67,6 @@ def test_a_cpu_trace_is_compute_by_operators_and_communication_by_gloos_threads(
     assert first.hidden == pytest.approx(2 / 3) and second.hidden == pytest.approx(0.5)
     assert (second.nbytes, second.lane) == (3 * 2 * 2 + 4 * 8, 1)
     assert found.phases == {"backward": Span(0, 9.5), "gradients": Span(4, 5)}
-    assert "60% hidden" in str(found)
 
 
 def test_a_gpu_trace_is_read_from_its_kernels_alone():
@@ -136,52 +135,34 @@ def test_a_throttled_wire_stands_for_the_gloo_spans_inside_it(cpu_trace):
     assert (only.name, only.nbytes, only.time_ms) == ("all_reduce", 77, pytest.approx(2))
 
 
-def test_everything_hidden_and_nothing_hidden():
-    work = cpu_op(MM, 0, 1000)
-    assert overlap.analyse(trace(work, gloo(200, 300))).fraction == 1
-    assert overlap.analyse(trace(work, gloo(2000, 300))).fraction == 0
-
-
-def test_files_plain_and_zipped_and_profilers_are_read_alike(cpu_trace, tmp_path):
+def test_files_plain_and_zipped_and_profilers_are_read_alike_and_half_a_file_is_named(cpu_trace, tmp_path):
     plain, zipped = tmp_path / "trace.json", tmp_path / "trace.json.gz"
     plain.write_text(json.dumps(cpu_trace))
     zipped.write_bytes(gzip.compress(plain.read_bytes()))
     assert overlap.analyse(str(plain)) == overlap.analyse(zipped) == overlap.analyse(cpu_trace)
-
-
-def test_a_profiler_is_exported_and_read():
     cpu = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=cpu) as profiler, torch.profiler.record_function("gloo:all_reduce"):
         torch.ones(100) @ torch.ones(100)
     found = overlap.analyse(profiler)
     assert len(found.intervals) == 1 and 0 < found.fraction <= 1
+    plain.write_text('{"traceEvents": [{"ph"')
+    with pytest.raises(ValueError, match=r"trace\.json is not a whole JSON file"):
+        overlap.analyse(plain)
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
         (trace(cpu_op(MM, 0, 10)), "no communication in this trace: not a span gloo:"),
-        (trace(kernel("gemm", 0, 10, 7)), "not a kernel of NCCL"),
         (trace(gloo(0, 10), cpu_op("c10d::allreduce_", 0, 10)), "no compute in this trace: not an operator"),
-        (trace(nccl("AllReduce", 0, 10, ("allreduce", 1, 1))), "not a kernel that is not NCCL's"),
         (trace(gloo(0, 10), cpu_op(MM, 0, 10, pid=8)), r"2 processes or devices \(7, 8\)"),
         (trace(kernel("gemm", 0, 9, 7), nccl("AllReduce", 0, 9, ("allreduce", 1, 1), device=1)), "one rank"),
         ({"events": []}, "no chrome trace"),
-        (trace(), "no communication"),
     ],
 )
 def test_what_cannot_be_answered_is_refused_with_the_reason(given, said):
     with pytest.raises(ValueError, match=said):
         overlap.analyse(given)
-
-
-def test_broken_json_and_other_types_are_named(tmp_path):
-    path = tmp_path / "half.json"
-    path.write_text('{"traceEvents": [{"ph"')
-    with pytest.raises(ValueError, match=r"half\.json is not a whole JSON file"):
-        overlap.analyse(path)
-    with pytest.raises(TypeError, match=r"trace is \[1\]; it must be of type .*str \| Path"):
-        overlap.analyse([1])
 
 
 def spans(seed):
@@ -216,11 +197,6 @@ def test_hidden_and_exposed_make_up_the_communication(seed):
     assert found.fraction == pytest.approx(hidden / found.communication_ms) and 0 <= found.fraction <= 1
 
 
-def test_without_a_collective_there_is_no_overlap_to_speak_of():
-    with pytest.raises(ValueError, match="at least one collective"):
-        overlap_of([Span(0, 1)], [])
-
-
 def test_a_step_that_sends_nothing_is_read_where_one_says_so():
     found = overlap.analyse(trace(cpu_op(MM, 0, 10)), alone=True)
     assert (found.compute_ms, found.communication_ms, found.exposed_ms, found.fraction) == (0.01, 0, 0, 1)
@@ -247,5 +223,5 @@ def test_on_the_wire_a_collective_takes_what_it_takes_on_the_last_rank_to_come()
 def test_steps_whose_collectives_differ_are_not_the_same_step(other):
     found = overlap_of([Span(0, 1)], [Transfer("all_reduce", 1, 2, 8, 0.0)])
     differs = overlap_of([Span(0, 1)], [Transfer(name, 1, 2, nbytes, 0.0) for name, nbytes in other])
-    with pytest.raises(ValueError, match="do not match by name, order and bytes"):
+    with pytest.raises(ValueError, match="do not match"):
         on_the_wire([found, differs])

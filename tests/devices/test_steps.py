@@ -95,10 +95,6 @@ def typical():
     return overlap_runs._typical(seen, "cpu").exposed_ms
 
 
-def test_the_profiled_step_is_the_same_one_on_every_rank():
-    assert ranks.run(typical, 2) == [2, 8]
-
-
 @pytest.mark.slow  # it looks at a clock
 def test_on_a_throttled_wire_small_buckets_hide_what_one_bucket_cannot():
     nbytes = LAYERS * (WIDTH + 1) * WIDTH * 4
@@ -112,7 +108,8 @@ def test_on_a_throttled_wire_small_buckets_hide_what_one_bucket_cannot():
         assert run["nothing sent"].overlap.intervals == () and run["one bucket"].step_ms >= 99
 
 
-def collectives_on_a_wire():
+def groups_and_a_wire():
+    """What a throttled group computes and sent; the threads of each gloo group; which profiled step is typical."""
     group = throttle.throttled(1e7)
     rank = dist.get_rank()
     x = torch.arange(4.0) + rank
@@ -122,11 +119,14 @@ def collectives_on_a_wire():
     part = torch.zeros(4)
     dist.reduce_scatter_tensor(part, gathered, group=group)
     dist.all_reduce(torch.zeros(125_000), group=group)
-    return x, gathered, part, group.sent
+    groups = [dist.group.WORLD, dist.new_group(), group._inner]
+    threads = [each._get_backend(torch.device("cpu")).options._threads for each in groups]
+    return (x, gathered, part, group.sent), threads, typical()
 
 
 def test_a_throttled_group_computes_what_gloo_does_and_takes_bytes_over_bandwidth():
-    for rank, (x, gathered, part, sent) in enumerate(ranks.run(collectives_on_a_wire, 2)):
+    found = ranks.run(groups_and_a_wire, 2)
+    for rank, ((x, gathered, part, sent), threads, _) in enumerate(found):
         assert x.tolist() == [1, 3, 5, 7] and gathered.tolist() == [1, 3, 5, 7, 2, 4, 6, 8]
         assert part.tolist() == [2 * value for value in gathered[4 * rank : 4 * rank + 4].tolist()]
         assert [(name, nbytes) for name, _, _, nbytes in sent] == [
@@ -137,15 +137,8 @@ def test_a_throttled_group_computes_what_gloo_does_and_takes_bytes_over_bandwidt
         ]
         start, end = sent[-1][1:3]
         assert (end - start) / 1e9 >= 0.05, "500 kB at 10 MB/s"
-
-
-def gloo_threads():
-    groups = [dist.group.WORLD, dist.new_group(), throttle.throttled(1e9)._inner]
-    return [group._get_backend(torch.device("cpu")).options._threads for group in groups]
-
-
-def test_of_each_gloo_group_of_a_rank_one_thread_completes_the_collectives():
-    assert ranks.run(gloo_threads, 2) == [[1, 1, 1]] * 2
+        assert threads == [1, 1, 1], "of each gloo group one thread completes the collectives"
+    assert [chosen for *_, chosen in found] == [2, 8], "the profiled step is the same one on every rank"
 
 
 def many_gathers_on_their_way():

@@ -5,8 +5,8 @@ import pickle
 import pytest
 import torch
 import torch.nn.functional as F
+from torch.utils.flop_counter import FlopCounterMode
 
-from compile_lab.inductor import view as inductor_view
 from compile_lab.inductor.generated import generated_code
 from compile_lab.inductor.lowering import collecting
 from compile_lab.inductor.records import EXTERN
@@ -28,11 +28,6 @@ def inputs(requires_grad):
 @pytest.fixture(scope="module")
 def training():
     return generated_code(linear_softmax, *inputs(True), chip="H200")
-
-
-@pytest.fixture(scope="module")
-def on_cpu():
-    return generated_code(linear_softmax, *inputs(True))
 
 
 def line_of(kernel):
@@ -94,16 +89,12 @@ def test_a_boundary_says_why_two_kernels_are_not_one(training):
     assert len(code.kernels) == 3 and any("numel" in reason for reason in reasons)
 
 
-def test_without_a_chip_the_code_is_the_cpus_and_has_run(on_cpu):
-    assert {kernel.language for kernel in on_cpu.kernels} == {EXTERN, "cpp"}
-    assert any("at::vec::Vectorized" in kernel.body for kernel in on_cpu.written)
-    assert on_cpu.provenance.kind == "live" and not on_cpu.breaks and not on_cpu.trouble
-
-
-def test_no_gradient_is_left_behind():
+def test_without_a_chip_the_code_is_the_cpus_and_has_run_and_no_gradient_is_left_behind():
     x, weight, bias = inputs(True)
-    generated_code(linear_softmax, x, weight, bias)
-    assert weight.grad is None
+    code = generated_code(linear_softmax, x, weight, bias)
+    assert {kernel.language for kernel in code.kernels} == {EXTERN, "cpp"} and weight.grad is None
+    assert any("at::vec::Vectorized" in kernel.body for kernel in code.written)
+    assert code.provenance.kind == "live" and not code.breaks and not code.trouble
 
 
 def test_without_gradients_there_is_inference_code_only():
@@ -160,75 +151,42 @@ def test_what_fails_after_a_first_graph_is_trouble_and_no_exception():
     assert code.graphs and code.trouble == ("ValueError: on purpose",)
 
 
-def test_wrong_use_is_refused_before_anything_is_compiled():
-    with pytest.raises(TypeError, match="fn is 3; it must be of type Callable"):
-        generated_code(3)
-    with pytest.raises(TypeError, match="'no_such_option' is no option of Inductor"):
-        generated_code(linear_softmax, options={"no_such_option": 1})
-    with pytest.raises(ValueError, match="not defined on purpose"):
-
-        def refuses(x):
-            raise ValueError("not defined on purpose")
-
-        generated_code(refuses, torch.randn(2))
+def under_a_dispatch_mode():
+    with FlopCounterMode(display=False):
+        return generated_code(linear_softmax, *inputs(False))
 
 
-def test_under_a_dispatch_mode_the_cpus_code_is_refused():
-    from torch.utils.flop_counter import FlopCounterMode
-
-    with FlopCounterMode(display=False), pytest.raises(RuntimeError, match="No compiled graph ran"):
-        generated_code(linear_softmax, *inputs(False))
+def raises(x):
+    raise ValueError("on purpose")
 
 
-def test_tables_show_what_was_recorded(training):
-    graph = training.graphs[0]
-    assert [row[0] for row in inductor_view.schedule(graph).rows] == [
-        group.name for group in graph.before if group.kind != "nop"
-    ]
-    assert [row[-1] for row in inductor_view.launches(training).rows] == [k.nbytes for k in training.kernels]
-    assert "a library's" in inductor_view.boundaries(graph).rows[0][2]
-    assert "F.linear" in inductor_view.post_grad(graph).source
-    assert inductor_view.operations(["aten.mul.Tensor", "aten.mul.Tensor", "prims.fma.default"]) == "mul ×2, fma"
-
-
-def test_tilings_tell_a_row_that_fits_from_a_transposed_tile():
-    def both(a, b, rows):
-        turned = a + b.t()
-        return turned, rows.sum(1)
-
-    code = generated_code(both, torch.randn(512, 1024), torch.randn(1024, 512), torch.randn(4096, 600), chip="H200")
-    tilings = {row[1]: row[3] for row in inductor_view.tilings(code).rows}
-    assert "YBLOCK" in tilings["pointwise"] and "R0_BLOCK = 1024" in tilings["reduction in one block"]
-
-
-def test_differences_between_chips_are_found():
-    def total(x):
-        return x.abs().sum()
-
-    codes = [generated_code(total, torch.randn(4096, 600), chip=chip) for chip in ("H200", "T4")]
-    rows = [tuple(map(str, row)) for row in inductor_view.differences(*codes).rows]
-    assert ("the device", "multi_processor_count=132", "multi_processor_count=40") in rows
-    assert inductor_view.changed(codes[1].written[0], codes[0]).mark
-    assert inductor_view.changed(codes[0].written[0], codes[0]) is None
+@pytest.mark.parametrize(
+    ("call", "error", "word"),
+    [
+        (lambda: generated_code(3), TypeError, "fn is 3"),
+        (lambda: generated_code(raises, options={"no_such_option": 1}), TypeError, "'no_such_option'"),
+        (lambda: generated_code(raises, torch.randn(2)), ValueError, "on purpose"),
+        (under_a_dispatch_mode, RuntimeError, "No compiled graph ran"),
+    ],
+)
+def test_wrong_use_is_refused(call, error, word):
+    with pytest.raises(error, match=word):
+        call()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["gpt2", "resnet"])
 def test_models_that_nobody_here_wrote(name):
     transformers = pytest.importorskip("transformers")
+    sizes = {
+        "gpt2": {"vocab_size": 50, "n_embd": 16, "n_head": 2, "n_layer": 1, "n_positions": 16, "use_cache": False},
+        "resnet": {"embedding_size": 4, "hidden_sizes": [4, 8], "depths": [1, 1], "layer_type": "basic"},
+    }
     if name == "gpt2":
-        sizes = {"vocab_size": 50, "n_embd": 16, "n_head": 2, "n_layer": 1, "n_positions": 16, "use_cache": False}
-        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, bos_token_id=0, eos_token_id=1))
-        data = torch.randint(0, 50, (2, 8))
+        config = transformers.GPT2Config(**sizes[name], bos_token_id=0, eos_token_id=1)
+        model, data = transformers.GPT2LMHeadModel(config), torch.randint(0, 50, (2, 8))
     else:
-        sizes = {
-            "embedding_size": 4,
-            "hidden_sizes": [4, 8],
-            "depths": [1, 1],
-            "layer_type": "basic",
-            "num_channels": 3,
-        }
-        model = transformers.ResNetModel(transformers.ResNetConfig(**sizes))
+        model = transformers.ResNetModel(transformers.ResNetConfig(**sizes[name]))
         data = torch.randn(2, 3, 16, 16)
     code = generated_code(model.eval(), data, chip="H200")
     assert not code.breaks and not code.trouble

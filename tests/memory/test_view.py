@@ -1,10 +1,11 @@
-"""Lifetimes as a reader sees them: what a bar's place and height say, and that pictures and tables agree."""
+"""Lifetimes as a reader sees them: bars and the peak's table add up, and a difference has its cause named."""
 
 import pytest
 
 from compile_lab.memory import gantt_view
 from compile_lab.memory import view as memory_view
 from compile_lab.memory.ledger import Ledger, Tensor
+from compile_lab.memory.measured import Allocation, Peak
 from compile_lab.source import Line
 
 
@@ -61,12 +62,6 @@ def test_bars_stand_one_under_the_other_so_that_what_a_line_crosses_adds_up(step
     assert crossed == pytest.approx(step.peak_nbytes / 1e6, rel=0.001)
 
 
-def test_buffers_too_small_to_be_seen_are_one_band_of_their_kind(step):
-    found, _ = bars(step)
-    assert "1 small buffers<br>at most 4 bytes" in found["activation"]["hovertext"][-1]
-    assert found["activation"]["base"][-1] == 0.5 and found["activation"]["x"][-1] == 3
-
-
 def test_the_band_counts_what_is_alive_at_one_time():
     ledger = Ledger()
     ledger.operation("mm", "aten.mm", "forward", None, {"a": tensor("mm", "temporary", 1_000_000)})
@@ -77,40 +72,6 @@ def test_the_band_counts_what_is_alive_at_one_time():
     assert "3 small buffers<br>at most 100 bytes" in trace["hovertext"][-1]
 
 
-def test_hovering_names_operation_shape_bytes_line_birth_and_death(step):
-    text = bars(step)[0]["activation"]["hovertext"][1]
-    for part in ("gelu", "500000 float32", "2 MB", "model.py, line 3", "operation 2 to 3"):
-        assert part in text
-    assert "after the step" in bars(step)[0]["gradient"]["hovertext"][0]
-
-
-def test_each_kind_has_a_colour_and_a_pattern_of_its_own():
-    assert set(gantt_view.STYLES) == set(memory_view.KINDS)
-    for at in (0, 1):
-        signs = [style[at] for style in gantt_view.STYLES.values()]
-        assert len(set(signs)) == len(signs)
-
-
-def test_the_peak_and_the_turn_from_forward_to_backward_are_marked(step):
-    layout = bars(step)[1]
-    assert {shape["x0"] for shape in layout["shapes"]} == {2.5, step.peak_at}
-    assert [note["text"].strip() for note in layout["annotations"]] == ["forward", "backward", "peak 7 MB"]
-
-
-def test_the_curve_holds_the_live_bytes_of_each_operation(step):
-    curve = gantt_view.gantt(step).to_json()["data"][0]
-    assert curve["y"] == pytest.approx([moment.live_bytes / 1e6 for moment in step.timeline], rel=1e-5)
-
-
-def test_words_say_what_the_picture_shows(step):
-    alt = gantt_view.gantt(step).alt
-    for part in ("5 operations", "4 MB at the end", "7 MB in the backward (mul)", "4 MB of kind activation"):
-        assert part in alt
-    summary = memory_view.summary(step)
-    for part in ("**7 MB**", "in the backward", "`mul`", "model.py, line 3", "4 MB are alive", "500 kB"):
-        assert part in summary
-
-
 def test_the_table_of_the_peak_adds_up_to_it(step):
     rows = memory_view.at_peak(step).rows
     assert sum(row[4] for row in rows) == step.peak_nbytes
@@ -119,29 +80,17 @@ def test_the_table_of_the_peak_adds_up_to_it(step):
     assert [row[0] for row in cut] == ["temporary", "all others"] and sum(row[4] for row in cut) == step.peak_nbytes
 
 
-def test_alike_buffers_are_one_row_at_the_peak():
-    ledger = Ledger()
-    made = {at: tensor("mm", "temporary", 100) for at in range(3)}
-    ledger.operation("mm", "aten.mm", "forward", None, made)
-    ((kind, op, _, count, nbytes, share),) = memory_view.at_peak(ledger.lifetimes()).rows
-    assert (kind, op, count, nbytes, share) == ("temporary", "mm", 3, 300, "100.0 %")
+def measured(step, at="aten.mul", extra=0):
+    alive = [Allocation((tensor.op,), tensor.nbytes) for tensor in step.alive_at(step.peak_at)]
+    alive += [Allocation((at,), extra)] * bool(extra)
+    return Peak("CPU", step.peak_nbytes + extra, None, 0, at, tuple(alive))
 
 
-def test_kinds_at_the_peak_of_several_steps_stand_side_by_side(step):
-    table = memory_view.kinds_at_peak({"one": step, "two": step})
-    assert table.columns == ["", "activation", "temporary", "peak, bytes", "at"]
-    assert table.rows[0] == ("one", 4_000_004, 3_000_000, 7_000_004, "backward, mul")
-
-
-def test_the_peak_is_told_against_what_is_alive_between_the_passes(step):
-    ((name, held, peak, ratio, at, after),) = memory_view.peaks({"one": step}).rows
-    assert (name, held, peak, ratio) == ("one", 4_000_004, 7_000_004, "1.75×")
-    assert (at, after) == ("backward, mul", "50 %"), "the first of two operations after the forward"
-
-
-def test_curves_give_each_phase_the_same_width(step):
-    plot = memory_view.curves({"one": step}).to_json()
-    assert plot["data"][0]["x"] == [0, 0.3333, 0.6667, 1, 1.5]
-    assert plot["layout"]["xaxis"]["range"] == [0, 2]
-    with pytest.raises(ValueError, match="nothing to draw"):
-        memory_view.curves({})
+def test_the_operation_that_makes_a_difference_is_named(step):
+    told = [measured(step), measured(step, extra=500_000), measured(step, at="aten.convolution", extra=500_000)]
+    table = memory_view.predictions([("m", "eager", step, peak) for peak in told]).rows
+    assert table[0] == ("m", "eager", 7_000_004, 7_000_004, 0, "0.00 %", "–")
+    assert [row[4:] for row in table[1:]] == [
+        (500_000, "6.67 %", "mul +500,000"),
+        (500_000, "6.67 %", "peaks inside convolution, not at mul"),
+    ]

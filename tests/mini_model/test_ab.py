@@ -49,12 +49,8 @@ def test_what_cannot_be_told_apart_and_what_is_slower_is_said_so(taking):
 
 def test_a_first_step_that_was_not_timed_is_timed(taking):
     assert check(taking(0.001), taking(0.1, 0.001), steps=1, pairs=5).compile_s == pytest.approx(0.099)
-
-
-@pytest.mark.parametrize("given", [{"steps": 0}, {"steps": 5, "pairs": 4}])
-def test_too_little_is_refused(given, taking):
-    with pytest.raises(ValueError, match="at least 1 step is judged, by at least 5 pairs"):
-        check(taking(0), taking(0), **given)
+    with pytest.raises(ValueError, match="at least 5 pairs"):
+        check(taking(0), taking(0), steps=5, pairs=4)
 
 
 @pytest.mark.slow

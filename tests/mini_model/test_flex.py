@@ -30,11 +30,11 @@ def test_a_soft_cap_bounds_scores_and_leaves_small_ones():
 @pytest.mark.parametrize(
     ("call", "said"),
     [
-        (lambda: sliding_window(0), "width is 0; it must be a whole number from 1"),
-        (lambda: soft_cap(0.0), "limit is 0.0; it must be a positive number"),
-        (lambda: same_document(torch.zeros(3, dtype=torch.long)), r"documents must be whole numbers \[batch, length\]"),
-        (lambda: same_document(torch.zeros(1, 3)), r"documents must be whole numbers \[batch, length\]"),
-        (lambda: block_mask(causal, 0), "length is 0"),
+        (lambda: sliding_window(0), "width"),
+        (lambda: soft_cap(0.0), "limit"),
+        (lambda: same_document(torch.zeros(3, dtype=torch.long)), "documents"),
+        (lambda: same_document(torch.zeros(1, 3)), "documents"),
+        (lambda: block_mask(causal, 0), "length"),
     ],
 )
 def test_what_makes_no_mask_is_told_by_name(call, said):

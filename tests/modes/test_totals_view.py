@@ -1,9 +1,5 @@
 """Time against calls: what is marked agrees with the sums, on one scale for every workload."""
 
-import math
-import re
-from itertools import pairwise
-
 import pytest
 
 from compile_lab.modes import totals_view
@@ -44,15 +40,6 @@ def test_break_evens_are_marked_where_the_lines_cross(shown):
         assert values[0] == pytest.approx(values[1])
 
 
-def test_a_line_compared_with_eager_ends_at_what_a_call_takes():
-    field = totals_view.Field(0, 0, 600, 300, totals_view.TIMES)
-    assert field.value(FOUND, "default", 1e7, "cold") == pytest.approx(0.5, rel=1e-3)
-    points = field.line(FOUND, "default", "cold")
-    assert points[-1] == pytest.approx((600, field.down(0.5)), abs=0.1)
-    assert all(first[1] <= then[1] for first, then in pairwise(points)), "it falls, on the page"
-    assert field.down(1) == pytest.approx(150) and field.across(1e4) == pytest.approx(300)
-
-
 def test_the_band_names_the_best_mode_for_so_many_calls():
     best = list(totals_view._best(FOUND, "cold"))
     assert [mode for mode, _, _ in best] == ["eager", "default", "max-autotune"]
@@ -60,17 +47,3 @@ def test_the_band_names_the_best_mode_for_so_many_calls():
     # Of modes less than 2 % apart the plainest: so a little later than where the lines cross.
     assert 2000 <= best[0][2] <= 2100 and 50_000 <= best[1][2] <= 75_000
     assert "**eager** up to 2," in totals_view.noticed(FOUND)
-
-
-def test_all_workloads_stand_on_one_scale():
-    drawing = totals_view.beside({"left": FOUND, "right": FOUND})
-    ticks = re.findall(r">([\d.]+×)</text>", drawing.svg)
-    assert ticks == 2 * list(totals_view.TIMES.values())
-    assert math.isclose(*(len(part) for part in drawing.alt.split("made up, cold")[1:]), rel_tol=0.05)
-
-
-def test_what_is_not_shown_is_refused():
-    with pytest.raises(ValueError, match="'compared with eager', 'in seconds'"):
-        totals_view.totals(FOUND, shown="upside down")
-    with pytest.raises(ValueError, match="start is 'cold' or 'warm'"):
-        totals_view.totals(FOUND, start="tepid")

@@ -72,39 +72,11 @@ class Readable(HTMLParser):
 # Rules
 
 
-@pytest.mark.parametrize(
-    ("axes", "error", "told"),
-    [
-        ({}, ValueError, "has no axes"),
-        ({"cause": []}, ValueError, "'cause' has no options"),
-        ({"cause": ["a", "b", "a"]}, ValueError, "offers 'a' more than once"),
-        (
-            {"cause": ["a", 2]},
-            TypeError,
-            "{'cause': ['a', 2]}; it must be of type Mapping[str, Sequence[str]",
-        ),
-        ({"cause": "ab"}, TypeError, "a list of texts, not one text 'ab'"),
-        ({"the cause": ["a"]}, ValueError, "Python identifier"),
-    ],
-)
-def test_axes_without_a_clear_choice_are_refused(axes, error, told):
-    with pytest.raises(error, match=re.escape(told)):
-        Explorer("T", axes, panel)
-
-
 def test_show_answers_in_code_and_starts_each_axis_at_its_first_option():
     explorer = Explorer("T", AXES, panel)
     assert repr(explorer.show(cause=".item()")) == "`.item()` is broken"
     assert explorer.show(cause=".item()")._repr_html_() == "<p><code>.item()</code> is broken</p>"
     assert len(explorer) == 6
-
-
-def test_show_names_what_there_is():
-    explorer = Explorer("T", AXES, panel)
-    with pytest.raises(ValueError, match=re.escape("axis 'version' has no option 'new'; it has 'broken', 'mended'")):
-        explorer.show(version="new")
-    with pytest.raises(ValueError, match=re.escape("no axis 'kind'; the axes are 'cause', 'version'")):
-        explorer.show(kind="broken")
 
 
 def test_a_panel_is_computed_once():
@@ -115,11 +87,6 @@ def test_a_panel_is_computed_once():
     assert calls == ["1", "2"]
 
 
-def test_a_panel_of_something_else_is_refused_with_the_choice():
-    with pytest.raises(TypeError, match=r"for a = 1 it has a int"):
-        Explorer("T", {"a": ["1"]}, lambda a: ["text", 3]).show()
-
-
 # The published face
 
 
@@ -128,26 +95,8 @@ def test_every_combination_is_published_in_row_major_order(publishing):
     assert set(bundle) == {"text/html", "text/plain"}
     stored = choices(bundle["text/html"])
     assert stored["axes"] == [{"name": name, "options": options} for name, options in AXES.items()]
-    expected = [panel(cause, version) for cause in AXES["cause"] for version in AXES["version"]]
-    assert [Readable(text).text.replace("`", "") for text in stored["panels"]] == [e.replace("`", "") for e in expected]
-
-
-def test_the_published_page_has_the_parts_that_the_sites_script_looks_for(publishing):
-    page = Explorer('A "title"', AXES, panel)._repr_mimebundle_()["text/html"]
-    assert page.startswith('<section class="lab-explorer" aria-label="A &quot;title&quot;">')
-    for part in (
-        '<p class="lab-explorer-title">',
-        '<div class="lab-controls">',
-        '<div class="lab-panel" aria-live="polite">',
-    ):
-        assert page.count(part) == 1
-    first = re.search(r'aria-live="polite">(.*?)</div>\n<script', page, re.S)[1]
-    assert first == choices(page)["panels"][0]
-
-
-def test_publishing_twice_gives_the_same_bytes(publishing):
-    one, other = (Explorer("T", AXES, panel)._repr_mimebundle_() for _ in range(2))
-    assert one == other
+    expected = [f"{cause} is {version}" for cause in AXES["cause"] for version in AXES["version"]]
+    assert [Readable(text).text for text in stored["panels"]] == expected
 
 
 def test_without_scripts_the_first_panel_is_read_and_the_others_are_named(publishing):
@@ -202,18 +151,6 @@ def test_a_kernel_gets_controls_and_no_precomputed_panels(at_home):
     assert calls == [("print", "broken"), ("print", "mended")]
 
 
-def test_showing_it_again_shows_the_same_controls(at_home):
-    explorer = Explorer("T", AXES, panel)
-    assert explorer._repr_mimebundle_() == explorer._repr_mimebundle_()
-
-
-def test_many_options_go_into_a_list_and_few_side_by_side(at_home):
-    explorer = Explorer("T", {"few": ["a", "b"], "many_more": [str(n) for n in range(9)]}, lambda few, many_more: "")
-    explorer._repr_mimebundle_()
-    kinds = {control.description: type(control).__name__ for control in explorer._widgets._controls.values()}
-    assert kinds == {"few:": "ToggleButtons", "many more:": "Dropdown"}
-
-
 def test_the_reader_sees_that_a_panel_is_being_computed(at_home):
     said = []
     explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._widgets._status.value) or a)
@@ -238,12 +175,8 @@ def test_what_a_panel_prints_stands_above_it_until_the_next_choice(at_home, caps
     explorer._repr_mimebundle_()
     explorer._widgets._controls["a"].value = "2"
     stdout, stderr = explorer._widgets._output.outputs
-    assert (stdout["name"], stdout["text"].split("\n")[0], stderr["name"], stderr["text"]) == (
-        "stdout",
-        "out 2",
-        "stderr",
-        "err 2\n",
-    )
+    assert (stdout["name"], stderr["name"], stderr["text"]) == ("stdout", "stderr", "err 2\n")
+    assert stdout["text"].startswith("out 2\n")
     assert "panel 2" in stdout["text"] and "1" not in stdout["text"]
     assert capsys.readouterr() == ("", "")
 
@@ -324,26 +257,13 @@ def test_a_choice_that_comes_on_another_thread_is_computed_on_the_main_one(at_ho
 
 def test_only_widgets_that_colab_has_too():
     """Colab has ipywidgets 7.7: these names, and these arguments, are in it as they are in 8."""
-    tree = ast.parse(inspect.getsource(widgets))
     used = {
         node.attr
-        for node in ast.walk(tree)
+        for node in ast.walk(ast.parse(inspect.getsource(widgets)))
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ipywidgets"
     }
-    assert used == {
-        *(
-            "HTML",
-            "VBox",
-            "Output",
-            "ToggleButtons",
-            "Dropdown",
-            "Layout",
-            "IntSlider",
-            "FloatSlider",
-            "SelectionSlider",
-            "Textarea",
-        ),
-    }
+    known = "HTML VBox Output ToggleButtons Dropdown Layout IntSlider FloatSlider SelectionSlider Textarea"
+    assert used == set(known.split())
 
 
 LIVE = """
@@ -390,18 +310,9 @@ def live_explorer(**given) -> Explorer:
 
 def test_a_live_explorer_stores_some_panels_and_says_how_the_others_are_computed(publishing):
     explorer = live_explorer()
-    assert len(explorer) == 4
     stored = choices(explorer._repr_mimebundle_()["text/html"])
-    assert [axis["options"] for axis in stored["axes"]] == [
-        ["GPipe", "1F1B"],
-        ["1F1B"],
-        ["4", "8"],
-        ["8"],
-        ["2 F"],
-        ["0"],
-        ["0"],
-    ]
-    assert len(stored["panels"]) == 4
+    options = [["GPipe", "1F1B"], ["1F1B"], ["4", "8"], ["8"], ["2 F"], ["0"], ["0"]]
+    assert [axis["options"] for axis in stored["axes"]] == options and len(stored["panels"]) == 4 == len(explorer)
     assert stored["live"]["panel"] == "compile_lab.simulator.explored_view:pipeline"
     ranks = {"key": "ranks", "stored": [4, 8], "low": 1, "high": 16, "start": 4, "step": 1, "unit": ""}
     assert stored["live"]["axes"][1:3] == [{"key": "beside", "stored": ["1F1B"], "all": ["1F1B", "GPipe"]}, ranks]
@@ -428,24 +339,6 @@ def test_an_explorer_that_is_not_live_has_no_word_of_it(publishing):
     }
 
 
-def test_a_live_panel_of_a_notebook_is_refused_where_it_is_written():
-    with pytest.raises(ValueError, match="no page can compute it live: define it at the top of a module"):
-        Explorer("T", {"a": ["1"]}, lambda a: a, live=True)
-
-
-@pytest.mark.parametrize(
-    ("stored", "told"),
-    [
-        ({"rank": [4]}, "no axis 'rank'; the axes are 'schedule', 'beside', 'ranks'"),
-        ({"ranks": ["4"]}, "axis 'ranks' takes a number, not '4'"),
-        ({"beside": ["ZBV"]}, "axis 'beside' has no option 'ZBV'; it has '1F1B', 'GPipe'"),
-    ],
-)
-def test_what_cannot_be_stored_is_refused(stored, told):
-    with pytest.raises(ValueError, match=re.escape(told)):
-        live_explorer(stored=stored)
-
-
 def test_show_takes_any_number_and_a_refusal_is_its_answer():
     explorer = live_explorer()
     assert "as long as 39 forwards" in repr(explorer.show(ranks=6))
@@ -453,13 +346,15 @@ def test_show_takes_any_number_and_a_refusal_is_its_answer():
     assert repr(explorer.show(ranks=0)) == "**Not possible.** ranks is 0; it must be a whole number from 1"
 
 
-def test_a_range_is_a_slider_in_a_kernel(at_home):
+def test_few_options_stand_side_by_side_many_in_a_list_and_a_range_is_a_slider(at_home):
+    many = Explorer("T", {"many_more": [str(n) for n in range(9)]}, lambda many_more: "")
+    many._repr_mimebundle_()
     explorer = live_explorer()
-    explorer._repr_mimebundle_()
+    assert explorer._repr_mimebundle_() == explorer._repr_mimebundle_(), "shown again: the same controls"
     controls = explorer._widgets._controls
-    kinds = {name: type(control).__name__ for name, control in controls.items()}
+    kinds = {name: type(each).__name__ for name, each in (controls | many._widgets._controls).items()}
     assert kinds["ranks"] == "IntSlider" and kinds["backward"] == "FloatSlider" and kinds["schedule"] == "ToggleButtons"
-    assert not controls["ranks"].continuous_update, "a panel may take long"
+    assert kinds["many_more"] == "Dropdown" and not controls["ranks"].continuous_update, "a panel may take long"
     controls["ranks"].value = 6
     assert "as long as 39 forwards" in printed(explorer)
 
@@ -473,10 +368,6 @@ def test_without_ipywidgets_the_first_panel_and_how_to_choose(at_home, monkeypat
     assert set(bundle) == {"text/html", "text/plain"}
     assert "print is broken" in Readable(bundle["text/html"]).text
     assert "explorer.show(cause='print', version='broken')" in bundle["text/plain"]
-
-
-def test_an_explorer_prints_its_axes():
-    assert "cause: print, .item(), x < y; version: broken, mended" in repr(Explorer("T", AXES, panel))
 
 
 @pytest.mark.slow

@@ -37,42 +37,19 @@ def test_importing_needs_neither_torch_nor_plotly():
     assert run.stdout.strip() == ""
 
 
-def test_a_figure_carries_plot_words_and_numbers():
+def test_a_figure_carries_plot_words_and_numbers_escaped():
     table = Table(["what", "ms"], [["a", 1]])
-    page = figure(table=table, provenance="measured live on CPU")._repr_html_()
-    assert plot_in(page)["data"][0]["y"] == [1]
-    assert 'role="img" aria-label="One bar."' in page
-    assert "<figcaption>A bar · measured live on CPU</figcaption>" in page
-    assert "<summary>The same as a table</summary><table" in page
-    assert "--figure-height: 450px" in page
-
-
-def test_a_figure_without_an_alternative_is_refused():
-    with pytest.raises(ValueError, match="needs alt"):
-        figure(alt=" ")
+    page = figure(alt='a "quoted" <b>', caption="x < y", table=table, provenance="measured live on CPU")._repr_html_()
+    assert plot_in(page)["data"][0]["y"] == [1] and 'aria-label="a &quot;quoted&quot; &lt;b&gt;"' in page
+    assert "x &lt; y · measured live on CPU" in page and "<table" in page
 
 
 def test_a_drawing_is_svg_with_the_same_words():
-    table = Table(["what", "ms"], [["a", 1]])
-    made = Drawing("<svg></svg>", 'one "bar"', "A bar", table, "measured live on CPU", "<b>█</b> bar")
+    made = Drawing("<svg></svg>", 'one "bar"', "A bar", Table(["ms"], [[1]]), "measured live on CPU", "<b>█</b> bar")
     page = made._repr_html_()
-    assert '<div class="lab-drawing" role="img" aria-label="one &quot;bar&quot;"><svg></svg></div>' in page
-    assert "<figcaption>A bar · measured live on CPU</figcaption>" in page and "<b>█</b> bar" in page
-    assert "<summary>The same as a table</summary><table" in page
+    assert "<svg></svg>" in page and 'aria-label="one &quot;bar&quot;"' in page and "<table" in page
+    assert "A bar · measured live on CPU" in page and "<b>█</b> bar" in page
     assert repr(made) == 'Figure: one "bar"\nA bar · measured live on CPU'
-    with pytest.raises(ValueError, match="a Drawing needs alt"):
-        Drawing("<svg></svg>", "")
-
-
-def test_the_height_of_the_place_is_the_height_of_the_plot():
-    plot = go.Figure(go.Bar(y=[1]), {"height": 320})
-    assert "--figure-height: 320px" in figure(plot=plot)._repr_html_()
-
-
-def test_words_of_a_figure_are_escaped():
-    page = figure(alt='a "quoted" <b>', caption="x < y & z")._repr_html_()
-    assert 'aria-label="a &quot;quoted&quot; &lt;b&gt;"' in page
-    assert "x &lt; y &amp; z" in page
 
 
 @pytest.mark.parametrize("text", ["</script><b>", "<!--<script>", "a</SCRIPT>"])
@@ -93,12 +70,6 @@ def test_arrays_become_lists_and_nan_a_gap():
 def test_two_dimensional_arrays_keep_their_shape():
     plot = go.Figure(go.Scatter(x=[0, 1], y=[0, 1], customdata=np.arange(6, dtype="int32").reshape(2, 3)))
     assert figure(plot=plot).to_json()["data"][0]["customdata"] == [[0, 1, 2], [3, 4, 5]]
-
-
-def test_a_figure_is_small():
-    one = bars(Series("s", ["a", "b"], [1.0, 2.0]), value_title="ms", alt="Two bars.")
-    assert len(json.dumps(one.to_json())) < 800
-    assert "template" not in one.to_json()["layout"]
 
 
 def test_jupyterlab_which_draws_the_plot_alone_still_shows_the_caption():
@@ -152,13 +123,6 @@ def test_the_spread_of_a_bar_reaches_from_low_to_high_and_is_in_the_table():
     assert list(one.table.rows) == [["a", "5 (4 to 7)"]]
 
 
-def test_vertical_and_stacked_bars():
-    many = [Series("p", ["a"], [1.0]), Series("q", ["a"], [2.0])]
-    plot = bars(many, value_title="bytes", alt="Stack.", horizontal=False, stacked=True).to_json()
-    assert plot["layout"]["barmode"] == "stack"
-    assert plot["data"][0]["orientation"] == "v" and plot["data"][0]["y"] == [1.0]
-
-
 def test_a_label_that_looks_like_a_tag_is_shown_as_it_is():
     plot = bars(Series("s", ["<lambda>"], [1.0]), value_title="ms", alt="One.")
     assert plot.to_json()["data"][0]["y"] == ["&lt;lambda&gt;"]
@@ -172,41 +136,6 @@ def test_lines_have_a_symbol_and_a_dash_each_and_a_table_with_gaps():
     data = one.to_json()["data"]
     assert len({trace["line"]["dash"] for trace in data}) == len({t["marker"]["symbol"] for t in data}) == 2
     assert [list(row) for row in one.table.rows] == [[1, 3.0, None], [2, 4.0, 5.0], [4, None, 6.0]]
-
-
-def test_only_traces_of_the_basic_bundle():
-    some = [
-        bars(Series("s", ["a"], [1.0]), value_title="ms", alt="."),
-        lines(Series("s", [1], [1.0]), x_title="n", y_title="ms", alt="."),
-    ]
-    assert {trace["type"] for one in some for trace in one.to_json()["data"]} <= {"bar", "pie", "scatter"}
-
-
-@pytest.mark.parametrize(
-    ("given", "told"),
-    [
-        ({"at": ["a"], "values": [1.0, 2.0]}, "lengths"),
-        ({"at": ["a"], "values": [1.0], "low": [0.5]}, "both low and high"),
-        ({"at": ["a"], "values": [1.0], "low": [2.0], "high": [3.0]}, "outside its spread"),
-    ],
-)
-def test_a_series_that_does_not_fit_together_is_refused(given, told):
-    with pytest.raises(ValueError, match=told):
-        Series("s", **given)
-
-
-def test_nothing_to_draw_and_impossible_axes_are_refused():
-    with pytest.raises(ValueError, match="at least one Series"):
-        bars([], value_title="ms", alt=".")
-    with pytest.raises(ValueError, match="log axis positive"):
-        lines(Series("s", [0, 1], [1.0, 2.0]), x_title="n", y_title="ms", alt=".", log_x=True)
-    with pytest.raises(ValueError, match="need numbers"):
-        lines(Series("s", ["a"], [1.0]), x_title="n", y_title="ms", alt=".")
-
-
-def test_the_palette_is_okabe_and_itos():
-    assert all(re.fullmatch("#[0-9A-F]{6}", colour) for colour in PALETTE.values())
-    assert PALETTE["vermillion"] == "#D55E00"
 
 
 # Tables
@@ -225,38 +154,20 @@ def test_a_table_as_text_is_aligned():
 
 def test_a_table_as_html_puts_numbers_right_and_escapes_text():
     page = Table(["<name>", "n"], [["a & b", 1], ["c\nd", True]], caption="x `y`")._repr_html_()
-    assert page.startswith('<table class="lab-table"><caption>x <code>y</code></caption>')
-    assert '<th scope="col" style="text-align: left">&lt;name&gt;</th>' in page
+    assert "x <code>y</code>" in page and "&lt;name&gt;" in page
     assert "a &amp; b" in page and "c<br>d" in page and ">yes</td>" in page
-    numbers = Table(["n"], [[1], [None]])._repr_html_()
-    assert '<td style="text-align: right">1</td>' in numbers
+    assert 'text-align: right">1</td>' in Table(["n"], [[1], [None]])._repr_html_()
 
 
 def test_a_cell_may_be_code_and_a_column_may_be_placed_by_hand():
     table = Table(["guard", "n"], [[Code("x > 0"), "1"]], align="cr")
-    assert "<code>x &gt; 0</code>" in table._repr_html_()
-    assert 'text-align: center"><code>' in table._repr_html_()
-    assert "x > 0" in repr(table)
+    assert 'text-align: center"><code>x &gt; 0</code>' in table._repr_html_() and "x > 0" in repr(table)
 
 
-def test_cells_of_several_lines_stay_aligned_as_text():
+def test_cells_of_several_lines_stay_aligned_as_text_and_numbers_have_four_figures():
     assert repr(Table(["a", "b"], [["1\n2", "x"]])).splitlines()[2:] == ["1  x", "2"]
-
-
-@pytest.mark.parametrize(
-    ("rows", "align"), [([["a"]], None), (["ab"], None), ([["a", "b"]], "l"), ([["a", "b"]], "lx")]
-)
-def test_a_table_that_does_not_fit_is_refused(rows, align):
-    with pytest.raises(ValueError, match=r"columns"):
-        Table(["x", "y"], rows, align=align)
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(1234567, "1,234,567"), (0.123456, "0.1235"), (1234.5, "1,234"), (0.0, "0"), (2e-7, "2.000e-07")],
-)
-def test_numbers_are_printed_to_four_figures(value, text):
-    assert text in repr(Table(["n"], [[value]]))
+    shown = repr(Table(["n"], [[1234567], [0.123456], [1234.5], [0.0], [2e-7]])).split()
+    assert shown[2:] == ["1,234,567", "0.1235", "1,234", "0", "2.000e-07"]
 
 
 # Code
@@ -266,8 +177,7 @@ def test_code_is_highlighted_on_a_page_and_plain_as_text():
     code = Code("\ndef f(x):\n    return x < 1\n", title="before")
     assert repr(code) == "before:\n\ndef f(x):\n    return x < 1"
     page = code._repr_html_()
-    assert '<p class="lab-code-title">before</p><div class="highlight"><pre>' in page
-    assert '<span class="k">def</span>' in page and "&lt;" in page
+    assert '<span class="k">def</span>' in page
     assert html.unescape(re.sub("<[^>]+>", "", page)) == "before\ndef f(x):\n    return x < 1\n"
 
 
@@ -276,13 +186,6 @@ def test_marked_lines_have_a_sign_beside_the_colour():
     assert repr(code).splitlines() == ["  a = 1", "▶ b = 2", "  c = 3"]
     marked = re.findall(r'<span class="hll">(.*)</span>\n', code._repr_html_())
     assert len(marked) == 1 and "▶" in marked[0] and "b" in marked[0]
-
-
-def test_a_marked_line_that_is_not_there_and_an_unknown_language_are_refused():
-    with pytest.raises(ValueError, match=r"mark=\[4\] is outside the 3 lines"):
-        Code("a\nb\nc", mark={4})
-    with pytest.raises(ValueError, match="klingon"):
-        Code("a", language="klingon")
 
 
 def test_without_pygments_code_is_still_shown(monkeypatch):

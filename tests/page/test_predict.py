@@ -23,28 +23,19 @@ def test_without_a_script_the_page_has_the_question_the_number_and_the_result():
 
 
 def test_the_script_is_told_the_scale_or_the_choices():
-    assert asked(Prediction("How much?", 0.853, **RATIO)) == {"question": "How much?", "measured": 0.853} | {
-        "text": "0.853×",
-        "low": 0.1,
-        "high": 10,
-        "log": True,
-        "unit": "×",
-    }
+    told = {"question": "How much?", "measured": 0.853, "text": "0.853×"}
+    assert asked(Prediction("How much?", 0.853, **RATIO)) == told | RATIO
     assert asked(Prediction("Which?", "b", choices=["a", "b"]))["choices"] == ["a", "b"]
     assert asked(Prediction("How long?", 12, low=0, high=99, unit="ms"))["unit"] == "\N{NO-BREAK SPACE}ms"
 
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [
-        (2.0, "You said 2×; the answer is 0.8×: 2.5 times too high."),
-        (0.1, "You said 0.1×; the answer is 0.8×: 8 times too low."),
-        (0.82, "You said 0.82×; the answer is 0.8×: as good as right."),
-        (0.8, "You said 0.8×; the answer is 0.8×."),
-    ],
+    [(2.0, "2.5 times too high."), (0.1, "8 times too low."), (0.82, "as good as right."), (0.8, "0.8×.")],
 )
 def test_a_number_is_compared_by_its_factor(said, told):
-    assert Prediction("How much?", 0.8, **RATIO).compared(said) == told
+    compared = Prediction("How much?", 0.8, **RATIO).compared(said)
+    assert compared.startswith(f"You said {said:g}×; the answer is 0.8×") and compared.endswith(told)
 
 
 def test_a_choice_is_right_or_not():
@@ -58,25 +49,15 @@ def test_a_logarithmic_scale_has_equal_factors():
     assert Prediction("How many?", 1, low=0, high=8).at(0.25) == 2
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({}, "neither choices nor a number between two ends"),
-        ({"low": 0, "high": 4, "log": True}, "low is 0 and high is 4: a scale goes upwards, from above 0"),
-        ({"low": 4, "high": 4}, "a scale goes upwards"),
-        ({"low": 4, "high": 8}, "measured is 1, and the scale goes from 4 to 8"),
-        ({"choices": ["a"]}, "measured is 1, and the choices are 'a'"),
-    ],
-)
-def test_what_cannot_be_asked_is_refused(options, told):
-    with pytest.raises(ValueError, match=told):
-        Prediction("How many?", 1, **options)
-
-
-def test_in_a_kernel_the_result_comes_with_the_answer(monkeypatch):
+@pytest.fixture
+def at_home(monkeypatch):
+    """A kernel, as far as a Prediction can tell."""
     pytest.importorskip("ipywidgets")
     monkeypatch.delenv(explore.PUBLISH, raising=False)
     monkeypatch.setattr("compile_lab.page.predict.in_kernel", lambda: True)
+
+
+def test_in_a_kernel_the_result_comes_with_the_answer(at_home):
     prediction = Prediction("How much?", 0.8, "The *reason*.", **RATIO)
     bundle = prediction._repr_mimebundle_()
     assert "application/vnd.jupyter.widget-view+json" in bundle and "0.8" not in bundle["text/plain"]
@@ -90,10 +71,7 @@ def test_in_a_kernel_the_result_comes_with_the_answer(monkeypatch):
     assert "12 times too high" in shown and "reason" in shown and widgets._commit.disabled
 
 
-def test_in_a_kernel_a_choice_must_be_made_or_shown(monkeypatch):
-    pytest.importorskip("ipywidgets")
-    monkeypatch.delenv(explore.PUBLISH, raising=False)
-    monkeypatch.setattr("compile_lab.page.predict.in_kernel", lambda: True)
+def test_in_a_kernel_a_choice_must_be_made_or_shown(at_home):
     prediction = Prediction("Which?", "b", choices=["a", "b"])
     prediction._repr_mimebundle_()
     widgets = prediction._widgets
@@ -109,9 +87,3 @@ def test_what_was_guessed_stands_behind_the_answer_and_in_the_data():
     assert asked(made)["guessed"] == "a" and made._html().index("Answer") < made._html().index("Guessed")
     assert "guessed" not in asked(Prediction("Which?", "b", choices=["a", "b"]))
     assert asked(Prediction("How much?", 0.8, **RATIO, guessed=1))["guessed"] == "1×"
-
-
-@pytest.mark.parametrize(("kind", "guessed"), [({"choices": ["a", "b"]}, "c"), (RATIO, "a")])
-def test_a_guess_that_cannot_be_answered_is_refused(kind, guessed):
-    with pytest.raises(ValueError, match=f"guessed is '{guessed}'"):
-        Prediction("Which?", "b" if "choices" in kind else 1, guessed=guessed, **kind)

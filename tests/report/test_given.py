@@ -53,20 +53,20 @@ def test_what_torch_compile_wrapped_is_unwrapped_and_told():
 @pytest.mark.parametrize(
     ("model", "batch", "said"),
     [
-        (torch.relu, torch.ones(2), "relu uses no module with parameters"),
-        (3, torch.ones(2), "it must be a torch.nn.Module or a function"),
-        (Answer(torch.sum), torch.ones(2, 5), "refused its batch .*float32 .2, 5.*must be what model"),
-        (Answer(torch.sum).to("meta"), torch.ones(2, 4), "on the meta device"),
+        (torch.relu, torch.ones(2), "no module with parameters"),
+        (3, None, "must be a torch.nn.Module or a function"),
+        (Answer(torch.sum), torch.ones(2, 5), "refused its batch .*float32 .2, 5"),
+        (Answer(torch.sum).to("meta"), None, "on the meta device"),
         (Answer(torch.sum), 3, "without a tensor"),
         (Answer(torch.sum), {1: torch.ones(2, 4)}, "names of arguments"),
-        (Answer(lambda y: y.argmax()), torch.ones(2, 4), "needs no gradient"),
-        (Answer(lambda y: None), torch.ones(2, 4), "return its loss"),
-        (Answer(torch.sum).requires_grad_(False), torch.ones(2, 4), "requires_grad=True"),
+        (Answer(lambda y: y.argmax()), None, "needs no gradient"),
+        (Answer(lambda y: None), None, "return its loss"),
+        (Answer(torch.sum).requires_grad_(False), None, "requires_grad=True"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_with_the_way_out(model, batch, said):
     with pytest.raises(UnusableModel, match=said):
-        given(model, batch)
+        given(model, torch.ones(2, 4) if batch is None else batch)
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from compile_lab.page.figures import Drawing
-from compile_lab.report import journey_view, listings
+from compile_lab.report import listings
 from compile_lab.report.line import follow
 from compile_lab.report.listings import Listing
 from compile_lab.report.steps import journey
@@ -53,27 +52,11 @@ def test_both_directions_stand_in_the_joint_graph(found):
     assert backward > forward > 5
 
 
-def test_what_was_measured_is_the_last_stage(trail):
-    measured = Drawing("<svg></svg>", "two lanes", "a caption")
-    road = journey_view.road(trail, "F.gelu", "gelu", "tanh", measured=measured)
-    assert road._repr_html_().count("<li>") == 9 and repr(road).endswith("GPU timeline: two lanes\na caption")
-    sizes = re.findall(r"<small>(.*?)</small>", road._repr_html_())
-    assert sizes[0] == "1 line" and sizes[-1] == "measured" and all(re.match(r"[1-9]", size) for size in sizes[:-1])
-
-
 def test_what_no_kernel_computes_is_refused(trail):
     with pytest.raises(ValueError, match="op='erf'"):
         journey(trail, "F.gelu", "gelu", "erf")
     with pytest.raises(ValueError, match="no kernel that Inductor wrote"):
         journey(trail, "self.up", "up", "addmm")
-
-
-def test_it_is_plain_html_without_a_script(trail):
-    shown = journey_view.road(trail, "F.gelu", "gelu", "tanh", source="made here")
-    page = shown._repr_html_()
-    assert page.startswith('<ol class="lab-journey">') and page.count("<li><h4>") == 8 == page.count("<pre")
-    assert "<script" not in page and "<b>" in page and "made here" in page
-    assert "▶" in repr(shown) and re.search(r"Launches, \d+ kernels: A training step launches", repr(shown))
 
 
 def test_a_window_stands_around_what_is_named():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from compile_lab.page.figures import Drawing
-from compile_lab.simulator import explored_view
+from compile_lab.simulator import explored_view, fit_view
 from compile_lab.simulator.pipeline import SCHEDULES, simulate
 from compile_lab.simulator.recommendation import recommend
 from compile_lab.simulator.sharding import parameter_count
@@ -27,22 +27,23 @@ def end_of_axis(drawing: Drawing) -> float:
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_two_schedules_stand_on_one_axis_with_their_costs(schedule):
     said, drawing, table = pipeline(schedule=schedule, beside="1F1B")
-    parts = {"forward": 1 / SCHEDULES[schedule], "input_grad": 1 / SCHEDULES[schedule]}
-    parts["weight_grad"] = parts["input_grad"]
+    parts = dict.fromkeys(("forward", "input_grad", "weight_grad"), 1 / SCHEDULES[schedule])
     found = simulate(schedule, 4 * SCHEDULES[schedule], 8, **parts)
     assert table.rows[0][:3] == (schedule, pytest.approx(found.span), f"{found.bubble_fraction:.1%}")
-    assert end_of_axis(drawing) == 36 and drawing.alt.count("Each rank waits") == len(table.rows)
-    assert said.startswith(f"**{schedule}** takes as long as {found.span:.4g} forwards of a micro-batch (F), ")
+    assert end_of_axis(drawing) == 36 and f"{found.span:.4g} forwards" in said
     assert f"its ranks wait {found.bubble_fraction:.1%} of that" in said
 
 
-def test_the_sentence_tells_what_speed_costs_in_memory():
-    assert "1F1B takes as long; its fullest rank holds 4 instead of 8 micro-batches." in pipeline()[0]
-    said = pipeline(schedule="ZBVZeroBubble")[0]
-    assert "1F1B takes 29.4% longer; its fullest rank holds as many micro-batches, 4." in said
-    said = pipeline(schedule="1F1B", beside="ZBVZeroBubble")[0]
-    assert "ZBVZeroBubble takes 22.7% less; its fullest rank holds as many micro-batches, 4." in said
-    assert pipeline(beside="GPipe")[0].endswith("a rank holds up to 8 micro-batches.")
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        ({}, "1F1B takes as long; its fullest rank holds 4 instead of 8 micro-batches."),
+        ({"schedule": "ZBVZeroBubble"}, "29.4% longer; its fullest rank holds as many micro-batches, 4."),
+        ({"schedule": "1F1B", "beside": "ZBVZeroBubble"}, "22.7% less; its fullest rank holds as many"),
+    ],
+)
+def test_the_sentence_tells_what_speed_costs_in_memory(choice, told):
+    assert told in pipeline(**choice)[0]
 
 
 def test_the_scale_stays_until_a_step_outgrows_it():
@@ -50,73 +51,35 @@ def test_the_scale_stays_until_a_step_outgrows_it():
     assert ends == [36, 36, 36, 54, 54, 72, 108, 108]
 
 
-@pytest.mark.parametrize("schedule", ["1F1B", "InterleavedZeroBubble", "DualPipeV"])
+@pytest.mark.parametrize("schedule", ["1F1B", "InterleavedZeroBubble"])
 def test_the_last_stage_is_longer_by_the_same_however_many_stages_a_rank_holds(schedule):
-    """With one micro-batch and nothing beside it: up and down once, and the head forward and backward."""
-    if schedule == "DualPipeV":
-        longer = pipeline(schedule=schedule, last_stage_longer_by=0.5)[2].rows[0][1]
-        assert longer > pipeline(schedule=schedule)[2].rows[0][1]
-        return
     spans = [pipeline(schedule=schedule, micro_batches=4, last_stage_longer_by=by)[2].rows[0][1] for by in (0, 0.5)]
     assert spans[1] - spans[0] == pytest.approx(4 * 0.5 * 3), "the slowest rank does it four times, three F each"
 
 
 def test_what_is_too_much_to_see_is_told_and_still_counted():
-    said, instead, table = pipeline(ranks=64, micro_batches=1024)
-    assert instead == "262,144 actions on 64 ranks are more than can be seen in a picture. The numbers are exact:"
-    assert table.rows[1][2] == f"{63 / (1024 + 63):.1%}" and "**GPipe**" in said
-
-
-@pytest.mark.parametrize(
-    ("choice", "told"),
-    [
-        ({"ranks": 0}, "ranks is 0; it must be a whole number from 1"),
-        ({"ranks": 3.5}, "ranks is 3.5; it must be a whole number from 1"),
-        ({"micro_batches": -1}, "micro_batches is -1; it must be a whole number from 1"),
-        ({"ranks": 10**9}, "more than the 500,000"),
-        ({"transfer": -0.5}, "transfer is -0.5; it must be a finite number from 0"),
-        ({"backward": -2}, "backward is -2; it must be a finite number from 0"),
-        ({"schedule": "DualPipeV", "ranks": 8}, "DualPipeV requires at least as many microbatches as stages"),
-    ],
-)
-def test_what_the_simulator_refuses_is_refused_in_its_words(choice, told):
-    with pytest.raises(ValueError, match=re.escape(told)):
-        pipeline(**choice)
+    _, instead, table = pipeline(ranks=64, micro_batches=128)
+    assert instead.startswith("32,768 actions on 64 ranks are more than can be seen")
+    assert table.rows[1][2] == f"{63 / (128 + 63):.1%}"
 
 
 # What a device holds and sends, which pattern to take
 
-MACHINES = {"model": "7 B", "devices": 8, "sequences": 1, "card": 80}
 
-
-def test_the_models_are_those_of_the_book():
+def test_the_models_are_those_of_the_book_and_have_the_sizes_of_their_names():
     assert vars(explored_view.MODELS["124 M"]) == vars(GPT2_124M)
-    sizes = {name: parameter_count(shape) for name, shape in explored_view.MODELS.items()}
-    assert {name: f"{size:.1e}" for name, size in sizes.items()} == {
-        "7 B": "6.9e+09",
-        "124 M": "1.2e+08",
-        "1.3 B": "1.4e+09",
-        "70 B": "6.5e+10",
-    }
+    models = explored_view.MODELS | fit_view.MODELS
+    sizes = {name: parameter_count(shape) for name, shape in models.items()}
+    assert {name: f"{size:.1e}" for name, size in sizes.items()} == {"124 M": "1.2e+08", "1.3 B": "1.4e+09"} | {
+        "7 B": "6.9e+09", "13 B": "1.3e+10", "70 B": "6.5e+10", "405 B": "4.1e+11"
+    }  # fmt: skip
+    assert all(fit_view.MODELS[name] == shape for name, shape in explored_view.MODELS.items())
 
 
 def test_the_recommended_pattern_is_the_simulators():
-    text, ranked, _ = explored_view.recommended(**MACHINES | {"devices": 64})
+    text, ranked, _ = explored_view.recommended(model="7 B", devices=64, sequences=1, card=80)
     best = recommend(explored_view.MODELS["7 B"], 64, 80e9, batch=64).choices
     assert text == f"**{best[0]}.**" and [row[0] for row in ranked.rows] == [each.plan.pattern for each in best]
-
-
-@pytest.mark.parametrize(
-    ("choice", "told"),
-    [
-        ({"devices": 0}, "devices is 0; it must be a whole number from 1"),
-        ({"sequences": 1.5}, "sequences is 1.5; it must be a whole number from 1"),
-        ({"card": 0}, "card=0: a card's memory in GB is more than 0"),
-    ],
-)
-def test_machines_that_are_none_are_refused(choice, told):
-    with pytest.raises(ValueError, match=re.escape(told)):
-        explored_view.recommended(**MACHINES | choice)
 
 
 # Buckets and wire
@@ -140,17 +103,3 @@ def test_the_axis_of_milliseconds_stays_until_a_step_outgrows_it():
     svgs = [explored_view.buckets(**WIRE | {"wire": wire})[1].svg for wire in (450, 100, 50, 12.5, 12, 5)]
     ends = [int(re.findall(r">(\d+) ms</text>", svg)[-1]) for svg in svgs]
     assert ends == [80, 80, 80, 150, 150, 300]
-
-
-@pytest.mark.parametrize(
-    ("choice", "told"),
-    [
-        ({"wire": 0}, "wire=0: something is sent"),
-        ({"devices": 1}, "devices=1, wire"),
-        ({"bucket": 0}, "a bucket holds more than 0 bytes"),
-        ({"latency": -1}, "latency_ms is -1"),
-    ],
-)
-def test_a_wire_that_is_none_is_refused(choice, told):
-    with pytest.raises(ValueError, match=re.escape(told)):
-        explored_view.buckets(**WIRE | choice)

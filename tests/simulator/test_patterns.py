@@ -69,12 +69,11 @@ def test_gathered_logits_are_counted_and_held_as_planned(pattern, devices):
 @pytest.mark.parametrize(("pattern", "devices"), [("ddp", 8), ("fsdp", 8), ("tp", 4), ("tp+sp", 2)])
 def test_what_travels_in_bf16_is_counted_as_planned(pattern, devices):
     found = plan(SMALL, pattern, devices, precision="bf16")
-    counted = count(
-        lambda: program(SMALL, pattern, found.mesh, found.batch, dtype=torch.bfloat16),
-        devices,
-        warm_up=2 * (pattern == "ddp"),
-    )
-    assert counted == found.stages[0].collectives
+
+    def build():
+        return program(SMALL, pattern, found.mesh, found.batch, dtype=torch.bfloat16)
+
+    assert count(build, devices, warm_up=2 * (pattern == "ddp")) == found.stages[0].collectives
 
 
 @pytest.mark.parametrize("pattern", ["ddp", "fsdp"])
@@ -106,11 +105,8 @@ def test_a_pipeline_on_real_ranks_is_counted_and_held_as_planned():
     for index, (shape, pattern, mesh, batch, microbatches) in enumerate(cases):
         found = plan(shape, pattern, mesh, batch=batch, microbatches=microbatches)
         for stage, share in enumerate(found.stages):
-            assert real[stage * 4 // len(found.stages)][index] == (share.collectives, share.held), (
-                pattern,
-                mesh,
-                stage,
-            )
+            counted = real[stage * 4 // len(found.stages)][index]
+            assert counted == (share.collectives, share.held), (pattern, mesh, stage)
     for index, (shape, pattern, mesh, batch, microbatches, _) in enumerate(travelling, len(cases)):
         found = plan(shape, pattern, mesh, batch=batch, microbatches=microbatches, precision="bf16")
         for stage, share in enumerate(found.stages):
@@ -217,29 +213,6 @@ def test_names_and_sizes_are_those_of_the_model():
         }
         assert ours == real
     assert parameter_count(GPT2_124M) == 124_439_808
-
-
-@pytest.mark.parametrize(("arguments", "options", "said"), [
-    (("tp", 8), {}, "heads=4 cannot be shared by tp=8 ranks.*tp divides heads; try 1 or 2 or 4"),
-    (("pp", 3), {}, "layers=4 cannot be shared by pp=3 stages.*try 1 or 2 or 4"),
-    (("ddp", 4), {"batch": 6}, "batch=6 cannot be shared by 4 replicas.*multiple of 4"),
-    (("pp", 2), {"batch": 6, "microbatches": 4}, "microbatches=4 do not divide the 6 sequences.*try 1 or 2 or 3 or 6"),
-    (("pp", 4), {"batch": 4, "microbatches": 2}, "microbatches=2 are fewer than pp=4 stages"),
-    (("tp+sp", 4), {"length": 30}, "length=30 cannot be shared by tp=4 ranks"),
-    (("fsdp", 1), {}, "devices=1 for pattern 'fsdp': it needs at least 2"),
-    (("3d", 4), {}, "devices=4 for pattern '3d'.*another number"),
-    (("one device", 2), {}, "devices=2 for pattern 'one device'"),
-    (("fsdp+tp", 9), {}, "no size of axis 'tp'"),
-    (("fsdp+tp", {"tp": 2}), {}, "its axes are shard, tp"),
-    (("zero", 2), {}, "pattern='zero' is not known; it is one of 'one device'"),
-    (("ddp", 2), {"precision": "fp16"}, "precision='fp16' is not known"),
-    (("ddp", 2), {"optimizer": "Lion"}, "optimizer='Lion' is not known"),
-    (("ddp", True), {}, "devices is True; it must be a whole number"),
-    (("ddp", 2), {"length": 65}, "length=65 is more than the model's context of 64"),
-])  # fmt: skip
-def test_what_does_not_divide_is_explained(arguments, options, said):
-    with pytest.raises(ValueError, match=said):
-        plan(MINI, *arguments, **options)
 
 
 def test_a_pretended_rank_computes_on_one_thread_and_gives_the_others_back():

@@ -1,5 +1,6 @@
 """The calculator of chapter 16: break-even as an interval, restarts, and numbers checked another way."""
 
+import itertools
 import math
 import random
 
@@ -62,22 +63,6 @@ def test_an_interval_from_quartiles_is_that_of_the_median():
     assert found.low == pytest.approx(medians[50], abs=0.04) and found.high == pytest.approx(medians[1_949], abs=0.04)
 
 
-@pytest.mark.parametrize(
-    ("make", "wrong"),
-    [
-        (lambda: Interval(1, 2, 3), "low ≤ value ≤ high"),
-        (lambda: balance(GPT, -1), "steps is -1"),
-        (lambda: balance(GPT, 10, 2.5), "restarts is 2.5"),
-        (lambda: balance(GPT, 10, 0, "artifacts"), "'artifacts' was not measured; there is cold, warm"),
-        (lambda: CompiledWay("m", "w", 1, Interval(0, 0, 0), {"warm": Interval(1, 1, 1)}), "cold is not there"),
-        (lambda: CompiledWay("m", "w", 1, Interval(2, 2, 2), {"cold": Interval(1, 1, 1)}), "less than all of it"),
-    ],
-)
-def test_what_makes_no_sense_is_refused(make, wrong):
-    with pytest.raises((ValueError, TypeError), match=wrong):
-        make()
-
-
 CHOICE = {name: first(axis) for name, axis in payback_view.axes().items()}
 
 
@@ -86,49 +71,20 @@ def test_a_row_survives_being_stored():
     assert all(row.starts_s["cold"].value > 0 and row.source for row in stored())
 
 
-def test_the_panel_tells_what_the_balance_says():
-    choice = CHOICE | {"model": payback_view.OWN, "steps": 10_000, "restarts": 2, "devices": 8}
-    told, line, bars = payback_view.panel(**choice)
-    assert told.startswith("**It pays: ") and "8 devices" in told
-    assert "10,000 steps with 2 restarts" in line.alt and "starts" in bars.alt
-
-
-@pytest.mark.parametrize("restarts", [0, 1, 37, 200])
-@pytest.mark.parametrize("steps", [1, 7, 12_345, 10_000_000])
-def test_any_choice_is_drawn(steps, restarts):
-    for model in (CHOICE["model"], payback_view.OWN):
-        _, line, _ = payback_view.panel(**CHOICE | {"model": model, "steps": steps, "restarts": restarts})
-        assert "nan" not in line.svg and "inf" not in line.svg
-
-
-@pytest.mark.parametrize(
-    ("change", "wrong"),
-    [
-        ({"steps": 0}, "steps is 0"),
-        ({"restarts": 2.5}, "restarts is 2.5"),
-        ({"devices": 0}, "devices is 0"),
-        ({"eager_step": 0}, "eager_step is 0"),
-    ],
-)
-def test_a_choice_that_makes_no_sense_is_refused(change, wrong):
-    with pytest.raises(ValueError, match=wrong):
-        payback_view.panel(**CHOICE | {"model": payback_view.OWN} | change)
+@pytest.mark.parametrize("restarts", [0, 200])
+def test_any_choice_is_drawn(restarts):
+    for steps, model in itertools.product((1, 12_345, 10_000_000), (CHOICE["model"], payback_view.OWN)):
+        told, line, _ = payback_view.panel(**CHOICE | {"model": model, "steps": steps, "restarts": restarts})
+        assert "nan" not in line.svg and "inf" not in line.svg and "**" in told
+        assert f"{steps:,} step" in line.alt
 
 
 def test_crossings_draw_never_as_never():
     surely = CompiledWay("RNN", "whole", 30.0, Interval(-2, -3, -1), {"cold": Interval(15, 15, 15)})
-    drawn = payback_view.crossings([GPT, SLOWER, surely])
-    assert (
-        ">never<" in drawn.svg
-        and "RNN, whole never (never to never)" in drawn.alt
-        and "MLP, blocks never (150,000 to never)" in drawn.alt
-    )
-    with pytest.raises(ValueError, match="nothing to draw"):
-        payback_view.crossings([])
+    told = payback_view.crossings([GPT, SLOWER, surely]).alt
+    assert "RNN, whole never (never to never)" in told and "MLP, blocks never (150,000 to never)" in told
 
 
-@pytest.mark.parametrize(
-    ("seconds", "said"), [(0.003, "3 ms"), (99, "99 s"), (600, "10 minutes"), (8_000, "2.22 hours"), (2e5, "2.31 days")]
-)
-def test_times_are_told_in_a_unit_that_reads_well(seconds, said):
-    assert payback_view.duration(seconds) == said
+def test_times_are_told_in_a_unit_that_reads_well():
+    said = ["3 ms", "99 s", "10 minutes", "2.22 hours", "2.31 days"]
+    assert [payback_view.duration(seconds) for seconds in (0.003, 99, 600, 8_000, 2e5)] == said

@@ -1,7 +1,6 @@
 """Pipelines on paper: against the formula, against torch's own tables, and by hand where a hand can follow."""
 
 import itertools
-import math
 from collections import Counter
 from fractions import Fraction
 
@@ -16,7 +15,7 @@ FUSED = ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS")
 
 
 @pytest.mark.parametrize("schedule", FUSED)
-@pytest.mark.parametrize(("ranks", "microbatches"), [(1, 4), (2, 8), (4, 8), (4, 32), (8, 64), (16, 32)])
+@pytest.mark.parametrize(("ranks", "microbatches"), [(1, 4), (2, 8), (4, 8), (4, 32), (16, 32), (32, 128)])
 def test_the_bubble_is_the_formulas(schedule, ranks, microbatches):
     stages = ranks * SCHEDULES[schedule]
     formula = closed_form(schedule, stages, microbatches)
@@ -27,9 +26,7 @@ def test_the_bubble_is_the_formulas(schedule, ranks, microbatches):
 
 
 def test_naive_pipelining_keeps_one_rank_busy():
-    found = simulate("GPipe", 4, 1)
-    assert found.bubble_fraction == pytest.approx(3 / 4)
-    assert found.at_once == pytest.approx({0: 0, 1: 1, 2: 0, 3: 0, 4: 0})
+    assert simulate("GPipe", 4, 1).at_once == pytest.approx({0: 0, 1: 1, 2: 0, 3: 0, 4: 0})
 
 
 def test_ranks_that_compute_at_once_add_up_to_their_work():
@@ -162,61 +159,6 @@ def test_every_micro_batch_passes_every_stage_in_order(schedule):
         assert kinds["F"] == kinds["B"] + kinds["I"] and kinds["I"] == kinds["W"]
 
 
-def test_memory_is_what_1f1b_and_zero_bubbles_time_is_what_zbv_saves():
-    def of(schedule):
-        on_each = SCHEDULES[schedule]
-        cost = {"forward": 1 / on_each, "input_grad": 1 / on_each, "weight_grad": 1 / on_each}
-        return simulate(schedule, 4 * on_each, 16, **cost)
-
-    gpipe, one, interleaved, zero = map(of, ("GPipe", "1F1B", "Interleaved1F1B", "ZBVZeroBubble"))
-    assert max(one.peak_activations) == 4 < max(gpipe.peak_activations) == 16
-    assert zero.bubble_fraction < interleaved.bubble_fraction < one.bubble_fraction
-    assert one.bubble_fraction == pytest.approx(gpipe.bubble_fraction)
-
-
 def test_twice_the_micro_batches_are_twice_the_work():
     few, many = (lines_run(lambda count=count: simulate("1F1B", 16, count)) for count in (64, 128))
     assert few < many < 2.2 * few
-
-
-def test_sixty_four_stages_and_a_thousand_micro_batches():
-    found = simulate("1F1B", 64, 1024)
-    assert found.bubble_fraction == pytest.approx(63 / (1024 + 63))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (("1F2B", 4, 8), "'GPipe', '1F1B'"),
-        (("1F1B", 0, 8), "stages is 0"),
-        (("GPipe", 4, -1), "microbatches is -1"),
-        (("ZBVZeroBubble", 5, 8), "multiple of 2"),
-        (("1F1B", 1000, 10**6), "1,000,000,000 forwards.*more than the .* closed_form"),
-        (("Interleaved1F1B", 8, 9), "Interleaved1F1B cannot run 9 micro-batches on 4 ranks"),
-    ],
-)
-def test_what_cannot_run_is_refused_with_the_rule(arguments, said):
-    with pytest.raises(ValueError, match=said):
-        simulate(*arguments)
-
-
-def test_times_and_ranks_are_checked():
-    with pytest.raises(ValueError, match="finite number from 0"):
-        simulate("GPipe", 2, 2, forward=-1)
-    with pytest.raises(ValueError, match=r"transfer is -0\.1"):
-        simulate("GPipe", 2, 2, transfer=-0.1)
-    with pytest.raises(ValueError, match="between is -1"):
-        simulate("GPipe", 2, 2, between=-1)
-    for name in ("forward", "input_grad", "weight_grad", "transfer", "between"):
-        with pytest.raises(ValueError, match=f"{name} is nan"):
-            simulate("GPipe", 2, 2, **{name: math.nan})
-    with pytest.raises(ValueError, match="single is -1"):
-        simulate("GPipe", 2, 2, single={("F", 0, 0): -1})
-    with pytest.raises(ValueError, match="transfer is -1"):
-        timeline_of(table("GPipe", 2, 2), transfer=-1)
-    with pytest.raises(ValueError, match="input_grad has 3 times for 2 stages"):
-        simulate("GPipe", 2, 2, input_grad=[1, 2, 3])
-    with pytest.raises(ValueError, match="weight_grad is -2"):
-        simulate("GPipe", 2, 2, weight_grad=[1, -2])
-    with pytest.raises(IndexError, match="has 2, from 0"):
-        simulate("GPipe", 2, 2).of(2)

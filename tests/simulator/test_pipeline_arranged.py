@@ -2,8 +2,6 @@
 
 import re
 
-import pytest
-
 from compile_lab.simulator import pipeline_arranged_view
 from compile_lab.simulator.pipeline import simulate, table
 from compile_lab.simulator.pipeline_arranged import Fault, faults, held, lean_fault, orders_of, so_far
@@ -38,27 +36,14 @@ def test_ranks_that_wait_for_each_other_are_each_told_for_what():
     assert "deadlock" in lean_fault(orders, 2, 2)
 
 
-@pytest.mark.parametrize("order", ["G0", "F", "Fx", "F0 | ", ""])
-def test_what_is_no_order_is_refused(order):
-    with pytest.raises(ValueError, match=r"is no block|has no block"):
-        orders_of(order)
-
-
-def test_the_picture_has_each_block_in_its_place_and_names_what_is_wrong_on_it():
+def test_each_block_is_there_once_and_what_is_wrong_is_named_on_it():
     verdict, numbers, made = pipeline_arranged_view.arranged(f"F0 F1 F2 B0 F3 B1 B2 B3 | {GPIPE} | {GPIPE}")
     assert verdict.startswith("**Not yet:** ") and "by rank: **3, 4, 4** (3 allowed)" in numbers
-    blocks = re.findall(r"<g data-block='(\d \d)'><rect x='([\d.]+)'[^>]*><title>(\w\d)[^<]*</title>", made.svg)
-    assert [place for place, *_ in blocks] == [f"{rank} {at}" for rank in range(3) for at in range(8)]
-    lefts = {(place[0], name): float(left) for place, left, name in blocks}
-    assert lefts["0", "F1"] - lefts["0", "F0"] == pytest.approx(810 / 24, abs=0.1), "on an axis of 24 F"
-    assert made.svg.count("Not allowed: F3: would be the 4th held") == 4, "two blocks, each with its edge"
-    assert made.svg.count("Not allowed: B0 waits for B0 of rank 1, which never comes") == 2
-    assert "Rank 0: F0 F1 F2 B0 F3" in made.alt and "Not allowed: rank 1" in made.alt
+    blocks = re.findall(r"data-block='(\d \d)'", made.svg)
+    assert blocks == [f"{rank} {at}" for rank in range(3) for at in range(8)]
+    assert made.alt.count("would be the 4th held") == 2 and "Not allowed: rank 1" in made.alt
 
 
-def test_the_known_optimum_is_accepted_on_the_first_scale():
-    verdict, numbers, made = pipeline_arranged_view.arranged(BEST)
+def test_the_known_optimum_is_accepted():
+    verdict, numbers, _ = pipeline_arranged_view.arranged(BEST)
     assert verdict.startswith("**✓ Right.**") and "Span **18 F** (GPipe takes 18); bubble **33%**" in numbers
-    assert ">24 F<" in made.svg and "✕" not in made.svg
-    with pytest.raises(ValueError, match="202 blocks are more than a picture holds"):
-        pipeline_arranged_view.arranged(" ".join(f"{kind}{m}" for m in range(101) for kind in "FB"))

@@ -1,6 +1,5 @@
 """recommend: the choice in cases where there is little doubt, and what is said of it."""
 
-import math
 from dataclasses import replace
 
 import pytest
@@ -91,23 +90,6 @@ def test_the_optimizer_goes_over_what_a_device_holds():
     numbers = parameter_count(SEVEN_B)
     assert update_s(one, Network()) == pytest.approx(28 * numbers / 2.7e12)
     assert update_s(eight, Network()) == pytest.approx(update_s(one, Network()) / 8, rel=1e-3)
-
-
-def test_bad_input_is_refused():
-    with pytest.raises(ValueError, match="memory_nbytes=0"):
-        recommend(GPT2_124M, 8, 0)
-    with pytest.raises(ValueError, match="memory_nbytes=nan"):
-        recommend(GPT2_124M, 8, math.nan)
-    for rate in (-1, 0, math.nan, math.inf):
-        with pytest.raises(ValueError, match=f"memory_bytes_per_s is {rate}: a rate is a number above 0"):
-            Network(memory_bytes_per_s=rate)
-    for name in ("floor_s", "beside", "repeated"):
-        with pytest.raises(ValueError, match=f"Network.{name} is -1.0: it is 0 or more"):
-            Network(**{name: -1.0})
-    with pytest.raises(ValueError, match="flop_per_s is 0"):
-        Network(flop_per_s=0)
-    with pytest.raises(ValueError, match="precision='fp8'"):
-        recommend(GPT2_124M, 8, 80e9, precision="fp8")
 
 
 def test_the_last_stage_of_a_pipeline_has_the_head_besides_its_layers():

@@ -72,21 +72,6 @@ def test_the_least_time_is_the_longer_of_two():
     assert most_slots(work, bytes_per_s=1e9, flop_per_s=1) is None, "attention alone takes longer to compute"
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: decode_work(0, 4, 4, 4), "layers is 0"),
-        (lambda: decode_work(1, 4, 4, -1), "slots is -1"),
-        (lambda: least_ms(work_of(MINI, 8), 0, 1.0, 1.0), "batch is 0"),
-        (lambda: least_ms(work_of(MINI, 8), 1, 0.0, 1.0), "both must be above 0"),
-        (lambda: turning_batch(work_of(MINI, 8), float("nan"), 1.0), "bytes_per_s is nan"),
-    ],
-)
-def test_impossible_sizes_and_rates_are_refused(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()
-
-
 def test_a_machine_serves_what_fits_at_the_longer_of_its_limits():
     work = sized_work(7, 4096, 2)
     small = capacity(work, 1, 141e9, 4e12, 700e12)
@@ -104,21 +89,22 @@ def test_the_usual_shape_has_the_weights_that_were_asked_for():
         work = sized_work(billions, 1024, 0.5)
         assert work.weights_nbytes == round(billions * 5e8) and work.weights_flop == round(billions * 2e9)
     assert sized_work(7, 2048, 1).cache_nbytes == 2 * sized_work(7, 1024, 1).cache_nbytes
-    with pytest.raises(ValueError, match="billions is 0"):
-        sized_work(0, 1024, 2)
-    with pytest.raises(ValueError, match="batch is 0"):
-        capacity(sized_work(7, 1024, 2), 0, 1e9, 1e12, 1e12)
 
 
-def test_the_panel_says_and_draws_the_same_limits():
-    said, drawing = serving_view.panel("16 bits", "1", 7, 8, 4096, 4, 700, 141)
-    assert "the caches are 1.3 times the weights, and each further sequence adds" in said
-    assert "weights: " in drawing.svg and "of 141 GB" in drawing.alt
-    assert "almost free" in serving_view.panel("16 bits", "8", 7, 4, 4096, 4, 700, 141)[0]
-    assert "does not fit" in serving_view.panel("16 bits", "1", 100, 8, 4096, 4, 700, 141)[0]
-    assert "Arithmetic binds" in serving_view.panel("4 bits", "1", 7, 500, 128, 4, 10, 141)[0]
-    with pytest.raises(ValueError, match="both must be above 0"):
-        serving_view.panel("16 bits", "1", 7, 8, 4096, 0, 700, 141)
+@pytest.mark.parametrize(
+    ("choice", "said"),
+    [
+        (
+            ("16 bits", "1", 7, 8, 4096, 4, 700, 141),
+            "the caches are 1.3 times the weights",
+        ),
+        (("16 bits", "8", 7, 4, 4096, 4, 700, 141), "almost free"),
+        (("16 bits", "1", 100, 8, 4096, 4, 700, 141), "does not fit"),
+        (("4 bits", "1", 7, 500, 128, 4, 10, 141), "Arithmetic binds"),
+    ],
+)
+def test_the_panel_says_what_limits(choice, said):
+    assert said in serving_view.panel(*choice)[0]
 
 
 def test_heads_that_share_a_key_divide_the_cache_and_nothing_else():

@@ -7,7 +7,6 @@ from compile_lab.simulator import stage_view
 from compile_lab.simulator.explored_view import MODELS
 from compile_lab.simulator.holdings import GATHERED, GRADIENTS, buffers
 from compile_lab.simulator.meshes import PLANNED
-from compile_lab.simulator.slices import matrices
 from compile_lab.simulator.stage import stage
 from compile_lab.simulator.stage_script import MOMENTS
 
@@ -117,43 +116,18 @@ def test_a_panel_says_and_draws_what_the_frame_has(name):
     for moment in range(MOMENTS):
         said, drawn, notice = stage_view.moment(**FIRST | {"pattern": name, "moment": moment, "devices": devices})
         frame = played(stage_view.PATTERNS[name], devices).frames[moment]
-        assert frame.phase in said and name in notice and drawn.svg.count("<title>") >= 4 * 3 * devices
+        assert frame.phase in said and name in notice and all(each.what in drawn.alt for each in frame.moves)
         for device, row in zip(frame.devices, drawn.table.rows, strict=True):
             assert row[-2:] == [with_unit(device.total_nbytes), with_unit(device.sent_nbytes)]
             assert sum(stage_view.kinds(device).values()) == device.total_nbytes
-        assert drawn.alt.startswith(f"{frame.phase}. Moving: ") and all(m.what in drawn.alt for m in frame.moves)
-        assert len(drawn._repr_html_()) < 40_000
 
 
 def test_one_scale_serves_all_patterns_and_moments():
-    captions = {
+    (most,) = {
         stage_view.moment(**FIRST | {"pattern": name, "moment": moment})[1].caption.partition(" GB")[0]
         for name in ("FSDP", "DDP", "TP", "PP")
         for moment in (0, 7, 16)
     }
-    assert len(captions) == 1
-    for pattern in SPREAD:
-        if found := played(pattern, 4):
-            most = max(max(d.total_nbytes, d.sent_nbytes) for frame in found.frames for d in frame.devices)
-            assert most <= 1e9 * float(captions.copy().pop().rpartition(" ")[2])
-
-
-def test_the_picture_is_to_scale_and_does_not_jump():
-    heights = {
-        stage_view.moment(**FIRST | {"moment": m})[1].svg.partition("viewBox='")[2].split("'")[0] for m in range(17)
-    }
-    assert len(heights) == 1
-    assert set(stage_view.NOTICE) == set(stage_view.PATTERNS.values()) == set(SPREAD)
-    assert set(matrices(MODELS["7 B"])) == {"qkv", "out", "up", "down"}
-
-
-@pytest.mark.parametrize(("choice", "told"), [
-    ({"moment": 17}, "moment is 17; it must be a whole number from 0 to 16"),
-    ({"devices": 16}, "devices is 16; it must be a whole number from 2 to 8"),
-    ({"pattern": "TP", "devices": 6}, "heads=16 cannot be shared by tp=6 ranks"),
-    ({"pattern": "PP × FSDP × TP"}, "devices=4 for pattern '3d'"),
-    ({"devices": 5}, "batch=24 cannot be shared by 5 replicas"),
-])  # fmt: skip
-def test_what_cannot_be_is_told(choice, told):
-    with pytest.raises(ValueError, match=told):
-        stage_view.moment(**FIRST | choice)
+    for found in filter(None, (played(pattern, 4) for pattern in SPREAD)):
+        largest = max(max(d.total_nbytes, d.sent_nbytes) for frame in found.frames for d in frame.devices)
+        assert largest <= 1e9 * float(most.rpartition(" ")[2])

@@ -1,6 +1,5 @@
 """Overlap on paper: buckets against torch's own, timelines whose answer is plain, and what holds for any of them."""
 
-import math
 import random
 
 import numpy as np
@@ -75,8 +74,6 @@ def test_a_measured_wire_is_read_between_its_sizes_and_used_by_the_buckets():
     assert [wire(size) for size in (10, 100, 200, 300, 600)] == pytest.approx([2, 2, 2.5, 3, 6])
     one = ddp_overlap(TWO, 4, cap_nbytes=1000, collective_ms=wire)
     assert one.communication_ms == pytest.approx(2.5)
-    with pytest.raises(ValueError, match="no broadcast was measured"):
-        measured_wire(rates, "broadcast")
 
 
 def fsdp(**options):
@@ -98,32 +95,6 @@ def test_without_resharding_fsdp_gathers_once_and_without_prefetch_it_waits_for_
     assert [token[:2] for token in order].count("AG") == 4 and kept.exposed_ms == 4
     _, late = fsdp(prefetch=False)
     assert late.exposed_ms == 4 + 2 * 2, "two blocks wait for a reduce-scatter and a gather each"
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda: buckets([1], 0), "more than 0 bytes"),
-        (lambda: ddp_overlap([], 4, cap_nbytes=1, bytes_per_ms=1), "at least one gradient"),
-        (lambda: ddp_overlap(TWO, 3, cap_nbytes=1, bytes_per_ms=1), "within the backward's 3 ms"),
-        (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=0), "bytes_per_ms=0"),
-        (lambda: buckets([-1], 5), "a gradient of nbytes is -1; it must be a finite number"),
-        (lambda: buckets([1], math.nan), "more than 0 bytes"),
-        (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=1, latency_ms=-1), "latency_ms is -1"),
-        (lambda: ddp_overlap(TWO, 4, cap_nbytes=1, bytes_per_ms=1, forward_ms=math.nan), "forward_ms is nan"),
-        (lambda: step_of(["AG0", "w0"], -1, 1), "compute_ms is -1; it must be a finite number"),
-        (lambda: step_of(["AG0", "w0"], 1, -1), "collective_ms is -1"),
-        (lambda: step_of(["AG0", "w0"], 1, [math.nan]), "collective_ms is nan"),
-        (lambda: step_of(["AG0", "w0"], 1, [1, 1]), "collective_ms has 2 times, and the order 1 collectives"),
-        (lambda: fsdp_order(0, 1), "blocks is 0; it must be a whole number from 1"),
-        (lambda: fsdp_order(1, -1), "head is -1; it must be a whole number from 0"),
-        (lambda: step_of(["w0", "MM"], 1, 1), "w0 waits for a collective that has not been started"),
-        (lambda: step_of(["AG0", "MM"], 1, 1), "nobody waits for 0"),
-    ],
-)
-def test_what_cannot_be_is_refused(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -120,7 +120,7 @@ def test_the_landing_page_links_every_chapter_and_no_other(built):
     page = parsed(built / "book/index.html")
     linked = {link["href"] for link in page.select("article .lab-card a")}
     assert linked == {f"../{name}.html" for name in harness.chapters()}
-    assert len(page.select("article .lab-card")) == 20
+    assert len(page.select("article .lab-card")) == len(harness.chapters())
 
 
 def test_the_table_of_contents_lists_every_notebook():

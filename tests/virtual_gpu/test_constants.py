@@ -20,15 +20,11 @@ MADE = {
     "tensor": (lambda: torch.tensor([1, 2, 3], device="cuda"), [1, 2, 3]),
     "an empty tensor": (lambda: torch.tensor([], device="cuda"), []),
     "a number": (lambda: torch.tensor(2.5, device="cuda"), 2.5),
-    "as_tensor": (lambda: torch.as_tensor([1.0, 2.0], device="cuda"), [1.0, 2.0]),
     "as_tensor of numpy's": (lambda: torch.as_tensor(np.arange(3), device="cuda"), [0, 1, 2]),
     "from_numpy, moved": (lambda: torch.from_numpy(np.arange(3)).to("cuda"), [0, 1, 2]),
-    "moved by to": (lambda: torch.tensor([1, 2]).to("cuda"), [1, 2]),
     "moved by cuda": (lambda: torch.tensor([1, 2]).cuda(), [1, 2]),
     "arange": (lambda: torch.arange(1, 7, 2, device="cuda"), [1, 3, 5]),
-    "full": (lambda: torch.full((2,), 4.0, device="cuda"), [4.0, 4.0]),
     "zeros": (lambda: torch.zeros(2, dtype=torch.long, device="cuda"), [0, 0]),
-    "scalar_tensor": (lambda: torch.scalar_tensor(4.0, device="cuda"), 4.0),
     "new_tensor": (lambda: torch.ones(1, device="cuda").new_tensor([5.0]), [5.0]),
     "ones_like": (lambda: torch.ones_like(torch.empty(2, device="cuda")), [1.0, 1.0]),
     "computed": (lambda: (torch.arange(3, device="cuda") * 2).cumsum(0).flip(0), [6, 2, 0]),
@@ -109,11 +105,10 @@ def test_interpreted_kernels_compute_with_the_constants_of_the_graph():
     [
         lambda x: 1 if x.sum() > 0 else 2,
         lambda x: torch.compile(lambda x: x + 1 if x.sum() > 0 else x - 1)(x),
-        lambda x: torch.equal(x, x + 1),
         lambda x: x.tolist()[0] > 1 and 2,
         lambda x: x[: int(x.sum())],
     ],
-    ids=["branch", "branch in compiled code", "equal", "tolist", "size"],
+    ids=["branch", "branch in compiled code", "tolist", "size"],
 )
 def test_a_value_that_only_a_gpu_would_compute_is_told_in_two_lines(fn):
     with pytest.raises(VirtualGPUError) as raised:

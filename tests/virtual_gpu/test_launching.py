@@ -41,8 +41,10 @@ def dot(out, a, b, n: tl.constexpr):
 
 def test_bf16_is_computed_and_not_its_bits():
     x, y = (numbers(seed, 64).bfloat16() for seed in range(2))
-    out, *_ = interpret_kernel(larger, 1, torch.empty_like(x), x, y, n=64)
+    given = torch.zeros_like(x)
+    out, *_ = interpret_kernel(larger, 1, given, x, y, n=64)
     assert torch.equal(out, torch.where(x > y, x * y + x, x - y))
+    assert not given.any(), "our tensors are left alone"
     assert torch.equal(interpret_kernel(ordered, 1, torch.empty_like(x), x, n=64)[0], x.sort().values)
     a, b = (numbers(seed, 16, 16) for seed in range(2))
     out, *_ = interpret_kernel(dot, 1, torch.empty(16, 16), a, b, n=16)
@@ -118,16 +120,6 @@ def test_a_float_is_handed_over_in_fp32():
 
 
 @triton.jit
-def leaves(out, x, n: tl.constexpr):
-    total = 0.0
-    for at in range(n):
-        if at == 3:
-            break
-        total += tl.load(x + at)
-    tl.store(out, total)
-
-
-@triton.jit
 def looks_up(out, x, n: tl.constexpr):
     at = tl.arange(0, n)
     tl.store(out + at, tl.load(x + at) * SCALE)
@@ -142,18 +134,37 @@ def branches(out, x, n: tl.constexpr):
     tl.store(out + at, a)
 
 
+@triton.jit
+def three_rows(block):
+    return tl.reshape(block, [3])
+
+
+@triton.jit
+def calls(out, x, n: tl.constexpr):
+    at = tl.arange(0, n)
+    tl.store(out + at, three_rows(tl.load(x + at)))
+
+
 @pytest.mark.parametrize(
     ("kernel", "told"),
-    [(leaves, "line 5: .*Break"), (looks_up, "line 3: .*global variable SCALE"), (branches, "line 4: Boolean value")],
+    [
+        (looks_up, "line 3: .*global variable SCALE"),
+        (branches, "line 4: Boolean value"),
+        (calls, "line 2: .*power of 2"),  # of the function that it calls
+    ],
 )
 def test_what_does_not_compile_is_refused_in_the_compilers_words(kernel, told):
     with pytest.raises(VirtualGPUError, match=f"{kernel.fn.__name__} does not compile for the virtual H200: {told}"):
         interpret_kernel(kernel, 1, torch.empty(64), torch.ones(64), n=64)
 
 
-def test_an_argument_that_is_missing_is_named():
-    with pytest.raises(ValueError, match="arguments of larger must give out, x, y, and gives out, x"):
+def test_what_cannot_be_launched_is_told():
+    with pytest.raises(ValueError, match="must give out, x, y, and gives out, x"):
         interpret_kernel(larger, 1, torch.empty(64), torch.ones(64), n=64)
+    with pytest.raises(ValueError, match="1 to 10,000"):
+        interpret_kernel(larger, (200, 200), torch.empty(64), torch.ones(64), torch.ones(64), n=64)
+    with pytest.raises(TypeError, match="not function"):
+        interpret_kernel(numbers, 1)
 
 
 @triton.jit
@@ -215,24 +226,8 @@ def cut(out, x, n: tl.constexpr):
     tl.store(out + at, tl.load(x + at).to(tl.float16, fp_downcast_rounding="rtz"))
 
 
-@triton.jit
-def three_rows(block):
-    return tl.reshape(block, [3])
-
-
-@triton.jit
-def calls(out, x, n: tl.constexpr):
-    at = tl.arange(0, n)
-    tl.store(out + at, three_rows(tl.load(x + at)))
-
-
 def test_the_device_library_and_a_cast_towards_zero():
     x = torch.tensor([70000.0, 3e38, INFINITE, -70000.0, 0.1, -0.1, 1.0, NAN])
     assert torch.allclose(interpret_kernel(bent, 1, torch.empty(8), x, n=8)[0], x.tanh(), equal_nan=True)
     out, *_ = interpret_kernel(cut, 1, torch.empty(8, dtype=torch.float16), x, n=8)
     assert out[:6].tolist() == [65504, 65504, INFINITE, -65504, 0.0999755859375, -0.0999755859375]
-
-
-def test_what_does_not_compile_in_a_called_function_is_told_of_that_function():
-    with pytest.raises(VirtualGPUError, match=r"calls does not compile for the virtual H200: line 2: .*power of 2"):
-        interpret_kernel(calls, 1, torch.empty(8), torch.ones(8), n=8)

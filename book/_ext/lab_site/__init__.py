@@ -3,6 +3,7 @@
 - ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
 - ``atlas``: the page of graph breaks, from their recording
 - ``bundle``: each chapter and the book as one Markdown file
+- ``faults``: the page of known faults, programs that some torch compiles wrong
 - ``fonts``: makes a font smaller, for ``assets`` and ``icons``
 - ``hangs``: the page of ranks that part ways, from their recording
 - ``guesses``: the page of predictions that somebody guessed wrong
@@ -27,6 +28,7 @@ from . import (
     assets,
     atlas,
     bundle,
+    faults,
     folds,
     formulas,
     guesses,
@@ -52,6 +54,7 @@ def setup(app):
         assets,
         atlas,
         bundle,
+        faults,
         folds,
         formulas,
         guesses,

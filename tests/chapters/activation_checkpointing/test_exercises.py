@@ -33,17 +33,12 @@ def goes_back(fn, x):
 @pytest.mark.parametrize(
     ("name", "answer", "wrong"),
     [
-        ("08.1", lambda n, b, a: round(n**0.5), "does not divide 24"),
         ("08.1", lambda n, b, a: 1, "for 36 blocks"),
-        ("08.1", 5, "asks for a function"),
-        ("08.2", keeps(torch.ops.aten.linear.default), "with a bias is computed twice"),
         ("08.2", keeps(torch.ops.aten.addmm.default), "without a bias is computed twice"),
         ("08.2", lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE, "keeps more than products"),
         ("08.3", 5, "what is repeated is the rest"),
         ("08.3", 2, "does not fit"),
         ("08.3", 4, "repeat less"),
-        ("08.3", 3.0, "a whole number"),
-        ("08.4", lambda fn, x: (fn(x), fn(x)), "are different"),
         ("08.4", reseeds, "not those of a single call"),
         ("08.4", goes_back, "not where a single call"),
         ("08.4", lambda fn, x: fn(x), "two results"),
@@ -52,8 +47,3 @@ def goes_back(fn, x):
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     outcome = check(name, answer)
     assert not outcome.passed and wrong in outcome.wrong
-
-
-def test_right_answers_pass():
-    assert check("08.2", keeps(torch.ops.aten.mm.default, torch.ops.aten.addmm.default)).passed
-    assert check("08.3", 3).passed

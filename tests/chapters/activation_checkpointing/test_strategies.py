@@ -5,32 +5,36 @@ import torch
 from torch import nn
 
 from chapters.activation_checkpointing import view as checkpointing_view
+from chapters.activation_checkpointing.compared_view import saved_grid, tradeoff
+from chapters.activation_checkpointing.experiments.checkpointing import recorded
+from chapters.activation_checkpointing.opening_view import kept_or_again
 from chapters.shared import subjects
+from compile_lab import recordings
 from compile_lab.checkpointing.plan import plans
-from compile_lab.checkpointing.strategies import (
-    Strategy,
-    budgets,
-    checkpointed,
-    keeping,
-)
+from compile_lab.checkpointing.strategies import Strategy, budgets, checkpointed, keeping
+
+COSTS = recorded(*(recordings.load(name).result for name in ("checkpointing", "checkpointing_compiled")))
 
 
 @pytest.mark.parametrize(
-    ("make", "said"),
+    ("make", "error", "word"),
     [
-        (lambda: Strategy("odd", every=0), "at least one block"),
-        (lambda: Strategy("odd", keep=("mm",)), "set every"),
-        (lambda: Strategy("odd", budget=0.5), "compiled=True"),
-        (lambda: budgets([1.5]), "from 0 to 1"),
-        (lambda: keeping(["linear"]), "below autograd"),
-        (lambda: keeping(["no_such_operation"]), "below autograd"),
-        (lambda: checkpointed(subjects.deep_mlp(2, 8), every=-1), "every=-1: a segment has at least one block"),
-        (lambda: checkpointed(subjects.deep_mlp(2, 8), every=0), "every=0: a segment has at least one block"),
-        (lambda: checkpointed(nn.Linear(2, 2)), "no ModuleList 'blocks'"),
-        (lambda: plans(nn.Linear(2, 2), torch.ones(2), budgets=[2]), "from 0 to 1"),
-        (lambda: checkpointing_view.curves([]), "none of these strategies has a memory budget"),
+        (lambda: Strategy("odd", every=0), ValueError, "at least one"),
+        (lambda: Strategy("odd", keep=("mm",)), ValueError, "every"),
+        (lambda: Strategy("odd", budget=0.5), ValueError, "compiled=True"),
+        (lambda: budgets([1.5]), ValueError, "from 0 to 1"),
+        (lambda: keeping(["linear"]), ValueError, "autograd"),
+        (lambda: keeping(["no_such_operation"]), ValueError, "autograd"),
+        (lambda: checkpointed(subjects.deep_mlp(2, 8), every=0), ValueError, "every=0"),
+        (lambda: checkpointed(nn.Linear(2, 2)), ValueError, "blocks"),
+        (lambda: plans(nn.Linear(2, 2), torch.ones(2), budgets=[2]), ValueError, "from 0 to 1"),
+        (lambda: checkpointing_view.curves([]), ValueError, "budget"),
+        (lambda: tradeoff([]), ValueError, "at least one"),
+        (lambda: saved_grid({1.0: [7]}, 6), ValueError, "block"),
+        (lambda: kept_or_again({"none": COSTS["none"]}, 24, 1), KeyError, "every layer"),
+        (lambda: kept_or_again(COSTS, 0, 1), ValueError, "layers"),
     ],
 )
-def test_what_does_not_go_together_is_refused(make, said):
-    with pytest.raises(ValueError, match=said):
+def test_what_does_not_go_together_is_refused(make, error, word):
+    with pytest.raises(error, match=word):
         make()

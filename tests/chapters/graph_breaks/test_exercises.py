@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from chapters.exercises import check
-from chapters.graph_breaks.exercises import tamed
 from chapters.graph_breaks.in_page import GRAPHS
 from compile_lab.dynamo.tracing import trace
 
@@ -75,7 +74,6 @@ def in_place(x, seen):
 @pytest.mark.parametrize(
     ("answer", "wrong"),
     [
-        (tamed, "the graph still breaks: if not x.isfinite().all():"),
         (only_the_branch, "the graph still breaks: while x.norm() > 1"),
         (scaled_to_one, "for a vector whose norm is 7 the result is not the starter's"),
         (no_counters, "for a vector whose norm is 7 seen['halved'] is 0, too few"),
@@ -91,13 +89,8 @@ def in_place(x, seen):
         ),
         (replaced, "call 2, a vector whose norm is 7, is not served by the first graph"),
         (in_place, "it changed its input"),
-        (lambda x, seen: x.sum(), "whose norm is below 1 the result"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(answer, wrong):
     outcome = check("01.5", answer)
     assert not outcome.passed and wrong in outcome.wrong, outcome
-
-
-def test_a_right_answer_passes():
-    assert check("01.5", tame).passed, check("01.5", tame)

@@ -1,67 +1,71 @@
-"""Functions as strips that are cut where their graph breaks, and calls as rows of tiles."""
+"""Functions as strips, matrices of traces, and calls as rows of tiles: what each outcome is called."""
 
 import pytest
 import torch
 
-from chapters.graph_breaks import strip_view
-from chapters.graph_breaks.strips import prints_at_depths, prints_in_places, strip
-from compile_lab.dynamo import calls_view, replay
+from chapters.graph_breaks import gallery_view, strip_view
+from chapters.graph_breaks.strips import strip
+from compile_lab.dynamo import calls_view, replay, trace
 
 pytestmark = pytest.mark.processes
 
 
-@pytest.fixture(scope="module")
-def places():
-    return prints_in_places(torch.ones(3))
+def whole(x):
+    return x.sin().cos()
 
 
-def test_a_strip_holds_what_ran_in_its_order_and_in_which_graph(places):
-    assert [each.graphs for each in places.values()] == [1, 2, 4, 0]
-    assert [piece.ops for piece in places["one print"].pieces] == [("mul", "exp"), ("print",), ("sqrt", "add")]
-    assert [piece.graph for piece in places["in a helper"].pieces] == [0, 1, None, 2, 3]
-    assert [piece.frame for piece in places["in a helper"].pieces if piece.frame][1:3] == ["helper", "helper"]
-    assert places["in a loop"].eager_ops == 5 and places["one print"].eager_ops == 0
+def prints_last(x):
+    y = x.sin()
+    print("done")
+    return y
 
 
-def test_a_break_d_calls_deep_makes_two_graphs_for_each_frame():
-    assert [each.graphs for each in prints_at_depths(torch.ones(3)).values()] == [2, 4, 8]
+def split(x):
+    return prints_last(x).cos()
+
+
+def lost(x):
+    for _ in range(2):
+        x = x.sin()
+        print("here")
+    return x
 
 
 def test_what_comes_after_the_last_graph_is_pythons():
-    def prints_last(x):
-        y = x.sin()
-        print("done")
-        return y
-
     assert [piece.graph for piece in strip(prints_last, torch.ones(2)).pieces] == [0, None]
 
 
-def test_strips_stay_inside_the_picture_and_say_what_they_show(places):
-    drawn = strip_view.strips(places)
-    assert "in a helper: 1 break, 4 graphs (graph 0: mul; graph 1: exp; print" in drawn.alt
-    assert [row[:5] for row in drawn.table.rows][-1] == ("in a loop", 1, 0, 0, 5)
-    assert drawn.svg.count(">print<") == 4 and ">4 graphs<" in drawn.svg
-    with pytest.raises(ValueError, match="at least one strip"):
-        strip_view.strips({})
+def test_whole_split_lost_and_refused_are_told_apart():
+    traces = [trace(fn, torch.ones(2)) for fn in (whole, split, lost)]
+    assert [gallery_view.outcome(found) for found in (*traces, "Unsupported")] == list(gallery_view.KEY)
+    with pytest.raises(ValueError, match="none of these functions has a graph"):
+        gallery_view.graphs({"lost": traces[2]})
+    with pytest.raises(ValueError, match="1 traces for 2"):
+        gallery_view.matrix({"whole": traces[:1]}, ["loose", "strict"])
 
 
-def test_a_row_of_calls_has_a_tile_for_each_and_counts_what_was_compiled():
+def test_calls_are_counted_by_what_was_compiled_and_an_error_is_an_outcome_without_its_name():
     def grows(x):
+        if len(x) == 9:
+            raise LookupError
         return x.sin() * x.shape[0]
 
-    lengths = (4, 5, 6, 4)
-    made = replay(grows, [(torch.ones(n),) for n in lengths])
+    made = replay(grows, [(torch.ones(n),) for n in (4, 5, 6, 4)])
     assert calls_view.counted(made) == {"compiled": 2, "reused": 2}
-    drawn = calls_view.row_by_row({"automatic": made}, lengths, "elements")
-    assert "automatic: 2 compiled, 2 reused" in drawn.alt and ">2 compiled<" in drawn.svg
-    assert drawn.table.rows == [("automatic", 2, 2)] and "plain Python" not in drawn.legend
-    with pytest.raises(ValueError, match="4 calls for 1 labels"):
+    with pytest.raises(ValueError, match="4 calls for 1"):
         calls_view.row_by_row({"automatic": made}, [4], "elements")
-
-
-def test_a_raised_error_is_an_outcome_without_its_name():
-    def refuses(x):
-        raise LookupError
-
-    (call,) = replay(refuses, [(torch.ones(1),)])
+    (call,) = replay(grows, [(torch.ones(9),)])
     assert calls_view.outcome(call) == "raised"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: strip_view.strips({}),
+        lambda: gallery_view.matrix({}, ["loose"]),
+        lambda: calls_view.foretold({}),
+    ],
+)
+def test_nothing_to_draw_is_refused(call):
+    with pytest.raises(ValueError, match="at least one"):
+        call()

@@ -19,17 +19,11 @@ if not find_spec("jax") and not os.environ.get("REQUIRE_BROWSER"):  # set in CI,
 
 from chapters.gspmd.gspmd_beside import beside, block_program, jax_example
 from chapters.gspmd.gspmd_block import LAYOUTS, block, fused, gradients, mlp, same
-from chapters.gspmd.gspmd_memory import memory_beside
 from chapters.gspmd.gspmd_operations import _operation, _pairs
 from chapters.gspmd.gspmd_propagation import decided
-from chapters.gspmd.gspmd_three_ways import by_hand, refusals, three_ways
+from chapters.gspmd.gspmd_three_ways import by_hand, three_ways
 from chapters.gspmd.gspmd_view import (
-    collectives_table,
-    memory_table,
-    refusals_table,
-    spread,
     three_systems,
-    ways_table,
 )
 from compile_lab.simulator.collectives import Collective
 from mini_model.model import MINI, Block
@@ -79,18 +73,19 @@ def test_too_few_devices_and_no_jax_are_told_with_the_way_out(monkeypatch):
         jax_here()
 
 
-def test_a_layout_that_does_not_fit_is_refused_by_name():
-    args = mlp_args()
-    with pytest.raises(ValueError, match="layout has 1 entries for 3 arguments"):
-        partitioned(mlp, args, ["R"])
-    with pytest.raises(ValueError, match="partitioner='metis' is not known"):
-        partitioned(mlp, args, ["R"] * 3, partitioner="metis")
-    with pytest.raises(ValueError, match=r"splits dimension 2, and the tensor has 2"):
-        partitioned(mlp, args, ["S(2)", "R", "R"])
-    with pytest.raises(ValueError, match="has 1 words for the axes dp, tp"):
-        spec("S(0)", {"dp": 2, "tp": 4})
-    with pytest.raises(ValueError, match=r"divisible|divide"):
-        partitioned(lambda x: x * 2, [jax_here().numpy.ones(5)], ["S(0)"])
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: partitioned(mlp, mlp_args(), ["R"]), "1 entries for 3"),
+        (lambda: partitioned(mlp, mlp_args(), ["R"] * 3, partitioner="metis"), "metis"),
+        (lambda: partitioned(mlp, mlp_args(), ["S(2)", "R", "R"]), "dimension 2"),
+        (lambda: partitioned(lambda x: x * 2, [jax_here().numpy.ones(5)], ["S(0)"]), "divisible|divide"),
+        (lambda: spec("S(0)", {"dp": 2, "tp": 4}), "dp, tp"),
+    ],
+)
+def test_a_layout_that_does_not_fit_is_refused_by_name(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()
 
 
 @pytest.mark.parametrize("partitioner", gspmd.PARTITIONERS)
@@ -181,7 +176,6 @@ def test_heads_that_do_not_divide_xla_takes_and_dtensor_refuses():
     (row,) = beside(["tp"], 8)
     assert "Cannot unflatten unevenly sharded tensor" in row.refused and row.payload("dtensor") is None
     assert row.formula is None and row.payload("xla") > 786_432
-    assert "refused" in three_systems([row]).svg
 
 
 def test_shardys_steps_end_where_xla_does(example):
@@ -196,38 +190,19 @@ def test_shardys_steps_end_where_xla_does(example):
     assert reached and reached[0].backwards and reached[0].source == "k"
     before = found.after(reached[0].number)
     assert "k.weight" not in before and found.after(len(found.steps))["k.weight"] == "S(0)"
-    assert "k.weight: not decided yet" in spread(found, 0).svg and "k.weight: S(0)" in spread(found).svg
     other = decided(block, example, (layout.weights, "free"), partitioner="gspmd")
     assert other.scopes() == scopes and other.steps == ()
 
 
-def test_the_three_ways_send_the_same_and_show_different_types():
+def test_the_three_ways_send_and_compute_the_same():
     ways = three_ways()
     assert [each.program.collectives for each in ways] == [ways[0].program.collectives] * 3
-    assert [each.types for each in ways] == [("float32[64,512]",), ("float32[64,512@x]",), ("float32[64,128]{V:x}",)]
     assert all(abs(each.result - ways[0].result).max() < 1e-5 for each in ways)
-    assert "psum" in repr(ways_table(ways))
-
-
-def test_what_each_way_refuses():
-    found = refusals()
-    errors = {(each.mode, each.error) for each in found}
-    assert errors == {("explicit", "ShardingTypeError"), ("shard_map", "ValueError"), ("annotated", "IndivisibleError")}
-    assert sum(each.mode == "explicit" for each in found) == 5 and "psum" in repr(refusals_table(found))
-
-
-@pytest.mark.slow
-def test_memory_of_one_step_by_two_compilers():
-    torch.manual_seed(0)
-    forward, joint, backward = memory_beside(Block(MINI), torch.randn(8, 64, 64))
-    assert 0.8 < joint.xla_above / joint.ours < 1.25 and joint.spared_above < joint.xla_above
-    assert forward.kept_by_xla > 2 * forward.kept_by_ours and backward.xla_above > backward.ours
-    assert "joint" in repr(memory_table([forward, joint, backward]))
 
 
 @pytest.mark.parametrize(
     ("name", "nbytes"),
-    [("roll by 3", 384), ("softmax", 256), ("conv2d 3×3, S(2)", 4096), ("max pool 2×2, stride 2", 0), ("sort", 4096)],
+    [("roll by 3", 384), ("conv2d 3×3, S(2)", 4096), ("max pool 2×2, stride 2", 0)],
 )
 def test_xla_sends_what_an_operation_needs(name, nbytes):
     from compile_lab.devices.dtensor import FREE, Ruling
@@ -241,7 +216,3 @@ def test_a_wrong_result_of_xla_would_be_seen(monkeypatch):
 
     wrong = replace(_pairs()["flip"], jax=lambda x: x)
     assert not _operation("flip", wrong, 4, Ruling(FREE)).xla_right
-
-
-def test_collectives_are_listed(example):
-    assert "f32[8,64,64], f32[8,64,64], f32[8,64,64]" in repr(collectives_table(block_program("tp", *example)))

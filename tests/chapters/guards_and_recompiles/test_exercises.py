@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from chapters.exercises import check
-from chapters.guards_and_recompiles.exercises import Decayed, weighted
+from chapters.guards_and_recompiles.exercises import weighted
 from chapters.guards_and_recompiles.in_page import COMPILED
 from compile_lab.dynamo.recompiles import replay
 
@@ -17,16 +17,6 @@ def test_torch_compiles_as_often_as_the_judge_of_02_4_says():
         weighted, [(torch.ones(length), n) for length, n in ((8, 2), (9, 2), (9, 3), (10, 4), (1, 4), (12, 5))]
     )
     assert sum(call.outcome == "compiled" for call in calls) == COMPILED
-
-
-class InTensor(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.register_buffer("calls", torch.zeros(()))
-
-    def forward(self, x):
-        self.calls += 1
-        return x * 0.9**self.calls
 
 
 class Forgets(nn.Module):
@@ -49,42 +39,21 @@ def marked(mark, dim):
 @pytest.mark.parametrize(
     ("name", "answer", "wrong"),
     [
-        ("02.1", [(torch.ones(4), 2)] * 5, "1 of the calls compile, not three"),
         ("02.1", calls((4, 2)), "1 calls, not five"),
-        ("02.1", [torch.ones(4)] * 5, "pairs"),
-        ("02.1", [(torch.ones(4), torch.ones(7))] * 5, "call 1 is not of a float32 tensor"),
         ("02.1", [*calls((4, 2)) * 4, (torch.ones(4).double(), 2)], "call 5 is not of a float32 tensor"),
         ("02.1", [*calls((4, 2)) * 4, (torch.ones(4, requires_grad=True), 2)], "in call 5, x is more than a length"),
         ("02.1", calls((4, 2), (5, 2), (6, 2), (7, 3), (8, 4)), "but not the first, third and fifth: compiled, comp"),
-        ("02.2", Decayed, "compiled 8 times in 12 calls: self.calls == 0"),
         ("02.2", Forgets, "the result of call 2 is wrong"),
-        ("02.2", Decayed(), "asks for the class"),
-        ("02.3", lambda tokens: tokens, "2 graphs for 63 lengths. A guard that failed: tensor 'tokens' size mismatch"),
         ("02.3", marked("mark_static", 1), "8 graphs"),
-        ("02.3", marked("mark_dynamic", 0), "graphs for 63 lengths"),
         ("02.3", lambda tokens: None, "must return the tokens"),
         ("02.3", lambda tokens: tokens[:, :2], "keep their shape"),
         ("02.4", 1, "more than 1"),
         ("02.4", 6, "fewer than 6"),
-        ("02.4", "four", "whole number"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     outcome = check(name, answer)
     assert not outcome.passed and wrong in outcome.wrong, outcome
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"),
-    [
-        ("02.1", calls((4, 2), (4, 2), (5, 2), (6, 2), (7, 3))),
-        ("02.2", InTensor),
-        ("02.3", marked("mark_dynamic", 1)),
-        ("02.4", 4),
-    ],
-)
-def test_a_right_answer_passes(name, answer):
-    assert check(name, answer).passed, check(name, answer)
 
 
 def foretold(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_once=True, flag_symbol=False):
@@ -111,7 +80,6 @@ def foretold(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_
 @pytest.mark.parametrize(
     ("answer", "wrong"),
     [
-        (lambda calls: len(set(calls)), "torch compiles fewer than 3 times: a size that has varied is a symbol"),
         (len, "torch compiles fewer than 2 times: the same call needs no new code"),
         (lambda calls: foretold(calls, least_size=0), "torch compiles more than 2 times: a size of 1 fits no symbol"),
         (lambda calls: foretold(calls, least_n=2), "fewer than 4 times: an int that has varied takes 0 and 1, too"),
@@ -124,7 +92,3 @@ def foretold(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_
 def test_an_account_that_is_nearly_right_is_told_for_which_calls_it_is_wrong(answer, wrong):
     outcome = check("02.5", answer)
     assert not outcome.passed and wrong in outcome.wrong, outcome
-
-
-def test_a_right_account_of_all_calls_passes():
-    assert check("02.5", foretold).passed, check("02.5", foretold)

@@ -20,11 +20,6 @@ def test_inductor_launches_as_many_kernels_as_the_judge_of_04_1_says():
     assert len(code.kernels) == KERNELS
 
 
-def with_a_matmul(x):
-    mean = x @ torch.ones(x.shape[1], 1, device=x.device) / x.shape[1]
-    return (x - mean) / x.abs().amax(1, keepdim=True)
-
-
 def broken(x):
     x = x.sin()
     print("between")
@@ -34,26 +29,15 @@ def broken(x):
 @pytest.mark.parametrize(
     ("name", "answer", "wrong"),
     [
-        ("04.1", "two", "whole number"),
         ("04.1", 3, "fewer than 3"),
-        ("04.2", 1, "asks for a function, not int"),
         ("04.2", lambda x: x, "the result is not"),
-        ("04.2", with_a_matmul, "it takes 3 kernels"),
         ("04.3", lambda x: x.sin(), "the result is not"),
-        ("04.3", lambda x: x.sin().clone() * 2, "Inductor saw through it"),
         ("04.3", broken, "the graph breaks at print"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     outcome = check(name, answer)
     assert not outcome.passed and wrong in outcome.wrong
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"), [("04.1", 2), ("04.2", lambda x: (x - x.mean(1, keepdim=True)) / x.abs().amax(1, keepdim=True))]
-)
-def test_a_right_answer_passes(name, answer):
-    assert check(name, answer).passed
 
 
 def one_by_one(ops):
@@ -66,20 +50,6 @@ def neighbours(ops):
     for op in ops:
         joins = groups and not {"library", "whole"} & {op.kind, *(kinds[name] for name in groups[-1])}
         groups = [*groups[:-1], [*groups[-1], op.name]] if joins else [*groups, [op.name]]
-    return groups
-
-
-def earliest(ops):
-    """Each operation joins the first group in which everything it reads is there."""
-    groups, kinds = [], {op.name: op.kind for op in ops}
-    for op in ops:
-        at = 0
-        for place, group in enumerate(groups):
-            if set(op.reads) & set(group):
-                at = place + bool({"library", "whole"} & {kinds[name] for name in set(op.reads) & set(group)})
-        while at < len(groups) and "library" in {op.kind, *(kinds[name] for name in groups[at])}:
-            at += 1
-        groups = [*groups[:at], [*groups[at], op.name], *groups[at + 1 :]] if at < len(groups) else [*groups, [op.name]]
     return groups
 
 
@@ -123,25 +93,17 @@ def ordered(ops, groups, barriers):
 @pytest.mark.parametrize(
     ("answer", "wrong"),
     [
-        (lambda ops: [[op.name for op in ops]], "c needs m of the whole matrix, which is there once the kernel has"),
         (one_by_one, "it makes {a} {b} {c}, which moves 6 matrices, and fewer will do"),
         (neighbours, "it makes {a} {p} {b, c}, which moves 7 matrices, and fewer will do"),
-        (earliest, "it makes {a, b} {p} {c}, which moves 8 matrices, and fewer will do"),
-        (lambda ops: merged(ops, barriers=("library",)), "c needs m of the whole matrix"),
         (lambda ops: merged(ops, barriers=("whole",)), "p is a library's kernel, and nothing joins it"),
         (lambda ops: merged(ops)[::-1], "c reads m, which is not there yet"),
         (lambda ops: merged(ops)[:1], "not every operation is in exactly one group"),
-        (lambda ops: merged(ops) * 2, "not every operation is in exactly one group"),
         (lambda ops: "abc", "a list of groups"),
     ],
 )
 def test_a_scheduler_that_is_nearly_right_is_told_for_which_graph_it_is_wrong(answer, wrong):
     outcome = check("04.4", answer)
     assert not outcome.passed and wrong in outcome.wrong, outcome
-
-
-def test_joining_what_saves_most_passes():
-    assert check("04.4", merged).passed, check("04.4", merged)
 
 
 def test_matrices_are_counted_as_one_counts_them_by_hand():

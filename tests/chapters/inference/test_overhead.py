@@ -39,28 +39,12 @@ def rows(*guards: int) -> list[CallCost]:
 def test_a_line_through_what_guards_add():
     fit = per_guard(rows(10, 20, 40))
     assert fit.us_per_guard == pytest.approx(0.25) and fit.base_us == pytest.approx(1) and fit.r2 == pytest.approx(1)
-    with pytest.raises(ValueError, match="a line needs three different numbers of guards"):
+    with pytest.raises(ValueError, match="three"):
         per_guard(rows(10, 20))
-
-
-def test_what_makes_no_sense_is_refused():
-    with pytest.raises(ValueError, match="no way is called 'fast'; there is 'eager', 'compiled'"):
-        call_costs(ways=("fast",))
-    with pytest.raises(ValueError, match="a number of modules or inputs is 0"):
-        guard_costs((0,))
-    with pytest.raises(ValueError, match="samples is 1"):
-        guard_costs(samples=1)
-    with pytest.raises(ValueError, match="device is 'tpu'"):
-        call_costs(device="tpu")
-    with pytest.raises(ValueError, match="by is 'size'"):
-        cost_lines(rows(1), HERE, by="size")
-    with pytest.raises(ValueError, match="measured by inputs: nothing to draw"):
-        cost_lines(rows(1), HERE, by="inputs")
 
 
 def test_a_line_for_each_way():
     costs = [*rows(10, 20), CallCost("AOTInductor", 10, 1, stopped="no compiler")]
-    figure = cost_lines(costs, HERE)
-    assert "all guards from 7.5 to 10; no guards made from 4 to 4" in figure.alt
+    assert [trace["name"] for trace in cost_lines(costs, HERE).to_json()["data"]] == ["all guards", "no guards made"]
     kept = Recording("overhead", HERE, {"guards": [], "calls": [cost.to_json() for cost in costs]})
     assert recorded(kept) == ([], costs)

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from chapters.inference import threads
-from chapters.inference.experiments import threads as experiment
-from chapters.inference.threads import Throughput, recorded, throughput
+from chapters.inference.threads import Throughput, throughput
 from chapters.inference.threads_view import scaling
-from compile_lab.recordings import Recording, here
 
 pytestmark = pytest.mark.processes
 
@@ -78,24 +76,8 @@ def test_what_cannot_be_measured_is_refused(settings, said):
 
 
 def test_the_picture_tells_what_failed_and_what_is_wrong():
-    rows = [
-        Throughput("eager", 1, 100.0, 90.0, 110.0, True),
-        Throughput("graphs", 2, 300.0, 290.0, 310.0, False),
-        Throughput("graphs", 4, error="RuntimeError: no"),
-    ]
-    drawn = scaling(rows)
-    assert "eager, 1 thread: 100 calls/s" in drawn.alt
-    assert "graphs, 2 threads: an answer is wrong" in drawn.caption
-    assert "graphs, 4 threads: RuntimeError: no" in drawn.caption
+    wrong, failed = Throughput("graphs", 2, 300.0, 290.0, 310.0, False), Throughput("graphs", 4, error="Error: no")
+    caption = scaling([Throughput("eager", 1, 100.0, 90.0, 110.0, True), wrong, failed]).caption
+    assert "graphs, 2 threads: an answer is wrong" in caption and "graphs, 4 threads: Error: no" in caption
     with pytest.raises(ValueError, match="nothing to draw"):
-        scaling(rows[2:])
-
-
-def test_a_recording_has_a_row_for_each_way_and_goes_on_past_its_time():
-    result = experiment.record("cpu", budget_s=0)
-    rows = recorded(Recording("threads", here("a test"), result))
-    assert {row.way for row in rows} == set(WAYS)
-    assert {row.error for row in rows} == {experiment.OUT_OF_TIME}
-
-
-WAYS = [way for way in experiment.WAYS if way != "CUDA graphs"]
+        scaling([failed])

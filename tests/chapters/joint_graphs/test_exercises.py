@@ -34,11 +34,8 @@ class KeepsAll(torch.autograd.Function):
         ("03.1", (0, 0), "default keeps more than 0 bytes"),
         ("03.1", (4000, 4000), "min_cut keeps less than 4000 bytes"),
         ("03.1", 4000, "two whole numbers"),
-        ("03.2", lambda x, w: (x.sin() @ w).sum(), "keeps 4,096 bytes: the result of aten.permute"),
         ("03.2", lambda x, w: x.sin() * w, "no matrix product"),
         ("03.2", lambda x, w: x @ w, "no sine"),
-        ("03.2", 3, "asks for a function, not int"),
-        ("03.3", lambda x: x * torch.sigmoid(x), "keeps 512 bytes for an input of 256"),
         ("03.3", KeepsAll.apply, "keeps 512 bytes"),
         ("03.3", lambda x: x.sigmoid(), "not x * sigmoid(x)"),
         ("03.3", lambda x: F.silu(x).detach() + 0 * x, "the gradient is wrong"),
@@ -47,10 +44,3 @@ class KeepsAll(torch.autograd.Function):
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     outcome = check(name, answer)
     assert not outcome.passed and wrong in outcome.wrong
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"), [("03.1", (4000, 0)), ("03.2", lambda x, w: x @ w + x.sin()), ("03.3", F.silu)]
-)
-def test_a_right_answer_passes(name, answer):
-    assert check(name, answer).passed

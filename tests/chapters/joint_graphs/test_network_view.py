@@ -1,7 +1,5 @@
 """The partitioner's network: its cheapest cut is what is saved, and its price is what any other cut would exceed."""
 
-import itertools
-
 import networkx
 import pytest
 import torch
@@ -47,25 +45,6 @@ def test_the_cut_of_what_is_drawn_is_the_cheapest(graphs):
     price = sum(pipe.capacity for pipe in graphs.network if pipe.side == "cut")
     assert networkx.minimum_cut_value(network, "source", "sink") == price
     assert network_view.told(graphs).endswith(f"{price:,.0f} in all.")
-
-
-def test_every_tensor_has_a_box_a_price_and_a_row(graphs):
-    drawn = network_view.network(graphs)
-    assert drawn.svg.count("<rect") == len(graphs.network) + 2 == len(drawn.table.rows) + 2
-    cuts = sum(pipe.side == "cut" for pipe in graphs.network)
-    assert drawn.svg.count("#D55E00") == cuts and drawn.alt.count("(") == cuts
-    assert all(f">{pipe.capacity:,.0f}<" in drawn.svg for pipe in graphs.network)
-
-
-def test_boxes_do_not_lie_upon_each_other(graphs):
-    rows = network_view._depths(graphs.network)
-    for pipe, name in itertools.chain.from_iterable([(p, n) for n in p.after] for p in graphs.network):
-        assert rows[name] > rows[pipe.name]
-
-
-def test_views_and_inputs_are_called_by_what_they_show():
-    rows = [row[0] for row in network_view.network(training_graphs(small, *GIVEN[small])).table.rows]
-    assert {"x", "w", "permute w", "permute sin", "le"} <= set(rows)
 
 
 def test_what_has_no_network_or_too_large_a_one_is_refused():

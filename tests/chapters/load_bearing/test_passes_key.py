@@ -47,11 +47,6 @@ class Removing:
         return self.op
 
 
-def test_the_same_source_has_the_same_key_and_another_name_changes_nothing():
-    other_name = helped
-    assert source_key(helped) == source_key(other_name) and len(source_key(helped)) == 64
-
-
 def test_what_a_pass_calls_or_reads_is_in_its_key(monkeypatch):
     before, inside = source_key(helped), source_key(in_a_comprehension)
     monkeypatch.setitem(globals(), "FACTOR", 3)
@@ -70,30 +65,34 @@ def test_what_is_bound_to_it_is_in_its_key():
     assert source_key(mm) != source_key(bmm)
 
 
-def test_a_pass_that_reads_what_may_change_has_no_key():
-    with pytest.raises(PassError, match=r"with_a_list has no key: it reads SEEN, a list.*give key="):
-        source_key(with_a_list)
-    with pytest.raises(PassError, match=r"it reads n, a dict"):
-        source_key(made({}))
+class Torchs:
+    def __call__(self, graph):
+        pass
+
+    def uuid(self):
+        return None
 
 
-def test_a_pass_without_a_source_has_no_key():
+def without_a_source():
     space = {}
     exec("def unseen(graph): pass", space)
-    with pytest.raises(PassError, match=r"unseen has no key: the source of unseen is not to be found"):
-        source_key(space["unseen"])
-    assert keyed_pass(space["unseen"], key="version 1").uuid() == "version 1"
+    return space["unseen"]
 
 
-def test_an_empty_key_is_refused():
-    class Torchs:
-        def __call__(self, graph):
-            pass
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: source_key(with_a_list), "with_a_list has no key: it reads SEEN, a list.*give key="),
+        (lambda: source_key(made({})), "it reads n, a dict"),
+        (lambda: source_key(without_a_source()), "unseen has no key"),
+        (lambda: keyed_pass(Torchs()), "Torchs has no key"),
+        (lambda: keyed_pass(helped, key=" "), "helped has no key"),
+    ],
+)
+def test_what_may_change_unseen_or_has_no_source_has_no_key(call, said):
+    with pytest.raises(PassError, match=said):
+        call()
 
-        def uuid(self):
-            return None
 
-    with pytest.raises(PassError, match="Torchs has no key: without one"):
-        keyed_pass(Torchs())
-    with pytest.raises(PassError, match="helped has no key"):
-        keyed_pass(helped, key=" ")
+def test_a_key_may_be_given():
+    assert keyed_pass(without_a_source(), key="version 1").uuid() == "version 1"

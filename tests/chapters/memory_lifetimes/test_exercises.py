@@ -28,10 +28,6 @@ def last_peak(lives):
     return max(live), len(live) - 1 - live[::-1].index(max(live))
 
 
-def sum_of_all(lives):
-    return sum(nbytes for *_, nbytes in lives), 0
-
-
 def starter(x, w, targets):
     return F.cross_entropy(x @ w.T, targets)
 
@@ -52,11 +48,6 @@ def mean_of_tensors(model, batches):
     return sum(F.cross_entropy(model(x), y) for x, y in batches) / len(batches)
 
 
-def mean_read_at_the_end(model, batches):
-    losses = [F.cross_entropy(model(x), y) for x, y in batches]
-    return sum(loss.item() for loss in losses) / len(losses)
-
-
 def last_batch(model, batches):
     with torch.no_grad():
         return F.cross_entropy(model(batches[-1][0]), batches[-1][1]).item()
@@ -66,39 +57,17 @@ def last_batch(model, batches):
     ("name", "answer", "wrong"),
     [
         ("09.1", peak_without_death, "too few. A buffer is alive at its death"),
-        ("09.1", sum_of_all, "too many"),
         ("09.1", last_peak, "not reached first at operation"),
         ("09.1", lambda lives: 3, "this asks for a pair"),
-        ("09.1", 3, "asks for a function, not int"),
         ("09.2", 2, "more than 2"),
         ("09.2", 5, "fewer than 5"),
-        ("09.2", 3.0, "a whole number"),
-        ("09.3", starter, "its peak is"),
         ("09.3", chunked, "its peak is"),
         ("09.3", keeps_no_gradient_of_w, "the gradient of w is not that of the starter"),
         ("09.3", lambda x, w, targets: 2 * starter(x, w, targets), "the loss is not"),
         ("09.4", mean_of_tensors, "returns a Tensor"),
-        ("09.4", mean_read_at_the_end, "the peak grows with the batches"),
         ("09.4", last_batch, "the mean is not"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     outcome = check(name, answer)
     assert not outcome.passed and wrong in outcome.wrong
-
-
-def lean(x, w, targets):
-    def piece(x, w, targets):
-        return F.cross_entropy(x @ w.T, targets, reduction="sum")
-
-    pieces = zip(x.chunk(8), targets.chunk(8), strict=True)
-    return sum(checkpoint(piece, a, w, b, use_reentrant=False) for a, b in pieces) / len(targets)
-
-
-def one_number_at_a_time(model, batches):
-    return sum(F.cross_entropy(model(x), y).item() for x, y in batches) / len(batches)
-
-
-@pytest.mark.parametrize(("name", "answer"), [("09.2", 3), ("09.3", lean), ("09.4", one_number_at_a_time)])
-def test_a_right_answer_passes(name, answer):
-    assert check(name, answer).passed

@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from chapters.mixed_precision import view as precision_view
 from chapters.mixed_precision.experiments.precision import launched_casts
 from chapters.mixed_precision.training import RECIPES, Recipe, distance, gradients, loss_in_float64, trained
 from compile_lab.measure.trace import read
@@ -79,9 +78,9 @@ def test_gradients_that_underflow_are_saved_by_a_scale():
 
 
 def test_what_makes_no_recipe_or_no_training_is_refused():
-    with pytest.raises(ValueError, match="updates='fp32' is not known; it is one of 'own', 'masters', 'stochastic'"):
+    with pytest.raises(ValueError, match="'own', 'masters', 'stochastic'"):
         Recipe(updates="fp32")
-    with pytest.raises(ValueError, match="no batches, so nothing was trained"):
+    with pytest.raises(ValueError, match="no batches"):
         trained(Fit(), [], RECIPES["fp32"])
 
 
@@ -108,18 +107,3 @@ def test_casts_in_a_profile_are_told_by_their_caller_or_by_their_kernels_name():
     assert launched_casts(TRACE, None) == {"kernels": 3, "gpu_ms": 1.0, "cast_kernels": 1, "cast_ms": 0.4}
     named = launched_casts(TRACE, {"triton_poi_fused__to_copy_0"})
     assert (named["cast_kernels"], named["cast_ms"]) == (2, 0.8)
-
-
-def test_the_view_tells_rates_against_fp32_and_tf32_in_the_order_of_the_formats():
-    rows = [
-        {"precision": name, "n": 8, "median_us": us, "low_us": us, "high_us": us, "tflop_per_s": 1.0, "error": 0.1}
-        for name, us in (("bf16", 1.0), ("tf32", 2.0), ("fp32", 8.0), ("fp8 e4m3, quantised each time", 4.0))
-    ]
-    table = precision_view.rate_table(rows, 8, "here")
-    assert [row[0] for row in table.rows] == ["fp32", "tf32", "bf16", "fp8 e4m3, quantised each time"]
-    assert [row[2:4] for row in table.rows] == [
-        ("1.00", "0.25"),
-        ("4.00", "1.00"),
-        ("8.00", "2.00"),
-        ("2.00", "0.50"),
-    ]

@@ -5,18 +5,6 @@ import pytest
 from chapters.exercises import check
 
 
-def total(compute, communication):
-    return sum(end - start for start, end in communication)
-
-
-def cells(spans):
-    return {at for start, end in spans for at in range(start, end)}
-
-
-def one_by_one(nbytes, cap):
-    return [[at] for at in range(len(nbytes))]
-
-
 def filled(nbytes, cap):
     found, held = [[]], 0
     for at, size in enumerate(nbytes):
@@ -28,36 +16,16 @@ def filled(nbytes, cap):
     return found
 
 
-def all_first(order):
-    return sorted(order, key=lambda token: not token.startswith("AG"))
-
-
-def one_ahead(order):
-    starts = iter([token for token in order if token.startswith("AG")])
-    moved = [next(starts)]
-    for token in order:
-        if token == "MM":
-            moved += [each for each in [next(starts, None)] if each]
-        moved += [token] * (not token.startswith("AG"))
-    return moved
-
-
 @pytest.mark.parametrize(
     ("name", "answer", "wrong"),
     [
-        ("13.1", total, "which is more than it is"),
         ("13.1", lambda compute, communication: 0, "which is less than it is"),
-        ("13.1", 3, "asks for a function, not int"),
-        ("13.1", ..., "no answer yet"),
-        ("13.2", one_by_one, "bucket 0 is another one in DDP"),
         ("13.2", lambda nbytes, cap: [*filled(nbytes, cap), []], "bucket 2 is another one in DDP"),
         ("13.2", lambda nbytes, cap: filled(nbytes, cap)[:1], "bucket 1 is another one in DDP"),
         ("13.2", lambda nbytes, cap: 3, "list of lists"),
         ("13.3", 1, "less than 1 of it is hidden"),
         ("13.3", 0.5, "more than 0.5 of it"),
-        ("13.3", "all", "a number from 0 to 1"),
         ("13.4", lambda order: order, "and can take less"),
-        ("13.4", all_first, "4 gathered weights at one time"),
         ("13.4", lambda order: order[1:], "nothing is added or left out"),
         ("13.4", lambda order: list(reversed(order)), "more than the gathers has moved"),
         ("13.4", lambda order: [t for t in order if t[:2] != "AG"] + [t for t in order if t[:2] == "AG"], "w0 waits"),
@@ -66,16 +34,3 @@ def one_ahead(order):
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     outcome = check(name, answer)
     assert not outcome.passed and wrong in outcome.wrong, outcome.wrong
-
-
-@pytest.mark.parametrize(
-    ("name", "answer"),
-    [
-        ("13.1", lambda compute, communication: len(cells(communication) - cells(compute))),
-        ("13.2", filled),
-        ("13.3", 0.75),
-        ("13.4", one_ahead),
-    ],
-)
-def test_a_right_answer_passes(name, answer):
-    assert check(name, answer).passed, check(name, answer).wrong

@@ -155,17 +155,6 @@ def test_the_recording_is_of_these_programs_and_holds():
     assert not [name for name, each in stored.items() if "/tmp" in repr(each) or "127.0.0.1" in repr(each)]
 
 
-def test_the_recording_names_each_kind_of_parting():
-    stored = recorded()
-    assert "is compiling deep [0/0]" in stored["one_compiles"].ours
-    assert "is compiling deep [0/0]" in stored["cache_hit"].ours.partition("rank 1")[2]
-    assert "is compiling summed [0/1]" in stored["recompiles"].ours
-    assert "in the compiled graph" in stored["branch_in_a_graph"].ours
-    assert "process is gone" in stored["dead_rank"].ours
-    assert stored["odd_of_three"].odd == (2,) and "new_group" in stored["lonely_group"].ours
-    assert stored["receive_first"].kind == BEYOND and stored["receive_first"].ours.count("dist.recv") == 2
-
-
 def test_each_case_has_a_card():
     stored = list(recorded().values())
     shown = hangs_view.HangCards(stored)

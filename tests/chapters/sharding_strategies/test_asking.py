@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from chapters.sharding_strategies.asking import ask_each, layouts_asked, with_rule
+from chapters.sharding_strategies.asking import ask_each, with_rule
 from compile_lab.devices import ranks
 from compile_lab.devices.dtensor import PlacedCall
 
@@ -36,16 +36,6 @@ def test_many_calls_are_told_as_each_alone():
 def test_a_call_that_hangs_is_a_ruling_and_the_rest_goes_on():
     calls = [PlacedCall(f, (X,), ("S(0)",)) for f in (torch.relu, waits_on_one_rank, torch.abs)]
     assert [one.kind for one in ask_each(calls, limit_s=12)] == ["free", "hangs", "free"]
-
-
-def test_a_table_of_operators_and_layouts():
-    found = layouts_asked({"sum": (torch.sum, (X,)), "mm": (torch.mm, (X, X.T))}, ["S(0)", "P(sum)"])
-    assert {key: one.kind for key, one in found.items()} == {
-        ("sum", "S(0)"): "free",
-        ("sum", "P(sum)"): "free",
-        ("mm", "S(0)"): "free",
-        ("mm", "P(sum)"): "free",
-    }
 
 
 def test_a_rule_put_in_place_before_is_believed():

@@ -262,7 +262,3 @@ def test_the_experiment_measures_and_cleans_up(tmp_path, monkeypatch):
     found = from_json(dtensor.record("cuda", only="abs", samples=1))
     assert found.only == "abs" and found.operators() == ("abs",)
     assert not list(tmp_path.iterdir())
-
-
-def test_a_row_is_plain():
-    assert all(isinstance(value, str | int) for value in asdict(ROWS[0]).values())

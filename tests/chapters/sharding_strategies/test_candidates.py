@@ -4,7 +4,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from chapters.sharding_strategies.audit import Audit
 from chapters.sharding_strategies.candidates import candidates
+from chapters.sharding_strategies.choice_view import choice
+from chapters.sharding_strategies.dtensor_view import who_holds_what
+from chapters.sharding_strategies.placements_view import held_by
+from chapters.sharding_strategies.verdicts_view import grid, shares
+from compile_lab.devices.dtensor import Ruling
 
 
 def test_a_product_goes_where_its_inputs_need_not_move():
@@ -36,6 +42,27 @@ def test_nothing_is_left_behind_and_nothing_is_said(capfd):
     assert not torch.distributed.is_initialized() and capfd.readouterr() == ("", "")
 
 
-def test_a_layout_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="1 placements for 2 tensors"):
-        candidates(torch.matmul, [torch.ones(2, 2)] * 2, ["R"])
+def product():
+    return candidates(torch.matmul, [torch.ones(8, 8)] * 2, ["S(1)", "S(1)"])
+
+
+PAID = Ruling("paid", out=("R",))
+
+
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: candidates(torch.matmul, [torch.ones(2, 2)] * 2, ["R"]), "1 placements for 2 tensors"),
+        (lambda: choice(product(), [(8, 8)] * 2, at=1), "at=1"),
+        (lambda: choice(product(), [(8, 8)]), "1 shapes"),
+        (lambda: grid({}), "rulings is empty"),
+        (lambda: shares(Audit(2, 1, 0, "*", (), ()), asked="gradient"), "gradient"),
+        (lambda: held_by(torch.ones(3), ["R"]), "16 numbers"),
+        (lambda: held_by(torch.ones(2, 2), []), "one to four"),
+        (lambda: who_holds_what("f", [(8,)], ["R"], PAID, 5), "ranks is 5"),
+        (lambda: who_holds_what("f", [(8,), (8,)], ["R"], PAID), "2 shapes and 1 placements"),
+    ],
+)
+def test_a_layout_that_does_not_fit_and_what_cannot_be_drawn_are_refused(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()

@@ -21,10 +21,6 @@ def test_dtensor_places_a_result_where_the_judge_of_14_1_says(name):
     assert (found.out[0], bool(found.sent)) == chapter_14.PLACED[name]
 
 
-def by_hand(a, b):
-    return (a - b).square().mean()
-
-
 def gathered(a, b):
     whole = [x.full_tensor() if hasattr(x, "full_tensor") else x for x in (a, b)]
     return (whole[0] - whole[1]).square().mean()
@@ -36,10 +32,6 @@ def unfold_rule(x, *settings):
     return [([kind], [kind, *rest]) for kind in kinds]
 
 
-def replicated_rule(x, *settings):
-    return [([Replicate()], [Replicate(), *[None] * len(settings)])]
-
-
 def wrong_rule(x, *settings):
     return [([kind], [kind, *[None] * len(settings)]) for kind in (Replicate(), Shard(0), Shard(2))]
 
@@ -48,31 +40,16 @@ def own(rule, operator="aten.im2col.default"):
     return {"operator": operator, "rule": rule, "call": lambda x: F.unfold(x, 3, padding=1), "args": (IMAGES,)}
 
 
-@pytest.mark.parametrize(("name", "answer"), [
-    ("14.1", PLACED), ("14.2", ("R", "S(1)", "S(0)")), ("14.3", by_hand), ("14.4", own(unfold_rule)),
-])  # fmt: skip
-def test_a_right_answer_passes(name, answer):
-    outcome = check(name, answer)
-    assert outcome.passed, outcome
-
-
 @pytest.mark.parametrize(("name", "answer", "said"), [
     ("14.1", dict.fromkeys(PLACED, ...), "x.sum(0) has no answer yet"),
-    ("14.1", PLACED | {"x.amax(0)": "R"}, "x.amax(0) is not R: nothing is sent"),
     ("14.1", PLACED | {"x.softmax(0)": "S(0)"}, "something is sent first"),
     ("14.1", {"x.sum(0)": "R"}, "a placement of each"),
     ("14.2", ("R", "R", "R"), "a and b is not sharded"),
-    ("14.2", ("R", "S(0)", "S(1)"), "a device sends"),
-    ("14.2", "RRR", "three placements"),
-    ("14.3", F.mse_loss, "its gradient on S(0) is wrong"),
     ("14.3", gathered, "for it"),
     ("14.3", F.l1_loss, "another loss"),
-    ("14.3", 3, "asks for a function"),
-    ("14.4", own(replicated_rule), "nothing is free"),
     ("14.4", own(wrong_rule), "no error says so"),
     ("14.4", own(unfold_rule, "aten.nothing.default"), "torch has no operator"),
     ("14.4", own(unfold_rule) | {"operator": "aten.relu.default", "call": torch.relu}, "torch has one already"),
-    ("14.4", 3, "a dict of operator"),
 ])  # fmt: skip
 def test_a_wrong_answer_is_told_why(name, answer, said):
     outcome = check(name, answer)

@@ -21,16 +21,13 @@ def test_on_one_axis_shards_replicas_and_partial_sums():
     assert torch.equal(torch.cat([part.local for part in shards.parts], 1), X)
     assert shards.cells(shards.parts[1]).tolist() == [[False, False, True, True]] * 4
     assert torch.equal(sum(part.local for part in sums.parts), X) and torch.equal(sums.whole, X)
-    drawing = on_meshes([shards, sums], ["columns", "a sum"])
-    assert "S(1) along rank: a rank holds (4, 2)" in drawing.alt and "P(sum)" in drawing.alt
-    assert drawing.svg.count("is elsewhere") == 16
 
 
 def test_on_two_axes_the_order_of_the_cuts_is_seen():
     plain, strided = placed(X, ["S(0)", "S(0)"], (2, 2)), placed(X, ["_S(0, 2)", "S(0)"], (2, 2))
     assert rows_of(plain) == [[0], [4], [8], [12]]
     assert rows_of(strided) == [[0], [8], [4], [12]]  # tp cut first, as FSDP over tensor parallel does
-    assert strided.words == ("_S(0, 2)", "S(0)") and "2 (dp 1, tp 0)" in on_meshes([strided]).svg
+    assert strided.words == ("_S(0, 2)", "S(0)")
 
 
 def test_what_fsdp_over_tensor_parallel_leaves_is_a_strided_shard():
@@ -59,15 +56,18 @@ def test_a_product_leaves_a_partial_sum():
 
     found = placed_by(product, (2,))
     assert found.words == ("P(sum)",) and torch.equal(found.whole, X @ X)
-    assert all(found.cells(part).all() for part in found.parts) and on_meshes([found]).svg.count("fill-opacity") == 32
+    assert all(found.cells(part).all() for part in found.parts)
 
 
-def test_what_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="1 placements on a mesh of 2 axes"):
-        placed(X, ["R"], (2, 2))
-    with pytest.raises(ValueError, match=r"S\(2\) of a tensor of shape \(4, 4\): its dimensions go to 1"):
-        placed(X, ["S(2)"])
-    with pytest.raises(ValueError, match="a mesh of 3 axes"):
-        placed(X, ["R"] * 3, (2, 2, 2))
-    with pytest.raises(ValueError, match="equal numbers"):
-        on_meshes([placed(torch.ones(4, 4), ["S(0)"])])
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: placed(X, ["R"], (2, 2)), "1 placements on a mesh of 2"),
+        (lambda: placed(X, ["S(2)"]), r"S\(2\) .* go to 1"),
+        (lambda: placed(X, ["R"] * 3, (2, 2, 2)), "3 axes"),
+        (lambda: on_meshes([placed(torch.ones(4, 4), ["S(0)"])]), "equal numbers"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()

@@ -1,6 +1,5 @@
 """Each silent error of torch 2.13 is still one: a torch that mends it fails here, by name. What is told of it holds."""
 
-import inspect
 import re
 import sys
 from pathlib import Path
@@ -78,13 +77,10 @@ def test_a_card_has_both_answers_cause_program_and_reports():
     }
     shown = SilentErrors(given)
     assert shown.wrong == ("item_of_a_sum",)
-    text, page = repr(shown), shown._repr_html_()
-    assert text.startswith("1 of 3 programs give another result") and "one process has 2; the ranks have 1" in text
-    assert "right in this torch" in page and "&lt;no&gt;" in page and "not found reported" in page
-    assert 'href="https://github.com/pytorch/pytorch/issues/166638"' in page and "_local_scalar_dense" in page
-    assert page.count("<details") == page.count('class="lab-silent"') == 3
-    assert inspect.getdoc(ERRORS["item_of_a_sum"].program).splitlines()[0][:20] in page
-    with pytest.raises(ValueError, match="no silent error is called 'nope'"):
+    page = shown._repr_html_()
+    assert repr(shown).startswith("1 of 3 programs") and "one process has 2; the ranks have 1" in repr(shown)
+    assert "right in this torch" in page and "&lt;no&gt;" in page and page.count("<details") == 3
+    with pytest.raises(ValueError, match="'nope'"):
         SilentErrors({"nope": Finding("")})
     with pytest.raises(ValueError, match="no finding"):
         SilentErrors({})

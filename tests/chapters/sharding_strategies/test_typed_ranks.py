@@ -5,7 +5,6 @@ import torch
 
 from chapters.sharding_strategies.typed_ranks import gradient_errors
 from compile_lab.simulator.spmd_types import GRADIENT, I, P, R, V, WrongType, check
-from compile_lab.simulator.spmd_types_view import types_of
 
 pytestmark = pytest.mark.processes
 
@@ -103,8 +102,3 @@ def test_what_bends_takes_no_partial_sum_and_collectives_take_what_they_are_for(
     with pytest.raises(ValueError, match="the program's values are x; the types are of y"):
         check(lambda c, x: x, y=V)
     assert {GRADIENT[GRADIENT[kind]] for kind in GRADIENT} == set(GRADIENT)
-
-
-def test_the_table_shows_both_ways():
-    table = types_of(check(right, **TYPES))
-    assert table.rows[2][1:] == ["replicate(I)", "R", None, "P", "all_reduce"]

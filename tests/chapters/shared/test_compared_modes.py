@@ -1,6 +1,6 @@
 """Of what the pages compare, nothing comes from a time that another protocol spoiled."""
 
-from chapters.shared.compared_modes import comparisons, one_program
+from chapters.shared.compared_modes import comparisons
 
 
 def test_every_comparison_has_eager_and_default_and_names_its_vocabulary():
@@ -16,7 +16,3 @@ def test_every_comparison_has_eager_and_default_and_names_its_vocabulary():
     assert "default" not in found["MiniGPT inference"].started("cold")
     assert len(found["GPT-2 training"].costs["default"].cold.runs_s) == 3
     assert not found["MiniGPT inference"].limits and not found["GPT-2 inference, batch 1"].limits
-
-
-def test_one_program_was_recorded_three_times():
-    assert [one.provenance.date for one in one_program()] == ["2026-11-21", "2026-11-25", "2026-11-26"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chapters.shared.slow_step_view import start, way
+from chapters.shared.slow_step_view import way
 
 FOUND = {
     "batch": 2, "length": 500, "layers": 12, "dim": 768,
@@ -18,21 +18,9 @@ FOUND = {
 }  # fmt: skip
 
 
-def test_a_way_is_told_from_the_rung_before_its_first():
-    shown = way(FOUND, "bf16")
-    assert shown.alt == "first 400.0 ms → bf16 100.0 ms; 4× as fast."
-    assert shown.svg.count("<rect") == 4
-    assert way(FOUND, "bf16", "graph").alt.startswith("first 400.0 ms → bf16 100.0 ms → graph 100.5 ms; 3.98×")
-
-
 def test_what_overlaps_is_not_told_apart_and_what_is_slower_is_said():
     assert "not told apart: 100 (99 to 101) and 100.5 (99.5 to 101.5)" in way(FOUND, "graph").alt
     assert way(FOUND, "head").alt.endswith("1.49× as slow.")
-
-
-def test_the_beginning_is_told_with_its_utilisation():
-    said = start(FOUND)
-    assert "**400 ms** a step, 2,500 tokens/s" in said and "MFU of 0%" in said
 
 
 @pytest.mark.parametrize(

@@ -13,22 +13,16 @@ def test_minigpt_and_its_tokens_fit_each_other():
     assert given.shape == targets.shape == (3, 8) and torch.equal(given[:, 1:], targets[:, :-1])
     assert model(given, targets).isfinite()
     assert subjects.tokens(model, 2)[0].shape == (2, model.config.context)
+    small = subjects.minigpt(vocabulary=17)
+    assert small(subjects.tokens(small, 1, 8)[0]).shape == (1, 8, 17)
+    with pytest.raises(ValueError, match="mini, gpt2-124m"):
+        subjects.minigpt("gpt5")
 
 
 def test_the_same_weights_and_tokens_each_time():
     first, second = subjects.minigpt(), subjects.minigpt()
     assert all(map(torch.equal, first.parameters(), second.parameters()))
     assert torch.equal(subjects.tokens(first, 2)[0], subjects.tokens(second, 2)[0])
-
-
-def test_another_vocabulary():
-    model = subjects.minigpt(vocabulary=17)
-    assert model(subjects.tokens(model, 1, 8)[0]).shape == (1, 8, 17)
-
-
-def test_an_unknown_model_is_named():
-    with pytest.raises(ValueError, match="mini, gpt2-124m"):
-        subjects.minigpt("gpt5")
 
 
 def test_a_block_of_gpt2_runs():

@@ -129,21 +129,41 @@ def test_a_tied_head_stays_tied():
     agree(ENDS_TIED, 4)
 
 
-def in_bfloat16() -> list[tuple[float, set[torch.dtype]]]:
-    """The first loss of each pattern, and the types of its gradients."""
-    found = []
+def on_two() -> tuple:
+    """The first loss and the gradients' types of patterns in bfloat16; a step in two halves; what is refused."""
+    found, said = [], []
     for pattern in ("ddp", "fsdp", "tp", "pp"):
         spread = parallel.parallelize(model(TINY), pattern, dtype=torch.bfloat16, microbatches=2)
         loss = spread.step(*batch(TINY, 0)).item()
         found.append((loss, {parameter.grad.dtype for parameter in spread.parameters()}))
-    return found
+    spread = parallel.parallelize(model(TINY), "fsdp")
+    loss, own = spread.step(*batch(TINY, 0)).item(), spread.step(*batch(TINY, 0), average=False).item()
+    halves = loss, own, sum(parameter.to_local().numel() for parameter in spread.parameters())
+    for attempt in (
+        lambda: parallel.make_mesh("fsdp", 4),
+        lambda: parallel.parallelize(model(TINY), "fsdp", parallel.make_mesh("tp")),
+        lambda: parallel.parallelize(model(TINY), "ddp").step(*(part[:3] for part in batch(TINY, 0))),
+    ):
+        with pytest.raises(ValueError) as caught:
+            attempt()
+        said.append(str(caught.value))
+    return found, halves, said
 
 
-def test_bfloat16_computes_another_loss_and_reduces_in_float32():
+def test_on_two_ranks_bfloat16_reduces_in_float32_a_step_has_halves_and_what_does_not_fit_is_refused():
     exact = on_one_process(TINY).losses[0]
-    for loss, types in ranks.run(in_bfloat16, 2)[0]:
+    whole = sum(parameter.numel() for parameter in model(TINY).parameters())
+    first, second = ranks.run(on_two, 2, timeout=600)
+    for loss, types in first[0]:
         assert loss == pytest.approx(exact, abs=0.02) and loss != pytest.approx(exact, abs=1e-6)
         assert types == {torch.float32}
+    for _, (loss, own, held), (devices, axes, rows) in (first, second):
+        assert own == pytest.approx(loss, abs=0.2) and own != loss
+        assert held == whole / 2, "every matrix and vector of this size divides by two"
+        assert "a mesh of 4 devices on 2 ranks" in devices
+        assert "('tp',)" in axes and "needs ('shard',)" in axes
+        assert "3 rows does not divide by 2" in rows
+    assert first[1][1] != second[1][1]
 
 
 def compiled() -> tuple[Trained, int]:
@@ -167,28 +187,12 @@ def test_three_axes_train_what_one_process_trains():
     agree([Case("3d", GPTConfig(60, 16, 32, 2, 4), {"microbatches": 2})], 8)
 
 
-def test_a_step_in_two_halves_and_what_a_rank_holds():
-    whole = sum(parameter.numel() for parameter in model(TINY).parameters())
-    for loss, own, held in ranks.run(halves, 2):
-        assert own == pytest.approx(loss, abs=0.2) and own != loss
-        assert held == whole / 2, "every matrix and vector of this size divides by two"
-    assert len({own for _, own, _ in ranks.run(halves, 2)}) == 2
-
-
-def halves() -> tuple[float, float, int]:
-    spread = parallel.parallelize(model(TINY), "fsdp")
-    loss, own = spread.step(*batch(TINY, 0)).item(), spread.step(*batch(TINY, 0), average=False).item()
-    return loss, own, sum(parameter.to_local().numel() for parameter in spread.parameters())
-
-
 @pytest.mark.parametrize(
     "pattern, devices, given, sizes",
     [
-        ("fsdp", 6, {}, {"shard": 6}),
         ("hsdp", 8, {}, {"replicate": 2, "shard": 4}),
         ("hsdp", 8, {"replicate": 4}, {"replicate": 4, "shard": 2}),
         ("fsdp+tp", 16_384, {"tp": 8}, {"shard": 2048, "tp": 8}),
-        ("pp+tp", 8, {}, {"pp": 2, "tp": 4}),
         ("3d", 8, {}, {"pp": 2, "shard": 2, "tp": 2}),
     ],
 )
@@ -197,85 +201,30 @@ def test_a_number_of_devices_becomes_a_mesh(pattern, devices, given, sizes):
     assert made == sizes and list(made) == list(parallel.PATTERNS[pattern].axes)
 
 
-@pytest.mark.parametrize(
-    "pattern, devices, given, says",
-    [
-        ("ring", 4, {}, "unknown pattern 'ring'; the patterns are ddp, fsdp"),
-        ("fsdp", 0, {}, "devices=0: a number of devices is a whole number from 1"),
-        ("fsdp", 4, {"tp": 2}, "'fsdp' has no axis 'tp'; its axes are shard"),
-        ("hsdp", 7, {}, "7 devices do not make a mesh of replicate × shard"),
-        ("3d", 6, {}, "6 devices do not make a mesh of pp × shard × tp"),
-        ("fsdp+tp", 8, {"tp": 2, "shard": 3}, "the product of the axes is the number of devices"),
-    ],
-)
-def test_devices_that_make_no_mesh(pattern, devices, given, says):
-    with pytest.raises(ValueError, match=says):
-        parallel.mesh_sizes(TINY, pattern, devices, **given)
+ODD = GPTConfig(vocabulary=60, context=15, dim=32, layers=4, heads=4)
 
 
 @pytest.mark.parametrize(
-    "sizes, options, says",
+    "call, says",
     [
-        ({"tp": 3}, {}, "4 heads do not divide by tp=3"),
-        ({"pp": 3}, {}, "4 layers do not divide by 3 stages"),
-        ({"pp": 4}, {"schedule": "LoopedBFS"}, r"4 layers do not divide by 8 stages \(4 ranks × 2"),
-        ({"pp": 2}, {"schedule": "2F2B"}, "unknown schedule '2F2B'; the schedules are GPipe, 1F1B"),
-        ({"pp": 4}, {"microbatches": 2}, "2 micro-batches are too few for '1F1B': it needs at least 4"),
-        ({"pp": 2}, {"microbatches": 3, "schedule": "DualPipeV"}, "too few for 'DualPipeV': it needs at least 4"),
-        (
-            {"pp": 2},
-            {"microbatches": 5, "schedule": "Interleaved1F1B"},
-            "5 micro-batches do not divide by the 2 rounds",
-        ),
-        ({"pp": 2}, {"microbatches": 0}, "microbatches=0"),
-        ({"pp": 2}, {"mode": "default", "schedule": "ZBVZeroBubble"}, "runs a block's backward in two parts"),
-        ({"tp": 2}, {"mode": "reduce-overhead"}, "without CUDA graphs"),
+        (lambda: parallel.mesh_sizes(TINY, "fsdp", 4, tp=2), "no axis 'tp'"),
+        (lambda: parallel.mesh_sizes(TINY, "hsdp", 7), "7 devices do not make a mesh"),
+        (lambda: parallel.mesh_sizes(TINY, "fsdp+tp", 8, tp=2, shard=3), "product of the axes"),
+        (lambda: layouts.check(TINY, "tp", {"tp": 3}), "4 heads do not divide by tp=3"),
+        (lambda: layouts.check(ODD, "tp+sp", {"tp": 2}), "context of 15 tokens does not divide"),
+        (lambda: layouts.check(TINY, "pp", {"pp": 4}, schedule="LoopedBFS"), "divide by 8 stages"),
+        (lambda: layouts.check(TINY, "pp", {"pp": 2}, microbatches=3, schedule="DualPipeV"), "at least 4"),
+        (lambda: layouts.check(TINY, "pp", {"pp": 2}, microbatches=5, schedule="Interleaved1F1B"), "the 2 rounds"),
+        (lambda: layouts.check(TINY, "pp", {"pp": 2}, mode="default", schedule="ZBVZeroBubble"), "in two parts"),
+        (lambda: layouts.check(TINY, "tp", {"tp": 2}, mode="reduce-overhead"), "without CUDA graphs"),
+        (lambda: layouts.check_batch(6, {"replicate": 2, "shard": 2}), "a multiple of 4"),
+        (lambda: layouts.check_batch(8, {"pp": 2, "shard": 4}), "2 rows a pipeline"),
     ],
 )
-def test_what_does_not_divide_is_refused(sizes, options, says):
+def test_what_does_not_divide_or_go_together_is_refused(call, says):
+    layouts.check(ODD, "tp", {"tp": 2})  # no sequence is split here
     with pytest.raises(ValueError, match=says):
-        layouts.check(TINY, next(iter(sizes)), sizes, **options)
-
-
-def test_a_sequence_that_does_not_divide_is_refused_only_where_it_is_split():
-    odd = GPTConfig(vocabulary=60, context=15, dim=32, layers=4, heads=4)
-    layouts.check(odd, "tp", {"tp": 2})
-    with pytest.raises(ValueError, match="a context of 15 tokens does not divide by tp=2"):
-        layouts.check(odd, "tp+sp", {"tp": 2})
-
-
-@pytest.mark.parametrize(
-    "rows, sizes, says",
-    [
-        (6, {"shard": 4}, "6 rows does not divide by 4 data-parallel ranks"),
-        (6, {"replicate": 2, "shard": 2}, "a multiple of 4"),
-        (6, {"pp": 2}, "6 rows a pipeline do not divide into 4 micro-batches"),
-        (8, {"pp": 2, "shard": 4}, "2 rows a pipeline"),
-    ],
-)
-def test_a_batch_that_does_not_divide_is_refused(rows, sizes, says):
-    with pytest.raises(ValueError, match=says):
-        layouts.check_batch(rows, sizes)
-
-
-def refusals() -> list[str]:
-    said, mesh = [], parallel.make_mesh("tp")
-    for attempt in (
-        lambda: parallel.make_mesh("fsdp", 4),
-        lambda: parallel.parallelize(model(TINY), "fsdp", mesh),
-        lambda: parallel.parallelize(model(TINY), "ddp").step(*(part[:3] for part in batch(TINY, 0))),
-    ):
-        with pytest.raises(ValueError) as caught:
-            attempt()
-        said.append(str(caught.value))
-    return said
-
-
-def test_ranks_and_axes_that_do_not_fit_are_refused():
-    devices, axes, rows = ranks.run(refusals, 2)[1]
-    assert "a mesh of 4 devices on 2 ranks" in devices
-    assert "('tp',)" in axes and "needs ('shard',)" in axes
-    assert "3 rows does not divide by 2" in rows
+        call()
 
 
 def test_any_vocabulary_goes():

@@ -2,17 +2,22 @@
 
 import pytest
 
-from chapters.capstone.experiments import capstone_foretold, capstone_foretold_view
+from chapters.capstone.experiments import capstone_foretold
 from chapters.capstone.experiments.capstone_foretold import DEVICES, record
 from compile_lab import recordings
 
 
-def rows_of(result):
-    return {(row["rung"], row["pattern"], row["ranks"]): row for row in result["rows"]}
+@pytest.fixture(scope="module")
+def rows():
+    return record("cpu")["rows"]
 
 
-def test_one_gpu_is_the_recorded_one_and_each_further_number_keeps_less_speed():
-    found = rows_of(record("cpu"))
+@pytest.fixture(scope="module")
+def found(rows):
+    return {(row["rung"], row["pattern"], row["ranks"]): row for row in rows}
+
+
+def test_one_gpu_is_the_recorded_one_and_each_further_number_keeps_less_speed(found):
     for rung in capstone_foretold.RUNGS:
         (measured,) = [row["median_ms"] for row in recordings.load("capstone").result["rungs"] if row["name"] == rung]
         assert found[rung, "one device", 1]["ms"] == pytest.approx(measured, abs=1e-3)
@@ -24,20 +29,13 @@ def test_one_gpu_is_the_recorded_one_and_each_further_number_keeps_less_speed():
         assert far["ddp"] > 0.75 > 0.5 > far["fsdp"], "a small model's gathers wait for the steps of their rings"
 
 
-def test_a_step_is_the_longer_of_what_device_and_program_need():
-    found = rows_of(record("cpu"))
+def test_a_step_is_the_longer_of_what_device_and_program_need(found):
     for row in found.values():
         assert row["ms"] == max(row["device_ms"], row["issued_ms"])
         assert row["kept"] * row["ms"] == pytest.approx(found[row["rung"], "one device", 1]["ms"], rel=1e-3)
 
 
-def test_the_stored_prediction_was_made_by_these_rules_from_recordings_that_were_there():
+def test_the_stored_prediction_was_made_by_these_rules_from_recordings_that_were_there(rows):
     stored = recordings.load("capstone_foretold")
-    assert stored.result["rows"] == record("cpu")["rows"]
+    assert stored.result["rows"] == rows
     assert all(date <= stored.provenance.date for date in stored.result["from"].values())
-
-
-def test_the_picture_has_a_dot_for_each_and_says_that_none_was_measured():
-    shown = capstone_foretold_view.picture(recordings.load("capstone_foretold").result)
-    assert "none of these was measured" in shown.caption
-    assert shown.alt.count("GPUs") == 4 * 3 and len(shown.table.rows) == 2 * (1 + 2 * 3)

@@ -67,10 +67,3 @@ def test_more_seeds_are_asked_of_the_same_study(monkeypatch):
     asked = capstone_seeds.record("cuda", budget_s=7.0)
     assert asked == ("cuda", ("hand", "all fp8"), (3, 4, 5, 6, 7, 8), 7.0)
     assert not set(asked[2]) & set(capstone_losses.SEEDS)
-
-
-def test_the_picture_counts_from_the_lowest_run():
-    shown = capstone_losses_view.picture(FOUND)
-    assert "hand: 0.820, 0.840; fp8: 0.810, 0.835" in shown.alt
-    assert "above the lowest run's 0.810" in shown.caption
-    assert shown.table.rows[0] == ("hand", 0, "0.8200", "0.8200")

@@ -34,7 +34,7 @@ def test_a_missing_kernel_and_another_library_call_are_seen():
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_there_is_nothing_to_compare_with():
-    with pytest.raises(RecordingError, match=r"compares a real GPU with its virtual twin, one of H200.*no GPU"):
+    with pytest.raises(RecordingError, match="no GPU"):
         twin("cuda")
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from chapters.inference.experiments import grouped, overhead, threads
+from chapters.inference.experiments import grouped, overhead
 
 
 def test_without_time_every_part_says_that_it_was_not_begun():
@@ -31,11 +31,3 @@ def test_a_calls_cost_is_recorded_with_its_line(monkeypatch):
     kept = overhead.record("cpu", budget_s=0)
     assert {row["guards"] for row in kept["guards"]} > {0} and "us_per_guard" in kept["per_guard"]
     assert {one["stopped"] for one in kept["calls"]} == {"not begun: the time given was over"}
-
-
-@pytest.mark.slow
-def test_a_way_that_ends_its_process_is_told_with_its_number_of_threads():
-    done = threads._by_itself("eager", "cpu", (1, 2))
-    assert [row.threads for row in done] == [1, 2] and not any(row.error for row in done)
-    (told,) = threads._by_itself("no such way", "cpu", (3, 4))
-    assert told.threads == 3 and told.error == "the process ended with 1, as an exit ends it"

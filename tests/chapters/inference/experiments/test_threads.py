@@ -3,12 +3,15 @@
 import pytest
 
 from chapters.inference.experiments import threads
-from chapters.inference.threads import Throughput
+from chapters.inference.threads import Throughput, recorded
+from compile_lab.recordings import Recording, here
 
 
 def test_without_time_no_process_is_begun():
     found = threads.record("cpu", budget_s=-1)
-    assert {row["error"] for row in found["throughputs"]} == {threads.OUT_OF_TIME}
+    rows = recorded(Recording("threads", here("a test"), found))
+    assert {row.way for row in rows} == set(threads.WAYS) - {"CUDA graphs"}
+    assert {row.error for row in rows} == {threads.OUT_OF_TIME}
     assert set(found["processes"].values()) == {0}
 
 

@@ -49,10 +49,7 @@ def test_no_way_begins_after_the_time_given(small):
     assert all(way["stopped"].startswith("not begun") for way in found["ways"])
 
 
-def test_the_picture_names_each_way_and_what_was_out_of_memory():
-    result = recordings.load("memory_fits").result
-    drawn = memory_fits_view.fits(result)
-    assert drawn.alt.count("out of memory") == sum(bool(way["stopped"]) for way in result["ways"])
-    assert all(way["way"] in drawn.svg for way in result["ways"])
+def test_a_way_that_did_not_fit_has_no_step():
+    ways = recordings.load("memory_fits").result["ways"]
     with pytest.raises(ValueError, match="'eager' has no two steps"):
-        memory_fits_view.step_ms(next(way for way in result["ways"] if way["way"] == "eager"))
+        memory_fits_view.step_ms(next(way for way in ways if way["way"] == "eager"))

@@ -1,6 +1,7 @@
 """The recording of one call's timeline: what is read out of a trace, and what is drawn of it."""
 
 import json
+from dataclasses import asdict
 
 import pytest
 
@@ -38,29 +39,10 @@ def test_kernels_stand_with_their_launches_from_the_first_launch_on():
     ) == KERNELS
 
 
-def test_a_graph_is_one_launch_and_what_overlaps_is_busy_once():
+def test_a_graph_is_one_launch_and_what_overlaps_is_busy_once_and_json_keeps_it():
     assert TIMELINE.launches == ((0, 5), (20, 30))
     assert TIMELINE.span_us == 80 and TIMELINE.busy_us == 4 + 30
-
-
-def test_a_timeline_survives_json():
-    from dataclasses import asdict
-
     assert CallTimeline.from_json(json.loads(json.dumps(asdict(TIMELINE)))) == TIMELINE
-
-
-def test_both_lanes_are_drawn_on_one_scale_and_the_marked_kernel_stands_out():
-    slower = CallTimeline("forward", "eager", 700.0, 690.0, 720.0, (LaunchedKernel("only", 0, 5, 100, 160),))
-    shown = timeline_view.lanes([TIMELINE, slower], mark="gelu")
-    assert shown.svg.count("#D55E00") == 1 and shown.svg.count("<title>") == 4
-    assert "default: 2 launches over 80 µs, in which the GPU computes 42% of the time" in shown.alt
-    assert [row[1:3] for row in shown.table.rows] == [[3, 2], [1, 1]]
-    assert [timeline_view._step(span) for span in (8, 80, 750, 4000)] == [1, 10, 100, 500]
-
-
-def test_a_line_has_its_share_of_the_work_and_of_the_time():
-    told = timeline_view.share_of(TIMELINE, "gelu")
-    assert told.startswith("default: the kernel with gelu runs 1 times, 20 µs of the 34 µs that the GPU computes")
 
 
 def test_recorded_timelines_come_by_call_and_mode():
@@ -73,7 +55,7 @@ def test_recorded_timelines_come_by_call_and_mode():
 
 
 def test_a_timeline_without_kernels_is_refused():
-    with pytest.raises(ValueError, match="the timeline of forward, eager has no kernels: it was taken without a GPU"):
+    with pytest.raises(ValueError, match="no kernels"):
         timeline_view.lanes([CallTimeline("forward", "eager", 1.0, 1.0, 1.0, ())])
     with pytest.raises(ValueError, match="nothing to draw"):
         timeline_view.lanes([])

@@ -1,0 +1,3 @@
+"""Chapter 20, is it right?"""
+
+NUMBER = "20"

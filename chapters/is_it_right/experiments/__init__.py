@@ -1,0 +1,8 @@
+"""What is measured for this room: one module a recording, named after its JSON file."""
+
+from ...experiment import Experiment
+
+EXPERIMENTS = {
+    "rulers": Experiment("compiled steps, right and wrong, by a tolerance and by units of rounding", 240, on_cpu=True),
+    "wrong_gradient": Experiment("a diffusion transformer trained with a gradient that nothing wrote", 300),
+}

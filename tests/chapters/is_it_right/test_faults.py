@@ -1,0 +1,85 @@
+"""The board of known faults is what runs say: of a sample here, of all in `make test-all`."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from chapters.is_it_right.faults import FAULTS, LADDER, RIGHT, STAGES, WRONG, board, fate, outcomes
+from chapters.is_it_right.faults.catalogue import agree, as_it_is, outcome
+from chapters.is_it_right.faults_view import FaultCard, by_stage, counted
+
+VERSION = torch.__version__.partition("+")[0]
+SAMPLE = (197859, 195422, 186281, 197739, 139789, 152425)
+BOARD = board()
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("number", SAMPLE)
+def test_the_board_says_what_this_torch_does(number):
+    assert outcomes(FAULTS[number]) == BOARD[VERSION]["faults"][str(number)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [each for each in FAULTS if each not in SAMPLE])
+def test_the_board_says_it_of_every_other_program(number):
+    assert outcomes(FAULTS[number]) == BOARD[VERSION]["faults"][str(number)]
+
+
+def test_every_torch_has_run_every_program():
+    for kept in BOARD.values():
+        assert set(kept["faults"]) == set(map(str, FAULTS)) and set(kept["provenance"]) >= {"torch", "date", "cpu"}
+    assert len(FAULTS) >= 39 and list(BOARD) == sorted(BOARD, key=lambda each: [*map(int, each.split("."))])
+
+
+def test_programs_are_short_and_their_eager_results_agree_with_themselves():
+    for each in FAULTS.values():
+        assert len(each.source.splitlines()) <= 20 and each.stage in STAGES
+        assert each.source.startswith("def program(compiled):\n")
+    repeated = [each for number, each in FAULTS.items() if number not in (196467, 193061)]  # empty memory; two seconds
+    assert all(agree(each.program(as_it_is), each.program(as_it_is)) for each in repeated)
+
+
+@pytest.mark.processes
+def test_an_error_is_no_wrong_result():
+    def program(compiled):
+        return [compiled(lambda x: x.cos())(torch.ones(2)), compiled(7)]
+
+    expected = [torch.ones(2).cos(), 7]
+    assert outcome(program, "eager", expected).startswith("raises ")
+    assert outcome(lambda compiled: [compiled(torch.cos)(torch.ones(2))], "aot_eager", expected[:1]) == RIGHT
+    assert outcome(lambda compiled: [compiled(torch.sin)(torch.ones(2))], "aot_eager", expected[:1]) == WRONG
+
+
+def test_rounding_is_no_difference_and_a_nan_is():
+    one, nan = torch.tensor([1e6, 1.0]), torch.tensor([1e6, float("nan")])
+    assert agree([one], [one + torch.tensor([0.5, 0.0])]) and not agree([one], [nan]) and agree([nan], [nan])
+    assert not agree([one], [one.double()]) and not agree([one], [one[:1]]) and not agree([1], [True])
+    assert not agree([torch.tensor(3)], [torch.tensor(4)])
+
+
+def test_one_wrong_backend_makes_a_fault_wrong():
+    assert fate({"eager": RIGHT, "inductor": RIGHT, "inductor for a virtual H200": WRONG}) == WRONG
+    assert fate({"eager": RIGHT, "aot_eager": "raises RuntimeError"}) == "raises" and fate({"eager": RIGHT}) == RIGHT
+
+
+def test_the_page_has_a_card_for_each_with_what_each_torch_said():
+    cards = by_stage(BOARD)
+    assert sum(map(len, cards.values())) == len(FAULTS) and list(cards) != []
+    card = FaultCard(FAULTS[186281], BOARD)
+    assert [row[0] for row in card.table.rows] == list(LADDER)
+    assert card.table.rows[-1][1:] == tuple(kept["faults"]["186281"]["inductor"] for kept in BOARD.values())
+    shown = card._repr_html_()
+    assert 'id="fault-186281"' in shown and "constant_fold" in shown and FAULTS[186281].address in shown
+    for row in counted(BOARD).rows:
+        assert sum(row[1:4]) == len(FAULTS)
+
+
+def test_the_tool_refuses_a_number_that_is_none(capsys, monkeypatch):
+    import known_faults
+
+    monkeypatch.setattr("sys.argv", ["known_faults.py", "12"])
+    with pytest.raises(SystemExit):
+        known_faults.main()
+    assert "no fault 12" in capsys.readouterr().err
+    assert Path(known_faults.KEPT).name == "board.json"
