@@ -1,6 +1,7 @@
 """The page of claims: a reader chooses a verdict and an order, and searches; without a script all of it stands."""
 
 import json
+import re
 
 import harness
 import pytest
@@ -65,8 +66,15 @@ def test_each_claim_says_what_other_torches_say_and_why_where_it_is_something_el
         for claim, _, data in verdicts.claims(harness.ROOT / f"{name}.ipynb")
         for number, word in verdicts.verdicts(data).items()
     }
+    whole = [version for version, each in kept.items() if set(each["claims"]) == set(own)]
+    assert len(whole) >= 2, f"of all claims only {whole} were asked: book/tools/verdicts.py"
     for version, each in kept.items():
-        assert set(each["claims"]) == set(own), f"torch {version} was asked of other claims: book/tools/verdicts.py"
+        unasked, counts = len(set(own) - set(each["claims"])), page.locator("article").text_content()
+        assert set(each["claims"]) <= set(own), f"torch {version} was asked of claims that are gone"
+        said_so = re.search(rf"torch {version} gives [^;.]*\(it was not asked for (\d+)\)", counts)
+        assert (int(said_so[1]) if said_so else 0) == unasked, (
+            f"torch {version}: {unasked} claims are not asked, unsaid"
+        )
         for number, found in each["claims"].items():
             said = page.locator(f"{CLAIMS}[data-number={number[:3]}] .lab-torches").text_content()
             line = said[said.index(f"torch {version}: ") :].partition("torch ")[2]

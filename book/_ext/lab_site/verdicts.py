@@ -79,7 +79,9 @@ def counted(others: dict[str, dict], here: dict[str, str]) -> str:
         same = sum(found.get(number) == word for number, word in here.items())
         stopped = sum(word is None for word in found.values())
         told = f"torch {version} gives {same} of these {len(here)} verdicts"
-        sentences.append(f"{told} and stops before {stopped}" if stopped else told)
+        told += f" and stops before {stopped}" if stopped else ""
+        unasked = len(here.keys() - found.keys())
+        sentences.append(f"{told} (it was not asked for {unasked})" if unasked else told)
     date = max(kept["provenance"]["date"] for kept in others.values())
     return (
         f"The same cells, run on a CPU with other releases (last on {date}): {'; '.join(sentences)}. Where a verdict "
