@@ -73,8 +73,8 @@ ROUNDED = "rounded to bf16 and back"
 @contextmanager
 def planted(name: str) -> Iterator[None]:
     """Every joint graph that Inductor compiles within has one gradient spoiled: the last square one; or, "swapped", the
-    last two of one shape. ValueError for a name that is none of `PLANTED` and not
-    `ROUNDED`, and for a graph without such a gradient.
+    last two of one shape. ValueError for a name that is none of `PLANTED` and not `ROUNDED`,
+    and for a graph without such a gradient.
 
     >>> from chapters.is_it_right.planted import planted
     >>> from compile_lab.judge import gradients
@@ -103,9 +103,11 @@ def planted(name: str) -> Iterator[None]:
         output.args = (type(output.args[0])(results),)
 
     reset_dynamo()
-    with inductor_config.patch({"joint_custom_post_pass": spoil, "fx_graph_cache": False}):
-        yield
-    reset_dynamo()
+    try:
+        with inductor_config.patch({"joint_custom_post_pass": spoil, "fx_graph_cache": False}):
+            yield
+    finally:  # also where the block raises: nothing that is spoiled may be called again
+        reset_dynamo()
 
 
 def _is_square(node: object) -> bool:

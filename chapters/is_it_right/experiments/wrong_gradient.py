@@ -19,6 +19,7 @@ from torch import Tensor
 
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.inductor import inductor_config
+from compile_lab.precision.formats import float32_products
 
 from ...experiment import OUT_OF_TIME
 from ...registry import Progress
@@ -94,7 +95,7 @@ def record(
     began = time.monotonic()
     wanted = [(way, precision, shape, seeds[0]) for shape in shapes for precision in precisions for way in WAYS]
     wanted += [(EAGER, precision, shapes[0], seed) for precision in precisions for seed in seeds[1:]]
-    with float32_matmuls_in("high"):
+    with float32_products("high"):  # TF32 on a GPU, as training scripts set it
         tables = [asdict(table_error(shape, device)) for shape in layer_norms]
         runs, stopped = [], {}
         for way, precision, shape, seed in progress(wanted):
@@ -107,23 +108,14 @@ def record(
 
 
 @contextmanager
-def float32_matmuls_in(precision: str) -> Iterator[None]:
-    """fp32 matmuls as a training script sets them: "high" is TF32 on a GPU."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision(precision)
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
-
-
-@contextmanager
 def way_set(way: str) -> Iterator[None]:
     """The pass at fault is off within, if the way says so; nothing compiled is left afterwards."""
     reset_dynamo()
-    with inductor_config.patch({"triton.mix_order_reduction": way != SWITCHED}):
-        yield
-    reset_dynamo()
+    try:
+        with inductor_config.patch({"triton.mix_order_reduction": way != SWITCHED}):
+            yield
+    finally:
+        reset_dynamo()
 
 
 def modulated_twice(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
