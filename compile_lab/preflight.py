@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from .doors import door
+from .known_faults import faults_met, release
 from .recordings import triton_version
 
 OLDEST_TORCH = (2, 10)
@@ -32,6 +33,8 @@ class Machine:
     `device` is the GPU's name or "CPU"; `bf16` says whether it computes in bf16 (a GPU: in hardware); `compiler` is
     the C++ compiler that torch.compile calls, name and version; `memory_nbytes` is the GPU's memory or else the
     machine's, None where it cannot be told; `cores` are those this process may use; `missing` holds full sentences.
+    `faults` are those of this torch's that a step here would meet, each in a sentence with its switch; `limits` what
+    torch's own checks say that it does not do on this GPU.
     `jax` is its version, None where it is not installed; one chapter alone uses it, so the line leaves it out.
     """
 
@@ -48,6 +51,8 @@ class Machine:
     cores: int
     missing: tuple[str, ...] = ()
     jax: str | None = None
+    faults: tuple[str, ...] = ()
+    limits: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         memory = f", {self.memory_nbytes / 1e9:.0f} GB" if self.memory_nbytes else ""
@@ -60,11 +65,13 @@ class Machine:
         versions += [f"{name} {value}" for name, value in (("CUDA", self.cuda), ("triton", self.triton)) if value]
         versions += [self.compiler] if self.compiler else []
         newer = []
-        if _release(self.torch) > _release(TESTED_TORCH):
+        if release(self.torch) > release(TESTED_TORCH):
             newer = [
                 f"torch is newer than the {TESTED_TORCH} of the stored outputs: where one differs, that may be why"
             ]
-        return " · ".join([device, *versions, f"Python {self.python}", *newer, *self.missing])
+        return " · ".join(
+            [device, *versions, f"Python {self.python}", *newer, *self.limits, *self.faults, *self.missing]
+        )
 
     def _repr_html_(self) -> str:
         return f'<p class="lab-machine">{escape(repr(self))}</p>'
@@ -99,6 +106,8 @@ def preflight() -> Machine:
         cores=_cores(),
         missing=_missing(compiler),
         jax=metadata.version("jax") if importlib.util.find_spec("jax") else None,
+        faults=_faults(str(torch.__version__), "cuda" if gpu else "cpu"),
+        limits=_limits() if gpu else (),
     )
 
 
@@ -111,7 +120,7 @@ def _torch_module():
             "https://pytorch.org/get-started has the choice of builds)"
         ) from None
     version = str(torch.__version__)
-    if _release(version) < OLDEST_TORCH:
+    if release(version) < OLDEST_TORCH:
         oldest = ".".join(map(str, OLDEST_TORCH))
         raise RuntimeError(
             f"torch {version} is too old for this book: it needs {oldest} or newer and is tested with {TESTED_TORCH}. "
@@ -120,9 +129,30 @@ def _torch_module():
     return torch
 
 
-def _release(version: str) -> tuple[int, ...]:
-    """Of a version the two numbers that features come with: ``2.13.0+cpu`` gives 2, 13."""
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+def _faults(version: str, device: str) -> tuple[str, ...]:
+    """The known faults of this torch's that a step here meets, each in a sentence with what turns it off."""
+    number = ".".join(map(str, release(version)))
+    return tuple(
+        f"torch {number} {each.wrong} (pytorch#{each.number}): set {each.environment} before torch is imported"
+        for each in faults_met(version, device)
+    )
+
+
+def _limits() -> tuple[str, ...]:
+    """What torch does not do on this GPU, each by the check that torch itself makes when it comes to it."""
+    from ._torch.inductor import searches_products
+
+    torch = _torch_module()
+    query = torch.empty(1, 1, 16, 64, dtype=torch.float16, device="cuda")
+    asked = torch.backends.cuda.SDPAParams(query, query, query, None, 0.0, False, False)
+    checks = {
+        "torch.compile leaves what takes or returns bf16 to eager mode here, with a warning": (
+            torch.cuda.is_bf16_supported(including_emulation=False)
+        ),
+        "scaled_dot_product_attention has no FlashAttention here": (torch.backends.cuda.can_use_flash_attention(asked)),
+        "max-autotune does not search templates of matrix products here": searches_products(),
+    }
+    return tuple(limit for limit, does in checks.items() if not does)
 
 
 def _compiler() -> str | None:

@@ -74,6 +74,39 @@ def test_without_torch_the_error_says_how_to_get_it(monkeypatch):
         preflight()
 
 
+def test_a_known_fault_of_this_torch_is_told_on_a_gpu_with_its_switch(monkeypatch):
+    from compile_lab._torch.inductor import inductor_config
+
+    with inductor_config.patch({"triton.mix_order_reduction": True}):
+        (told,) = module._faults("2.13.0+cu130", "cuda")
+        assert told == (
+            "torch 2.13 leaves gradients unwritten where two layer norms share one parameter on a GPU "
+            "(pytorch#193061): set TORCHINDUCTOR_MIX_ORDER_REDUCTION=0 before torch is imported"
+        )
+        gpu = replace(LAPTOP, kind="cuda", capability=(9, 0), faults=(told,))
+        assert f"Python 3.11 · {told}" in repr(gpu)
+        assert module._faults("2.13.0+cpu", "cpu") == module._faults("2.15.0", "cuda") == ()
+        assert "193061" not in repr(preflight()) or preflight().kind == "cuda"
+    with inductor_config.patch({"triton.mix_order_reduction": False}):
+        assert module._faults("2.13.0", "cuda") == ()
+
+
+@pytest.mark.processes
+def test_what_torch_does_not_do_on_a_gpu_is_what_its_own_checks_say():
+    from compile_lab.virtual_gpu import run
+
+    told = {chip: " ".join(run(chip, module._limits)) for chip in ("T4", "A100")}
+    assert "bf16 to eager mode" in told["T4"] and "max-autotune does not search" in told["T4"]
+    assert "bf16" not in told["A100"] and "max-autotune" not in told["A100"]
+    shown = repr(replace(LAPTOP, kind="cuda", capability=(7, 5), limits=("no bf16 here",), missing=("no plotly",)))
+    assert shown.endswith("Python 3.11 · no bf16 here · no plotly") and preflight().limits == ()
+
+
+def test_the_module_itself_needs_no_torch():
+    code = "import sys; sys.modules['torch'] = None; import compile_lab.preflight"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
 @pytest.mark.parametrize("version", ["2.9.1+cu128", "1.13.0"])
 def test_an_old_torch_is_refused_with_the_way_out(monkeypatch, version):
     monkeypatch.setattr(torch, "__version__", version)
@@ -160,6 +193,8 @@ def test_a_gpu_is_described(monkeypatch):
     monkeypatch.setattr(
         torch.cuda, "get_device_properties", lambda index: SimpleNamespace(total_memory=150_000_000_000)
     )
+    monkeypatch.setattr(module, "_limits", lambda: ("no search here",))
     machine = preflight()
     assert (machine.kind, machine.bf16, machine.capability) == ("cuda", True, (9, 0))
     assert repr(machine).startswith("NVIDIA H200, 150 GB, compute capability 9.0 · torch")
+    assert machine.limits == ("no search here",)

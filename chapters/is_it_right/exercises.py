@@ -60,11 +60,56 @@ def compiled() -> Iterator[tuple[str, Function, bool]]:
     yield "one that is right in its first call only", _first_call_only(), True
 
 
-@exercise("20.3", takes=Callable)
+@exercise("20.4", takes=Callable)
 def finds_faults(answer: Callable[..., bool]) -> str | None:
     """is_wrong(function, compiled, x): True for a fault, False for rounding; ``x`` is a float32 tensor."""
     x = torch.randn(16, 1024, generator=torch.Generator().manual_seed(20))
     for what, made, wrong in compiled():
         if bool(answer(_sum, made, x.clone())) is not wrong:
             return f"it {'does not see' if wrong else 'accuses'} {what}."
+    return None
+
+
+def _variance_by_hand(x: Tensor) -> Tensor:
+    return (x + 100).square().mean(-1) - (x + 100).mean(-1).square()
+
+
+def _logsumexp_by_hand(x: Tensor) -> Tensor:
+    return x.exp().sum(-1).log()
+
+
+PAIRS: dict[str, tuple[Callable, Callable, Callable, str]] = {
+    "the same sum in bfloat16 and in float32": (
+        lambda x: x.sum(-1),
+        lambda x: x.bfloat16().sum(-1).float(),
+        lambda x: x.sum(-1),
+        "second",
+    ),
+    "a variance, by its definition and as a mean of squares less the square of the mean": (
+        _variance_by_hand,
+        lambda x: (x + 100).var(-1, correction=0),
+        _variance_by_hand,
+        "first",
+    ),
+    "a logarithm of a sum": (
+        lambda x: (60 * x).logsumexp(-1),
+        lambda x: _logsumexp_by_hand(60 * x),
+        lambda x: (60 * x).logsumexp(-1),
+        "second",
+    ),
+    "two that are the same": (lambda x: x.tanh(), lambda x: x.tanh(), lambda x: x.tanh(), "neither"),
+}
+"""The mathematics, two ways to compute it, and which is closer. One of the third's overflows."""
+
+
+@exercise("20.2", takes=Callable)
+def nearer_to_the_truth(answer: Callable[..., str]) -> str | None:
+    """closer(exact, first, second, x): "first", "second" or "neither", for a float32 x."""
+    x = torch.randn(64, 128, generator=torch.Generator().manual_seed(16))
+    for name, (exact, first, second, right) in PAIRS.items():
+        got = answer(exact, first, second, x.clone())
+        if got not in ("first", "second", "neither"):
+            return f"it returns {got!r}; this asks for 'first', 'second' or 'neither'."
+        if got != right:
+            return f"for {name} it says {got!r}."
     return None

@@ -13,7 +13,7 @@ from .faults.catalogue import LADDER, RIGHT, WRONG, Fault
 from .faults.kept import FAULTS, fate
 
 Board = Mapping[str, Mapping[str, Any]]
-"""What ``book/tools/known_faults.py`` keeps: of each torch, by its version, the outcomes of each fault."""
+"""What ``book/tools/known_faults.py`` keeps of each torch, by its version (and its GPU): each fault's outcomes."""
 FATES = {WRONG: "wrong", "raises": "refused with an error", RIGHT: "right"}
 
 
@@ -56,6 +56,8 @@ class FaultCard:
         for version, kept in self.board.items():
             if named := kept.get("bisector", {}).get(str(self.fault.number)):
                 parts.append(f"<p>torch's bisector names, in {version}: <code>{html.escape(named)}</code></p>")
+            if said := kept.get("minifier", {}).get(str(self.fault.number)):
+                parts.append(f"<p>torch's minifier, in {version}, {html.escape(said)}.</p>")
         if self.fault.cure:
             parts.append(f"<p>What helps: {marked_up(self.fault.cure)}</p>")
         number = self.fault.number

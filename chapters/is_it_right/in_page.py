@@ -51,7 +51,7 @@ def results() -> Iterator[Result]:
     )
 
 
-@exercise("20.2", takes=Callable)
+@exercise("20.3", takes=Callable)
 def rounding_or_fault(answer: Callable[..., str]) -> str | None:
     """verdict(exact, eager, moved, compiled): "rounding", "fault" or "cannot tell"."""
     for each in results():

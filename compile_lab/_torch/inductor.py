@@ -17,6 +17,26 @@ from ..doors import door
 inductor_config = torch._inductor.config
 
 
+def option_of(name: str) -> Any:
+    """The value of one of Inductor's options, as ``triton.cudagraphs``; None where this torch has none of that name."""
+    value: Any = inductor_config
+    for part in name.split("."):
+        value = getattr(value, part, None)
+    return value
+
+
+def searches_products() -> bool:
+    """Whether max-autotune would search templates of matrix products on this GPU: Inductor asks for a number of
+    multiprocessors. Its warning is left to the cell that meets it."""
+    from torch._inductor import utils
+
+    before, utils.log.disabled = utils.log.disabled, True
+    try:
+        return bool(utils.is_big_gpu.__wrapped__(0))
+    finally:
+        utils.log.disabled = before
+
+
 def inductor_cache_folder() -> Path:
     """Where Inductor keeps what it compiled, unless it is told otherwise by ``TORCHINDUCTOR_CACHE_DIR``."""
     from torch._inductor.runtime.cache_dir_utils import default_cache_dir

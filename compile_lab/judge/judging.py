@@ -21,8 +21,9 @@ from .._torch.inductor import inductor_config
 from ..capture import NotCompiledError, compilation
 from ..doors import Told, check_whole, door
 from ..dynamo.tracing import quiet
-from ..inductor.generated import generated_code
+from ..inductor.generated import GeneratedCode, generated_code
 from ..inductor.wrapper import Wrapper
+from ..known_faults import KNOWN_FAULTS
 from ..virtual_gpu.client import interpret
 from ..virtual_gpu.errors import VirtualGPUError
 from .modes import Exactly, Jitter
@@ -36,7 +37,7 @@ WRONG = 64.0
 DWARFED, SHARE = 100.0, 1e-3
 """Where moving operands by an ulp moves a result so many times as far as eager is from exact, and by such a share of
 its size, the program decides something by its last bit (a bucket, a largest element): that is not judged."""
-SWITCHES = ("triton.mix_order_reduction",)
+SWITCHES = tuple(dict.fromkeys(each.option for each in KNOWN_FAULTS))
 """Passes of Inductor's that are turned off, one by one, where its code for a chip is wrong."""
 
 
@@ -239,7 +240,7 @@ def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Ve
     try:
         with (
             quiet(),
-            compilation() as log,
+            compilation(use_caches=True) as log,  # kernels and headers that are built already: no graph is found again
             inductor_config.patch({"fallback_random": True, "fx_graph_cache": False}),
         ):
             made: Values = subject.seen(lambda model: torch.compile(model, backend=backend))
@@ -271,15 +272,21 @@ def _for_chip(chip: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdic
 def _unwritten(chip: str, subject: Subject, **options: Any) -> dict[str, float]:
     model, call = subject.copied(), subject.calls[0]
     code = generated_code(model, *call.args, chip=chip, options=options or None, **dict(call.kwargs))
-    found = {}
+    return {f"{each}, which nothing writes": math.inf for each in unwritten_results(code, model)}
+
+
+def unwritten_results(code: GeneratedCode, model: nn.Module) -> tuple[str, ...]:
+    """What Inductor's code returns and never writes, as ``gradient of table, [1, 4, 768]``: the parameters of the model
+    that have its shape. A result without elements is none."""
+    found = []
     for graph in code.graphs:
         buffers = {buffer.name: buffer for buffer in graph.buffers}
         for name in Wrapper.of(graph.wrapper).unwritten:
             shape = list(buffers[name].shape) if name in buffers else []
             named = [title for title, each in model.named_parameters() if list(each.shape) == shape]
             what = f"gradient of {' or '.join(named)}" if named and graph.direction == "backward" else f"result {name}"
-            found[f"{what}, {shape}, which nothing writes"] = math.inf
-    return found
+            found += [f"{what}, {shape}"] if 0 not in shape else []
+    return tuple(found)
 
 
 def _interpreted(chip: str, subject: Subject) -> Values:

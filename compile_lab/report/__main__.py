@@ -123,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--chip", default="H200", help="whose kernels: H200, H100, A100 or T4 (H200)")
     parser.add_argument("--devices", type=int, help="also: what one of so many devices holds and sends")
     parser.add_argument("--pattern", default="fsdp", help="how they share the work: ddp or fsdp (fsdp)")
+    parser.add_argument("--judge", action="store_true", help="judge the compiled step also where that takes long")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help=f"seconds that each part may take ({LIMIT_S})")
     parser.add_argument("--limit-gb", type=float, help="memory that all of it may hold (four fifths of what is free)")
     return parser

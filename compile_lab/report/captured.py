@@ -22,6 +22,7 @@ from ..virtual_gpu.client import Begun
 from .advice import ON_TWO_DEVICES, advice
 from .given import GivenModel
 from .handed import HandedOver, handed_over
+from .judged import ENOUGH_S, SHARE, JudgedStep, cured_by, expected_seconds, judged_step
 from .limits import LIMIT_S, limited
 from .optimizer import OptimizerState, cycled_momentum, learning_rates, optimizer_state
 from .real_step import CompiledStep, EagerStep, compiled_step, eager_step
@@ -53,12 +54,13 @@ class PartFailed(Exception):
 @dataclass(frozen=True)
 class ReportOptions:
     """What the reader asked for besides the model. ``pattern`` is "ddp" or "fsdp"; ``limit_s`` holds for each part; the
-    kernels are written beside the others, from the report's begin."""
+    kernels are written beside the others, from the report's begin. ``judge``: also where that takes long."""
 
     chip: str = "H200"
     devices: int | None = None
     pattern: str = "fsdp"
     limit_s: float = LIMIT_S
+    judge: bool = False
 
 
 @dataclass(frozen=True)
@@ -232,6 +234,13 @@ def _tried(found: Captured) -> tuple[Tried, ...]:
     return tried(found.given, left, found.watched.pop() if found.watched else None)
 
 
+def _judged(found: Captured) -> JudgedStep:
+    """Last, since what it takes is weighed against all that the report has taken."""
+    most = None if found.options.judge else max(ENOUGH_S, SHARE * found.taken_s)
+    graphs, code = found.parts.get("graphs"), found.parts.get("code")
+    return judged_step(found.given, most, expected_seconds(graphs, found.seconds.get("graphs", 0.0), code))
+
+
 PARTS: Mapping[str, CapturePart] = {
     "trace": CapturePart("Dynamo's trace", _trace),
     "tries": CapturePart("other batches and modes", _tried),  # at once: what other parts ask makes Dynamo forget
@@ -253,6 +262,8 @@ PARTS: Mapping[str, CapturePart] = {
     "eager": CapturePart("the eager step", _eager),
     "casts": CapturePart("autocast on the virtual GPU", lambda f: _begun(f, "casts")),
     "registers": CapturePart("the machine code of the largest kernels", lambda f: registers(f.code)),
+    "cured": CapturePart("a switch for what nothing writes", lambda f: cured_by(f.given, f.parts.get("code"))),
+    "judged": CapturePart("the judge of the compiled step", _judged),
 }
 
 

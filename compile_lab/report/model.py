@@ -24,6 +24,7 @@ from .cards import CardText, PlainCell, ReportCard, worst_first
 from .chip_cards import casts_card, devices_card, kernels_card, whose
 from .given import RULES, GivenModel, given
 from .graph_cards import eagerly, joint_card, memory_card, part_of, saved_card, step_card
+from .judged_card import TITLE, judged_card
 from .limits import LIMIT_S, LONGEST_S
 from .model_view import ModelReport
 from .questions import QUESTIONS, answers
@@ -42,6 +43,7 @@ CARDS: dict[str, tuple[str, Callable[[Captured], ReportCard]]] = {
     "kernels": ("Kernels for a virtual GPU", kernels_card),
     "casts": ("Casts under autocast", casts_card),
     "devices": ("On several devices", devices_card),
+    "judged": (TITLE, judged_card),
 }
 MOST_DEVICES = 1024
 
@@ -56,8 +58,10 @@ def report(
     devices: int | None = None,
     pattern: str = "fsdp",
     limit_s: float = LIMIT_S,
+    judge: bool = False,
 ) -> ModelReport:
-    """What becomes of this model's training step, on a page: breaks, guards, graphs, memory, kernels, casts, devices.
+    """What becomes of this model's training step, on a page: breaks, guards, graphs, memory, kernels, casts, devices,
+    and whether it is right.
 
     ``model`` is a module, or a function that returns a loss; ``batch`` what it is called with: a dict of keyword
     arguments, a tuple, or a tensor. The loss is its result if that is one number, its ``.loss``, or else the mean of
@@ -66,7 +70,8 @@ def report(
     computes most.
 
     Nothing needs a GPU: kernels are those for a virtual ``chip``. With ``devices`` also what one of so many holds and
-    sends under ``pattern``, "ddp" or "fsdp". Each part may take ``limit_s`` seconds.
+    sends under ``pattern``, "ddp" or "fsdp". Each part may take ``limit_s`` seconds. Whether the compiled step computes
+    what it should is judged where that takes little beside the rest, and with ``judge`` always.
 
     The model runs eagerly a few times, and in eval mode; parameters, optimizers, mode, buffers and gradients are
     afterwards what they were.
@@ -81,11 +86,11 @@ def report(
         ...
     ValueError: pattern='ring' is not known; it is one of 'ddp', 'fsdp'
     """
-    options = checked(chip, devices, pattern, limit_s)
+    options = checked(chip, devices, pattern, limit_s, judge)
     return told(given(model, batch, optimizer), options, _bar(options))
 
 
-def checked(chip: str, devices: int | None, pattern: str, limit_s: float) -> ReportOptions:
+def checked(chip: str, devices: int | None, pattern: str, limit_s: float, judge: bool = False) -> ReportOptions:
     """The options of a report. ValueError for one that does not go."""
     chip_named(chip)
     if devices is not None:
@@ -95,7 +100,7 @@ def checked(chip: str, devices: int | None, pattern: str, limit_s: float) -> Rep
     check_amount("limit_s", limit_s)
     if not 0 < limit_s <= LONGEST_S:
         raise ValueError(f"limit_s is {limit_s:g}; give each part some seconds, at most {LONGEST_S:,}")
-    return ReportOptions(chip, devices, pattern, limit_s)
+    return ReportOptions(chip, devices, pattern, limit_s, judge)
 
 
 def told(subject: GivenModel, options: ReportOptions, progress: Callable[[str], None] | None = None) -> ModelReport:
@@ -153,7 +158,7 @@ OFF_THE_GRAPHS = ("joint", "saved", "kernels")
 """The cards whose numbers are of what Dynamo captured, and of nothing else; of a whole step, all but two are."""
 
 
-OF_ONE_GRAPH = ("breaks", "guards", *OFF_THE_GRAPHS, "memory", "casts")
+OF_ONE_GRAPH = ("breaks", "guards", *OFF_THE_GRAPHS, "memory", "casts", "judged")
 """Those that compile the model as a whole, whatever the reader compiles of it."""
 
 

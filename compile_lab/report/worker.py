@@ -126,7 +126,7 @@ def _answer(asked: dict[str, Any], channel: Channel) -> dict[str, str]:
             yield
 
     try:
-        options = checked(asked["chip"], asked["devices"], asked["pattern"], asked["limit_s"])
+        options = checked(asked["chip"], asked["devices"], asked["pattern"], asked["limit_s"], asked["judge"])
         phases = BESIDE_PARTS + len(asked_parts(options))
         before = earlier(Path(asked["compare"])) if asked["compare"] else None
         sys.argv = [asked["target"].rpartition(":")[0]]

@@ -47,6 +47,19 @@ def test_a_config_can_be_patched(config, option, value):
     assert getattr(config, option) == before != value
 
 
+def test_an_option_of_inductors_has_a_value_and_one_that_is_none_has_none():
+    for value in (True, False):
+        with inductor.inductor_config.patch({"triton.mix_order_reduction": value}):
+            assert inductor.option_of("triton.mix_order_reduction") is value
+    assert inductor.option_of("triton.no_such") is inductor.option_of("no_such.either") is None
+
+
+def test_whether_products_are_searched_hangs_on_the_number_of_multiprocessors():
+    from compile_lab.virtual_gpu import run
+
+    assert [run(chip, inductor.searches_products) for chip in ("T4", "H200")] == [False, True]
+
+
 def test_reset_dynamo_forgets_compiled_code():
     made = []
     fn = torch.compile(lambda x: x + 1, backend=lambda module, _: made.append(1) or module.forward)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 import pytest
 import torch
 import torch.nn.functional as F
+from modulated import Modulated
 from torch import nn
 
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.judge import gradients
 from compile_lab.judge.__main__ import main
-
-from .subjects import Modulated
 
 pytestmark = pytest.mark.processes
 
@@ -189,9 +188,9 @@ def test_a_fault_of_the_second_call_needs_the_change_between():  # pytorch#19785
 @pytest.mark.slow
 @pytest.mark.skipif(RELEASE not in ((2, 11), (2, 12), (2, 13), (2, 14)), reason="2.15 writes it")
 def test_memory_that_no_kernel_writes_is_found_for_a_chip_with_its_switch():  # pytorch#193061
-    from compile_lab.judge.judging import _for_chip, _subject
+    from compile_lab.judge.judging import _for_chip, subject_of
 
-    found = _for_chip("H200", _subject(Modulated(768), drawn(1, 8192, 768, grad=True), None, 0), {})
+    found = _for_chip("H200", subject_of(Modulated(768), drawn(1, 8192, 768, grad=True), None, 0), {})
     [wrong] = found.wrong
     assert wrong.startswith("gradient of table") and "nothing writes" in wrong
     assert "triton.mix_order_reduction = False" in found.cure

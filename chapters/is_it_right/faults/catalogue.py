@@ -159,5 +159,6 @@ def with_gradients(function: Callable[..., Any], *inputs: Tensor) -> list[Any]:
     result = function(*leaves)
     results = result if isinstance(result, tuple) else (result,)
     draw = torch.Generator().manual_seed(1)
-    torch.autograd.backward(results, [torch.rand(each.shape, generator=draw) for each in results])
+    drawn = [torch.rand(each.shape, generator=draw, device="cpu").to(each.device) for each in results]
+    torch.autograd.backward(results, drawn)
     return [*(each.detach() for each in results), *(each.grad for each in leaves if each.requires_grad)]

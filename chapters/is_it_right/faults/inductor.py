@@ -144,6 +144,12 @@ def _(compiled: Compile) -> list[Any]:
     return [compiled(torch.min)(torch.tensor([7, 3, 120, *range(10, 25)], dtype=torch.uint8))]
 
 
+@fault(186799, "the gradient of the least atan2 is lost", "code")
+def _(compiled: Compile) -> list[Any]:
+    torch.manual_seed(0)
+    return with_gradients(compiled(lambda y, x: torch.atan2(y, x).amin(-1)), torch.randn(2, 3), torch.randn(2, 3))
+
+
 @fault(196681, "the tail of a reduction in tiles is stored whole", "code")
 def _(compiled: Compile) -> list[Any]:
     def both(x):

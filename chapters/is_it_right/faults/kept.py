@@ -19,14 +19,20 @@ KEPT = Path(__file__).with_name("board.json")
 
 @door
 def board() -> dict[str, dict[str, Any]]:
-    """What each torch made of the faults, by its version, the oldest first: ``{"provenance", "faults", "bisector"}``.
+    """What each torch made of the faults: ``{"provenance", "faults", "bisector", "minifier"}`` by its version, with the
+    device where that is a GPU; the oldest first.
 
     >>> from chapters.is_it_right.faults import board
     >>> board()["2.13.0"]["faults"]["186281"]["inductor"]
     'wrong'
     """
     kept = json.loads(KEPT.read_text("utf-8"))
-    return {version: kept[version] for version in sorted(kept, key=lambda each: [*map(int, each.split("."))])}
+    return {version: kept[version] for version in sorted(kept, key=_age)}
+
+
+def _age(version: str) -> tuple[list[int], str]:
+    number, _, device = version.partition(", ")
+    return [*map(int, number.split("."))], device
 
 
 def fate(row: Mapping[str, str]) -> str:

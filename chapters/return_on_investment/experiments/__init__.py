@@ -3,8 +3,6 @@
 from ...experiment import Experiment
 
 EXPERIMENTS = {
-    "numerics": Experiment("eager and compiled against float64: operators, chains, training runs", 240),
-    "numerics_cpu": Experiment("the same operators and chains in C++ on a CPU", 120, on_cpu=True),
     "payback": Experiment("break-even predicted from two short runs, and the real crossing of two long ones", 115),
     "regional": Experiment("a model compiled whole, by the block, by region: 2 to 24 layers, 124 M to 1.5 B", 290),
     "restarts": Experiment("GPT-2 124M's training started again: what caches hold, what changed, after a kill", 380),

@@ -26,7 +26,7 @@ def test_units(answer, word):
     ],
 )
 def test_verdicts_that_are_wrong(answer, word):
-    assert word in judged("20.2", answer)
+    assert word in judged("20.3", answer)
 
 
 def first_call_only(function, compiled, x):
@@ -44,8 +44,32 @@ def first_call_only(function, compiled, x):
     ],
 )
 def test_judges_that_miss_or_accuse(answer, word):
-    assert word in judged("20.3", answer)
+    assert word in judged("20.4", answer)
 
 
 def test_no_answer_yet(capsys):
     assert "20.1" in str(check("20.1", ...))
+
+
+def closer(exact, first, second, x):
+    truth = exact(x.double())
+    errors = [(way(x).double() - truth).abs().max().nan_to_num(posinf=1e300).item() for way in (first, second)]
+    return "neither" if errors[0] == errors[1] else "first" if errors[0] < errors[1] else "second"
+
+
+def closer_to_float32(exact, first, second, x):
+    errors = [(way(x) - exact(x)).abs().max().item() for way in (first, second)]
+    return "neither" if errors[0] == errors[1] else "first" if errors[0] < errors[1] else "second"
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [
+        (closer, "right."),
+        (closer_to_float32, "for a variance, by its definition"),
+        (lambda exact, first, second, x: "first", "for the same sum in bfloat16"),
+        (lambda exact, first, second, x: None, "it returns None"),
+    ],
+)
+def test_who_is_closer(answer, word):
+    assert word in judged("20.2", answer)

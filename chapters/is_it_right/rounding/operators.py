@@ -22,7 +22,7 @@ from compile_lab._torch.opinfo import operators, samples_with_sides_of
 from compile_lab.doors import door
 from compile_lab.tensors import tensors
 
-from .compiled import CompiledCall, JudgedCall, compiled_together
+from .together import CompiledCall, JudgedCall, compiled_together
 
 PRECISIONS = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16}
 SIDE, SAMPLES, GROUP, SEED = 32, 40, 41, 0
@@ -67,7 +67,7 @@ class OperatorError:
     what eager is. ``written``: Inductor wrote a kernel for it; ``called``: it calls a library or a kernel of torch's.
     ``stopped`` says why there is no error; then the errors are None.
 
-    >>> from chapters.return_on_investment.operators_judged import OperatorError
+    >>> from chapters.is_it_right.rounding.operators import OperatorError
     >>> OperatorError("mm", "bf16", 1024, eager=1.7e-3, compiled=1.7e-3, rounding=1.6e-3, equal=True).verdict
     'bitwise equal'
     >>> OperatorError("softmax", "bf16", 1024, eager=3.1e-3, compiled=1.6e-3, rounding=1.6e-3).verdict
@@ -92,7 +92,7 @@ class OperatorError:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, errors to five digits."""
-        return {name: _five(value) for name, value in asdict(self).items()}
+        return {name: five(value) for name, value in asdict(self).items()}
 
     @property
     def verdict(self) -> str:
@@ -109,7 +109,8 @@ class OperatorError:
 VERDICTS = ("bitwise equal", "as close", "compiled closer", "eager closer")
 
 
-def _five(value: Any) -> Any:
+def five(value: Any) -> Any:
+    """A number to five digits, for a recording."""
     return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
@@ -125,7 +126,7 @@ def judged(
     Operators are compiled in groups, each on inputs of its own. A group of 40 takes about 10 CPU seconds. Raises
     ValueError for a name that torch's table lacks, for another precision, and for tf32 on a CPU, which has none.
 
-    >>> from chapters.return_on_investment.operators_judged import judged
+    >>> from chapters.is_it_right.rounding.operators import judged
     >>> judged(["mm"], precision="tf32")
     Traceback (most recent call last):
         ...

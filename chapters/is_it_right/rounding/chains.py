@@ -14,12 +14,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.doors import door
 from compile_lab.measure.judge import relative_error
 
-from .compiled import JudgedCall, compiled_together
-from .operators_judged import PRECISIONS, _five, float32_multiplied_in
+from .operators import PRECISIONS, five, float32_multiplied_in
+from .together import JudgedCall, compiled_together
 
 ROWS, DIM = 256, 128
 
@@ -77,10 +76,13 @@ CHAINS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 """Each of two matrices of normal random numbers, [ROWS, DIM] each."""
 
 EAGER, COMPILED, EMULATED = "eager", "compiled", "emulate_precision_casts"
+POINTWISE, STRICT = "numerics: strict_pointwise", "numerics: strict"
 WAYS: dict[str, dict[str, Any] | None] = {
     EAGER: None,
     COMPILED: {},
     EMULATED: {"emulate_precision_casts": True},
+    POINTWISE: {"numerics": "strict_pointwise"},
+    STRICT: {"numerics": "strict"},
     "deterministic": {"deterministic": True},
     "eager_numerics.division_rounding": {"eager_numerics.division_rounding": True},
     "eager_numerics.disable_ftz": {"eager_numerics.disable_ftz": True},
@@ -88,7 +90,7 @@ WAYS: dict[str, dict[str, Any] | None] = {
 }
 """Options of Inductor for each way to compile; None is eager. What a torch lacks is told in `stopped`."""
 CPU_WAYS = (EAGER, COMPILED, EMULATED)
-"""The other options speak to Triton's code alone."""
+"""`numerics` came with torch 2.15; the options after it speak to Triton's code alone."""
 
 
 @door
@@ -98,7 +100,7 @@ class ChainError:
 
     ``rounding``: the exact result rounded to the precision. ``equal``: share of elements bitwise as in eager.
 
-    >>> from chapters.return_on_investment.chains import ChainError
+    >>> from chapters.is_it_right.rounding.chains import ChainError
     >>> ChainError("softmax", "bf16", "compiled", error=0.001654321, rounding=0.001612345, equal=0.875).to_json()
     {'chain': 'softmax', 'precision': 'bf16', 'way': 'compiled', 'error': 0.0016543, 'rounding': 0.0016123,
     'equal': 0.875, 'stopped': ''}
@@ -119,7 +121,7 @@ class ChainError:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, errors to five digits."""
-        return {name: _five(value) for name, value in asdict(self).items()}
+        return {name: five(value) for name, value in asdict(self).items()}
 
 
 @door
@@ -132,7 +134,7 @@ def chains_judged(
 
     Eager alone is quick; bitwise it is what eager is, in every chain:
 
-    >>> from chapters.return_on_investment.chains import chains_judged
+    >>> from chapters.is_it_right.rounding.chains import chains_judged
     >>> eager = chains_judged(ways=("eager",))
     >>> len(eager), {each.equal for each in eager}
     (11, {1.0})
@@ -165,115 +167,3 @@ def _tried(calls: list[JudgedCall], options: dict[str, Any]) -> list[Any]:
     """One unknown option stops all chains for one reason: it is tried on one chain before the others are compiled."""
     first = compiled_together(calls[:1], options)
     return first * len(calls) if first[0].stopped else compiled_together(calls, options)
-
-
-@door
-@dataclass(frozen=True)
-class MaskRow:
-    """Dropout, compiled one way and seeded as eager is: the share of its mask, and of its values, that eager has.
-
-    >>> from chapters.return_on_investment.chains import MaskRow
-    >>> MaskRow.from_json({"way": "compiled", "same_mask": 0.5, "same_values": 0.25, "stopped": ""})
-    MaskRow(way='compiled', same_mask=0.5, same_values=0.25, stopped='')
-    """
-
-    way: str
-    same_mask: float | None
-    same_values: float | None
-    stopped: str = ""
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> MaskRow:
-        """Back from a recording."""
-        return cls(**{field.name: stored[field.name] for field in fields(cls)})
-
-
-MASK_WAYS: dict[str, dict[str, Any]] = {
-    "compiled": {},
-    "fallback_random": {"fallback_random": True},
-    "align_random_eager": {"align_random_eager": True},
-}
-
-
-@door
-def dropout_masks(device: str = "cpu", seed: int = 0) -> list[MaskRow]:
-    """Dropout of half the elements: whose mask is eager's? ≈ 6 CPU s."""
-    x = torch.rand(64, 1024, generator=torch.Generator().manual_seed(seed)).to(device) + 1
-
-    def dropped(x: Tensor) -> Tensor:
-        return F.dropout(x * 1.5, 0.5, training=True)
-
-    def seeded(fn: Callable[[Tensor], Tensor]) -> Tensor:
-        torch.manual_seed(seed)
-        return fn(x)
-
-    eager, rows = seeded(dropped), []
-    for way, options in MASK_WAYS.items():
-        reset_dynamo()
-        try:
-            y = seeded(torch.compile(dropped, options=options or None))
-        except Exception as reason:  # an option that this torch has not
-            rows.append(MaskRow(way, None, None, f"{type(reason).__name__}: {str(reason).partition(chr(10))[0]}"[:200]))
-            continue
-        shares = ((y == 0) == (eager == 0)).double().mean().item(), (y == eager).double().mean().item()
-        rows.append(MaskRow(way, *map(_five, shares)))
-    reset_dynamo()
-    return rows
-
-
-@door
-@dataclass(frozen=True)
-class RowAlone:
-    """The first row of a result, computed among few rows and among 32: bitwise the same, or this far apart.
-
-    >>> from chapters.return_on_investment.chains import RowAlone
-    >>> stored = {"call": "linear", "precision": "fp32", "way": "eager", "rows": 1, "equal": False, "apart": 2.1e-7}
-    >>> RowAlone.from_json(stored)
-    RowAlone(call='linear', precision='fp32', way='eager', rows=1, equal=False, apart=2.1e-07)
-    """
-
-    call: str
-    precision: str
-    way: str
-    rows: int
-    equal: bool
-    apart: float
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> RowAlone:
-        """Back from a recording."""
-        return cls(**{field.name: stored[field.name] for field in fields(cls)})
-
-
-BATCH, FEW = 32, (1, 2, 3, 4, 8, 16)
-
-
-@door
-def rows_alone(device: str = "cpu", precision: str = "fp32", compiled: bool = True) -> list[RowAlone]:
-    """A product and a softmax of the first rows alone, against the same rows among 32. ≈ 12 CPU s compiled.
-
-    >>> from chapters.return_on_investment.chains import rows_alone
-    >>> rows = rows_alone(compiled=False)
-    >>> len(rows), sorted({row.rows for row in rows}), {row.way for row in rows}
-    (12, [1, 2, 3, 4, 8, 16], {'eager'})
-    """
-    dtype = PRECISIONS[precision]
-    drawn = torch.Generator().manual_seed(0)
-    x = torch.randn(BATCH, 768, generator=drawn).to(device, dtype)
-    w = torch.randn(3072, 768, generator=drawn).to(device, dtype)
-    calls: dict[str, Callable[[Tensor], Tensor]] = {
-        "linear, 768 to 3072": lambda x: F.linear(x, w),
-        "softmax of 768": lambda x: F.softmax(x, -1),
-    }
-    rows = []
-    with float32_multiplied_in(precision), torch.no_grad():
-        for name, fn in calls.items():
-            reset_dynamo()
-            for way, run in ((EAGER, fn), *(((COMPILED, torch.compile(fn, dynamic=True)),) if compiled else ())):
-                among = run(x)[0].clone()
-                for few in FEW:
-                    alone = run(x[:few].clone())[0]
-                    same = bool(torch.equal(alone, among))
-                    rows.append(RowAlone(name, precision, way, few, same, _five(relative_error(alone, among))))
-    reset_dynamo()
-    return rows

@@ -14,8 +14,8 @@ from compile_lab.page.figures import Drawing, Figure, Series, lines
 from compile_lab.page.tables import Table
 from compile_lab.precision.bisect import Divergence
 
-from .chains import COMPILED, EAGER, EMULATED, ChainError, MaskRow, RowAlone
-from .operators_judged import VERDICTS, OperatorError
+from .chains import COMPILED, EAGER, EMULATED, ChainError
+from .operators import VERDICTS, OperatorError
 from .runs import REFERENCE, TrainedRun
 
 COLOURS = dict(zip(VERDICTS, ("grey", "sky", "green", "vermillion"), strict=True))
@@ -38,8 +38,8 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
     In units of the least error there can be, that of the exact result when it is rounded. Those whose exact result
     rounds to itself have no place in it. Raises ValueError where nothing was judged.
 
-    >>> from chapters.return_on_investment.numerics_view import operators_picture
-    >>> from chapters.return_on_investment.operators_judged import OperatorError
+    >>> from chapters.is_it_right.rounding.view import operators_picture
+    >>> from chapters.is_it_right.rounding.operators import OperatorError
     >>> errors = [OperatorError("softmax", "bf16", 1024, eager=3.1e-3, compiled=1.6e-3, rounding=1.6e-3)]
     >>> operators_picture(errors).alt
     'Operators by their errors against float64, eager to the right, compiled upwards. bf16: 0 bitwise equal,
@@ -103,8 +103,8 @@ def _counted(errors: Iterable[OperatorError], precision: str) -> str:
 def operators_table(errors: Sequence[OperatorError]) -> Table:
     """Every operator that was judged and is not bitwise equal, by the larger of the two shares; folded.
 
-    >>> from chapters.return_on_investment.numerics_view import operators_table
-    >>> from chapters.return_on_investment.operators_judged import OperatorError
+    >>> from chapters.is_it_right.rounding.view import operators_table
+    >>> from chapters.is_it_right.rounding.operators import OperatorError
     >>> operators_table([OperatorError("softmax", "bf16", 1024, eager=3.1e-3, compiled=1.6e-3, rounding=1.6e-3)])
     operator  precision  results  error, eager  error, compiled  verdict
     ────────  ─────────  ───────  ────────────  ───────────────  ───────────────
@@ -125,8 +125,8 @@ def operators_table(errors: Sequence[OperatorError]) -> Table:
 def verdicts(errors: Sequence[OperatorError]) -> Table:
     """One row a precision: how many operators are bitwise equal, closer when compiled, closer in eager.
 
-    >>> from chapters.return_on_investment.numerics_view import verdicts
-    >>> from chapters.return_on_investment.operators_judged import OperatorError
+    >>> from chapters.is_it_right.rounding.view import verdicts
+    >>> from chapters.is_it_right.rounding.operators import OperatorError
     >>> errors = {"mm": (2e-7, 2e-7, 1e-7, True), "sum": (4e-7, 1e-7, 1e-7)}
     >>> verdicts([OperatorError(name, "fp32", 9, *found) for name, found in errors.items()])
     precision  operators  bitwise equal  as close  compiled closer  eager closer  not judged
@@ -149,8 +149,8 @@ def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provena
 
     Raises ValueError for a precision that no chain was judged in.
 
-    >>> from chapters.return_on_investment.chains import ChainError
-    >>> from chapters.return_on_investment.numerics_view import chain_picture
+    >>> from chapters.is_it_right.rounding.chains import ChainError
+    >>> from chapters.is_it_right.rounding.view import chain_picture
     >>> ways = {"eager": 5.0e-3, "compiled": 1.7e-3}
     >>> chain_picture([ChainError("softmax, in steps", "bf16", way, error, 1.6e-3) for way, error in ways.items()]).alt
     'Errors of 1 chains in bf16 against float64. Compiled is closer to it in 1: softmax, in steps.'
@@ -192,66 +192,48 @@ def _percent(share: float | None) -> str | None:
 
 
 @door
-def masks(rows: Sequence[MaskRow]) -> Table:
-    """One row a way to compile dropout: the share of its mask and of its values that eager has.
+def bits(chains: Sequence[ChainError], provenance: object = None) -> Table:
+    """What each option gives back of eager's bits: one row a precision and way.
 
-    >>> from chapters.return_on_investment.chains import MaskRow
-    >>> from chapters.return_on_investment.numerics_view import masks
-    >>> masks([MaskRow("compiled", 0.5, 0.25), MaskRow("fallback_random", 1.0, 1.0)])
-    dropout          mask as in eager  values as in eager
-    ───────────────  ────────────────  ──────────────────
-    compiled                     50 %                25 %
-    fallback_random    100 %: bitwise      100 %: bitwise
+    >>> from chapters.is_it_right.rounding.chains import ChainError
+    >>> from chapters.is_it_right.rounding.view import bits
+    >>> ways = {"eager": (2e-3, 1.0), "compiled": (1e-3, 0.6)}
+    >>> bits([ChainError("GELU", "bf16", way, error, 1e-3, equal) for way, (error, equal) in ways.items()])
+    precision  option    chains equal to the bit  results equal, median  error, median
+    ─────────  ────────  ───────────────────────  ─────────────────────  ─────────────
+    bf16       eager                      1 of 1                  100 %        2.0e-03
+    bf16       compiled                   0 of 1                   60 %        1.0e-03
     """
-    return Table(
-        ["dropout", "mask as in eager", "values as in eager"],
-        [(row.way, _percent(row.same_mask), row.stopped or _percent(row.same_values)) for row in rows],
-        align="lrr",
-    )
-
-
-@door
-def alone(rows: Sequence[RowAlone]) -> Table:
-    """One row a call and way: the first row of its result, among few rows, against the same among 32.
-
-    >>> from chapters.return_on_investment.chains import RowAlone
-    >>> from chapters.return_on_investment.numerics_view import alone
-    >>> few = {1: (False, 2e-7), 16: (True, 0.0)}
-    >>> alone([RowAlone("linear", "fp32", "eager", rows, equal, apart) for rows, (equal, apart) in few.items()])
-    call    precision  way    1 row    16 rows
-    ──────  ─────────  ─────  ───────  ───────
-    linear  fp32       eager  2.0e-07  equal
-    """
-    few = list(dict.fromkeys(row.rows for row in rows))
-    cases = list(dict.fromkeys((row.call, row.precision, row.way) for row in rows))
-    by = {((row.call, row.precision, row.way), row.rows): row for row in rows}
-    body = [(*case, *(_apart(by.get((case, count))) for count in few)) for case in cases]
-    return Table(["call", "precision", "way", *(f"{count} rows" if count > 1 else "1 row" for count in few)], body)
-
-
-def _apart(row: RowAlone | None) -> str | None:
-    if row is None:
-        return None
-    return "equal" if row.equal else f"{row.apart:.1e}"
+    rows = []
+    for precision, way in dict.fromkeys((each.precision, each.way) for each in chains):
+        of_it = [each for each in chains if (each.precision, each.way) == (precision, way) and each.error is not None]
+        if not of_it:
+            rows.append((precision, way, "not in this torch", None, None))
+            continue
+        whole = sum(each.equal == 1 for each in of_it)
+        share = statistics.median(each.equal for each in of_it)
+        error = statistics.median(each.error for each in of_it)
+        rows.append((precision, way, f"{whole} of {len(of_it)}", f"{100 * share:.3g} %", f"{error:.1e}"))
+    columns = ["precision", "option", "chains equal to the bit", "results equal, median", "error, median"]
+    return Table(columns, rows, f"Held against eager. {provenance}" if provenance else "", align="llrrr")
 
 
 @door
 def distances(runs: Sequence[TrainedRun], provenance: object = None) -> Figure:
     """How far a run's weights are from float64's, by the way travelled, over steps: the median of the seeds.
 
-    Raises ValueError without a run that was held against float64.
-
-    >>> from chapters.return_on_investment.numerics_view import distances
-    >>> from chapters.return_on_investment.runs import TrainedRun
+    >>> from chapters.is_it_right.rounding.view import distances
+    >>> from chapters.is_it_right.rounding.runs import TrainedRun
     >>> runs = [TrainedRun("fp32 eager", seed, (), (1, 10), (1e-5, far)) for seed, far in enumerate((2e-3, 4e-3))]
     >>> distances(runs).alt
     'Distance of the weights from the float64 run over training steps. At the end: fp32 eager 3.0e-03.'
     """
-    ways = [name for name in dict.fromkeys(run.name for run in runs) if name != REFERENCE]
-    series = [_over_seeds(way, [run for run in runs if run.name == way and run.steps]) for way in ways]
-    shown = [each for each in series if each is not None]
-    if not shown:
-        raise ValueError("no run was held against float64: give runs with distances")
+    shown = []
+    for way in dict.fromkeys(run.name for run in runs if run.name != REFERENCE):
+        of_it = [run for run in runs if run.name == way]
+        at_steps = list(zip(*(run.distances for run in of_it), strict=True))
+        values = [statistics.median(each) for each in at_steps]
+        shown.append(Series(way, of_it[0].steps, values, [min(each) for each in at_steps], [*map(max, at_steps)]))
     ends = ", ".join(f"{each.name} {each.values[-1]:.1e}" for each in shown)
     return lines(
         shown,
@@ -265,71 +247,11 @@ def distances(runs: Sequence[TrainedRun], provenance: object = None) -> Figure:
     )
 
 
-def _over_seeds(name: str, runs: Sequence[TrainedRun]) -> Series | None:
-    if not runs:
-        return None
-    at = [step for step, first in zip(runs[0].steps, runs[0].distances, strict=True) if first > 0]
-    by_step = [[dict(zip(run.steps, run.distances, strict=True))[step] for run in runs] for step in at]
-    values = [statistics.median(each) for each in by_step]
-    if not all(low > 0 for each in by_step for low in each):
-        return None
-    return Series(name, at, values, [min(each) for each in by_step], [max(each) for each in by_step])
-
-
-WINDOW = 20
-
-
-@door
-def loss_band(runs: Sequence[TrainedRun], provenance: object = None, names: Sequence[str] | None = None) -> Figure:
-    """What moves a loss more, the way to compute or the seed? Differences of losses, log axis, mean of 20 steps.
-
-    One line is the spread between seeds of the float64 runs; each other that of a way from float64, of the same seed.
-    Raises ValueError for fewer than two seeds.
-
-    >>> from chapters.return_on_investment.numerics_view import loss_band
-    >>> from chapters.return_on_investment.runs import TrainedRun
-    >>> losses = {("fp64 eager", 0): 2.0, ("fp64 eager", 1): 2.5, ("fp32 eager", 0): 2.001}
-    >>> loss_band([TrainedRun(name, seed, (loss,) * 20, (), ()) for (name, seed), loss in losses.items()]).alt
-    'Differences of training losses, on a log axis. Over the last 20 steps: between seeds 5.0e-01, fp32 eager
-    1.0e-03.'
-    """
-    truth = {run.seed: run.losses for run in runs if run.name == REFERENCE and run.losses}
-    if len(truth) < 2:
-        raise ValueError(f"{len(truth)} seed(s): a spread needs the float64 runs of two at least")
-    count = min(map(len, truth.values()))
-    window = min(WINDOW, count)
-    at = list(range(window, count + 1, window))
-    between = [[losses[step] for losses in truth.values()] for step in range(count)]
-    series = [Series("between seeds", at, _means([max(each) - min(each) for each in between], at, window))]
-    for name in names or [each for each in dict.fromkeys(run.name for run in runs) if each != REFERENCE]:
-        same = [run for run in runs if run.name == name and run.losses and run.seed in truth]
-        if not same:
-            continue
-        apart = [max(abs(run.losses[step] - truth[run.seed][step]) for run in same) for step in range(count)]
-        means = _means(apart, at, window)
-        if min(means) > 0:
-            series.append(Series(name, at, means))
-    ends = ", ".join(f"{each.name} {each.values[-1]:.1e}" for each in series)
-    return lines(
-        series,
-        x_title="step",
-        y_title="difference of losses, nats",
-        log_y=True,
-        alt=f"Differences of training losses, on a log axis. Over the last {window} steps: {ends}.",
-        caption=f"Mean of {window} steps. Ways: from float64 of the same seed, the largest of {len(truth)} seeds.",
-        provenance=provenance,
-    )
-
-
-def _means(values: Sequence[float], at: Sequence[int], window: int) -> list[float]:
-    return [statistics.fmean(values[step - window : step]) for step in at]
-
-
 @door
 def divergence(found: Divergence) -> Table:
     """Every operation of the graph: errors against float64, and where compiled code was looked at, how far it is.
 
-    >>> from chapters.return_on_investment.numerics_view import divergence
+    >>> from chapters.is_it_right.rounding.view import divergence
     >>> from compile_lab.precision.bisect import Divergence, NodeError
     >>> first = NodeError("exp", "aten.exp.default", None, eager=1e-7, growth=1.5, compiled=3e-7, apart=2.5e-7)
     >>> divergence(Divergence(first, (first,), ("exp",), tolerance=0.0))

@@ -18,3 +18,14 @@ class Modulated(nn.Module):
         a, b, c, d = self.table.chunk(4, dim=1)
         x = self.between(F.layer_norm(x, (self.width,)) * (1 + a) + b)
         return F.layer_norm(x, (self.width,)) * (1 + c) + d
+
+
+class Denoiser(nn.Module):
+    """The same behind a layer of its own, with a loss: what a reader would hand over."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.inward, self.block = nn.Linear(width, width), Modulated(width)
+
+    def forward(self, noisy, flow):
+        return F.mse_loss(self.block(self.inward(noisy)), flow)

@@ -25,7 +25,7 @@ class JudgedCall:
     """A function with the arguments that it is to be called with.
 
     >>> import torch
-    >>> from chapters.return_on_investment.compiled import JudgedCall
+    >>> from chapters.is_it_right.rounding.together import JudgedCall
     >>> JudgedCall("add", torch.add, (torch.ones(2), torch.ones(2)), {"alpha": 3})()
     tensor([4., 4.])
     """

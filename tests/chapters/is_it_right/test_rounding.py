@@ -1,0 +1,201 @@
+"""Operators, chains and runs against float64: verdicts, doors, what comes back from a recording, and what views say."""
+
+import json
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from chapters.is_it_right.experiments import numerics, numerics_modes
+from chapters.is_it_right.rounding import chains, view
+from chapters.is_it_right.rounding.chains import COMPILED, EAGER, EMULATED, ChainError, chains_judged
+from chapters.is_it_right.rounding.operators import OPERATORS, OperatorError, judged
+from chapters.is_it_right.rounding.runs import REFERENCE, YARDSTICK, TrainedRun, trajectories
+from chapters.is_it_right.rounding.together import JudgedCall, compiled_together
+from compile_lab import recordings
+from compile_lab._torch.opinfo import operators
+from compile_lab.precision.bisect import Divergence, NodeError
+
+pytestmark = pytest.mark.processes
+
+
+def test_a_fused_bf16_chain_is_closer_to_the_truth_and_emulated_casts_make_it_eager(monkeypatch):
+    monkeypatch.setattr(chains, "CHAINS", {"pointwise": chains.pointwise})
+    eager, compiled, emulated = chains_judged("bf16")
+    assert (eager.way, compiled.way, emulated.way) == (EAGER, COMPILED, EMULATED)
+    assert compiled.error * 1.1 < eager.error and compiled.error == pytest.approx(compiled.rounding, rel=0.01)
+    assert compiled.equal < 1 and emulated.equal == 1 and emulated.error == eager.error
+
+
+def test_an_unknown_way_or_precision_is_refused():
+    with pytest.raises(ValueError, match="no way is called 'strict'"):
+        chains_judged(ways=("strict",))
+    with pytest.raises(ValueError, match="precision='fp8'"):
+        chains_judged("fp8")
+
+
+@pytest.mark.slow
+def test_each_call_has_its_result_its_kernels_and_its_failure():
+    x = torch.arange(6.0).view(2, 3)
+
+    def broken(x):
+        raise RuntimeError("not this one")
+
+    calls = [
+        JudgedCall("exp", torch.exp, (x,)),
+        JudgedCall("broken", broken, (x,)),
+        JudgedCall("mm", torch.mm, (x, x.T.clone())),
+        JudgedCall("sum", torch.sum, (x + 1,), {"dim": 1}),
+    ]
+    exp, stopped, mm, summed = compiled_together(calls)
+    assert torch.allclose(exp.result, x.exp()) and (exp.written, exp.called) == (True, False)
+    assert "Observed exception" in stopped.stopped and stopped.result is None
+    assert torch.allclose(mm.result, x @ x.T) and (mm.written, mm.called) == (False, True)
+    assert torch.equal(summed.result, (x + 1).sum(1)) and summed.written
+    assert compiled_together([]) == []
+
+
+def test_there_are_more_than_a_hundred_operators_all_in_torchs_table_none_twice():
+    assert len(OPERATORS) >= 100 and len(set(OPERATORS)) == len(OPERATORS)
+    assert set(OPERATORS) <= set(operators())
+
+
+@pytest.mark.parametrize(
+    "eager, compiled, equal, verdict",
+    [
+        (1.0, 1.0, True, "bitwise equal"),
+        (1.0, 1.05, False, "as close"),
+        (1.0, 0.5, False, "compiled closer"),
+        (0.5, 1.0, False, "eager closer"),
+        (0.0, 0.1, False, "eager closer"),
+        (None, None, False, "not judged"),
+    ],
+)
+def test_the_verdict_says_who_is_closer(eager, compiled, equal, verdict):
+    row = OperatorError("exp", "fp32", 1, eager, compiled, 0.1, equal)
+    assert row.verdict == verdict and OperatorError.from_json(row.to_json()) == row
+
+
+@pytest.mark.slow
+def test_operators_are_judged_in_bf16_with_the_least_error_as_floor():
+    add, mm, softmax = judged(["add", "mm", "softmax"], "bf16")
+    assert [add.operator, mm.operator, softmax.operator] == ["add", "mm", "softmax"]
+    for row in (add, mm, softmax):
+        assert not row.stopped and 1e-3 < row.rounding < 4e-3 and row.rounding <= row.eager * 1.001
+    assert add.verdict == "bitwise equal" and add.written and mm.called
+
+
+def test_the_doors_name_what_is_wrong():
+    with pytest.raises(ValueError, match="no operator 'nosuch'"):
+        judged(["nosuch"])
+    with pytest.raises(ValueError, match="precision='fp8'"):
+        judged(["add"], "fp8")
+    with pytest.raises(ValueError, match="on a CPU take"):
+        judged(["add"], "tf32")
+
+
+def test_rows_come_back_as_they_were_and_a_part_that_fails_is_told(monkeypatch):
+    def refused(*_):
+        raise RuntimeError("no chain here")
+
+    monkeypatch.setattr(numerics, "chains_judged", refused)
+    result = numerics.record("cpu", names=("add",))
+    assert result["stopped"] == dict.fromkeys(["chains bf16", "chains fp32"], "RuntimeError: no chain here")
+    stored = json.loads(json.dumps(result, allow_nan=False))
+    found = numerics.recorded(recordings.Recording("numerics", recordings.here("test", "cpu"), stored))
+    assert [(row.operator, row.precision) for row in found.operators] == [("add", "bf16"), ("add", "fp32")]
+    assert not found.chains and found.stopped == result["stopped"]
+
+
+def test_no_part_begins_after_its_time(monkeypatch):
+    monkeypatch.setattr(numerics, "LAST_START_S", -1.0)
+    result = numerics.record("cpu")
+    assert not result["operators"] and all(why.startswith("not begun") for why in result["stopped"].values())
+
+
+def test_modes_are_not_recorded_by_a_torch_that_has_none(monkeypatch):
+    monkeypatch.setattr(numerics_modes, "NEEDS", (99, 0))
+    with pytest.raises(RuntimeError, match=r"record this with"):
+        numerics_modes.record("cpu")
+
+
+class Regression(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(8, 16), nn.Linear(16, 1)
+
+    def forward(self, x, y):
+        made = self.down(self.up(x.to(self.up.weight.dtype)).tanh())
+        return F.mse_loss(made.float(), y.float())
+
+
+def make(seed):
+    torch.manual_seed(seed)
+    return Regression()
+
+
+def batches(seed):
+    drawn = torch.Generator().manual_seed(seed)
+    return [(torch.randn(16, 8, generator=drawn), torch.randn(16, 1, generator=drawn)) for _ in range(4)]
+
+
+def test_distances_are_from_float64_of_the_same_seed():
+    found = trajectories(make, batches, (0, 1), (1, 4))
+    by = {(run.name, run.seed): run for run in found}
+    assert len(found) == 8 and all(run.steps == (1, 4) and len(run.losses) == 4 for run in found)
+    for seed in (0, 1):
+        assert by[REFERENCE, seed].distances == (0, 0)
+        assert 0 < by["fp32 eager", seed].distances[-1] < 1e-3
+        assert by[YARDSTICK, seed].distances != by["fp32 eager", seed].distances
+        near = by["fp32 compiled", seed].distances[-1] / by["fp32 eager", seed].distances[-1]
+        assert 0.01 < near < 100, "compiled once, and each seed begins from its own weights"
+    assert by[REFERENCE, 0].losses != by[REFERENCE, 1].losses
+    with pytest.raises(ValueError, match="more steps than the 4 batches"):
+        trajectories(make, batches, at_steps=(9,))
+
+
+ERRORS = [
+    OperatorError("exp", "bf16", 9, 2e-3, 2e-3, 1.5e-3, True),
+    OperatorError("pow", "bf16", 9, 4e-3, 2e-3, 2e-3),
+    OperatorError("var", "fp32", 9, 2e-8, 9e-8, 2e-8),
+    OperatorError("fmod", "fp32", 9, 0.0, 0.0, 0.0, True),
+    OperatorError("odd", "fp32", stopped="not here"),
+]
+
+
+def test_the_picture_counts_and_leaves_out_what_has_no_least_error():
+    drawn = view.operators_picture(ERRORS)
+    assert "bf16: 1 bitwise equal, 0 as close, 1 compiled closer, 0 eager closer" in drawn.alt
+    assert drawn.svg.count("<title>") == 3 and "fmod" not in drawn.svg
+    assert [row[0] for row in drawn.table.rows] == ["var", "pow"]
+    with pytest.raises(ValueError, match="no operator was judged"):
+        view.operators_picture(ERRORS[-1:])
+    rows = {row[0]: row[1:] for row in view.verdicts(ERRORS).rows}
+    assert rows == {"bf16": (2, 1, 0, 1, 0, 0), "fp32": (2, 1, 0, 0, 1, 1)}
+
+
+def test_chains_and_what_options_give_back():
+    rows = [
+        ChainError("GELU", "bf16", "eager", 3e-3, 1e-3, 1.0),
+        ChainError("GELU", "bf16", "compiled", 1e-3, 1e-3, 0.5),
+        ChainError("GELU", "bf16", "numerics: strict", stopped="no such option"),
+    ]
+    drawn = view.chain_picture(rows)
+    assert "closer to it in 1: GELU" in drawn.alt and drawn.table.rows[0][3] == "100 %: bitwise"
+    with pytest.raises(ValueError, match="'fp32'; there is bf16"):
+        view.chain_picture(rows, "fp32")
+    assert [row[2] for row in view.bits(rows).rows] == ["1 of 1", "0 of 1", "not in this torch"]
+
+
+def test_distances_are_medians_of_seeds():
+    runs = [TrainedRun(REFERENCE, 0, (3.0,), (1, 2), (0.0, 0.0))]
+    runs += [TrainedRun("fp32 eager", seed, (3.0,), (1, 2), (far, 2 * far)) for seed, far in ((0, 1e-5), (1, 3e-5))]
+    drawn = view.distances(runs)
+    assert "fp32 eager 4.0e-05" in drawn.alt and REFERENCE not in drawn.alt
+
+
+def test_a_search_marks_the_first_that_differs():
+    nodes = (NodeError("a", "add", None, 1e-3, 1.0), NodeError("b", "exp", None, 1e-3, 2.0, 2e-3, 1e-3))
+    rows = view.divergence(Divergence(nodes[1], nodes, ("b",), 0.0)).rows
+    assert [row[0] for row in rows] == ["", "→"] and rows[1][-1] == "1.0e-03"
