@@ -5,21 +5,23 @@ new weights, and what does it check of what it is given? The instrument knows no
 one, it is sent as `cloudpickle` writes it, so that a model of a notebook goes too.
 """
 
+import contextlib
 import hashlib
 import json
 import os
 import platform
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 from zipfile import BadZipFile, ZipFile
 
 import torch
@@ -259,27 +261,58 @@ class Unlooked:
 
 @door
 def unlooked(model: nn.Module, cases: Mapping[str, Sequence[Tensor]], file: Path) -> list[Unlooked]:
-    """Each case of inputs given to a package, in processes of their own: one that dies takes no other with it."""
+    """Each case of inputs given to a package, in a fork of another process: one that dies takes nothing with it."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "given"
         given.write_bytes(dumps((model, dict(cases))))
-        with ThreadPoolExecutor(2) as both:
-            found = list(both.map(partial(_outcomes, given, list(cases), file), ("0", "1")))
+        found = [_outcomes(given, list(cases), file, check) for check in ("0", "1")]
     return [Unlooked(what, *(outcomes[what] for outcomes in found)) for what in cases]
 
 
 def _outcomes(given: Path, left: list[str], file: Path, check: str) -> dict[str, str]:
     outcomes: dict[str, str] = {}
     while left:
-        child = [sys.executable, "-m", f"{__package__}.start", "checks", str(given), str(file), *left]
-        ended = _ended(child, {"AOTI_RUNTIME_CHECK_INPUTS": check})
-        outcomes |= dict(json.loads(line) for line in ended.stdout.splitlines())
-        if ended.returncode and not ended.stderr.count("Traceback"):
+        ended = _asked({"given": str(given), "file": str(file.resolve()), "check": check, "cases": left})
+        outcomes |= dict(json.loads(line) for line in ended["said"].splitlines())
+        if ended["status"] and "Traceback" not in ended["told"]:
             outcomes.setdefault(next(what for what in left if what not in outcomes), "the process died")
-        elif ended.returncode:
-            raise PackageError(f"the process that asks the package failed: {_last_line(ended.stderr)}")
+        elif ended["status"]:
+            raise PackageError(f"the process that asks the package failed: {_last_line(ended['told'])}")
         left = [what for what in left if what not in outcomes]
     return outcomes
+
+
+def _asked(question: Mapping[str, Any]) -> dict[str, Any]:
+    """How a fork of the process that asks ended: what it ``said``, its last words ``told``, its ``status``.
+
+    That process has imported torch for all questions, and ends when this one does: its stdin ends then.
+    """
+    with _asking:
+        if not _askers or _askers[0].poll() is not None:
+            child = [sys.executable, "-m", f"{__package__}.start", "asks"]
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+            environment = _environment(None)
+            _askers[:] = [subprocess.Popen(child, **pipes, text=True, env=environment, start_new_session=True)]
+        (asker,) = _askers
+        late = threading.Timer(PATIENCE_S, os.killpg, (asker.pid, signal.SIGKILL))
+        late.start()
+        try:
+            asker.stdin.write(json.dumps(question) + "\n")
+            asker.stdin.flush()
+            return json.loads(asker.stdout.readline())
+        except BaseException as error:  # nobody reads the answer that may yet come
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(asker.pid, signal.SIGKILL)
+            asker.wait()
+            if not isinstance(error, OSError | ValueError):
+                raise
+            raise PackageError(f"the process that asks packages ended, or took over {PATIENCE_S} s") from error
+        finally:
+            late.cancel()
+
+
+_askers: list[subprocess.Popen] = []
+_asking = threading.Lock()
 
 
 @door

@@ -1,32 +1,70 @@
-"""The other side of `package`: a process that goes one way to a first answer, or asks a package many things.
+"""The other side of `package`: a process that goes one way to a first answer, or asks packages many things.
 
-python -m chapters.inference.start WAY GIVEN PACKAGE              what it took, as JSON
-python -m chapters.inference.start checks GIVEN PACKAGE CASE …    a line of JSON a case: its name, what came of it
+python -m chapters.inference.start WAY GIVEN PACKAGE    what it took, as JSON
+python -m chapters.inference.start asks                 for each line of JSON on stdin a fork, and a line that says how
+                                                        it ended: what it said of each case, its status, its last words
 """
 
 import json
+import os
 import sys
+import tempfile
 import time
+import traceback
 from collections.abc import Callable, Sequence
+from typing import Any, NoReturn
 
 import cloudpickle
 import torch
 
-from compile_lab._torch.packages import unpacked
+from compile_lab._torch.packages import loader, unpacked
 
 CALLS = 20
 
 
 def main(arguments: Sequence[str]) -> None:
-    way, given, file, *cases = arguments
+    if [*arguments] == ["asks"]:
+        _answer_all()
+        return
+    way, given, file = arguments
     torch.set_num_threads(1)
+    model, args = _read(given)
+    print(json.dumps(_timed(_made(way, model, file), args)))
+
+
+def _read(given: str) -> Any:
     with open(given, "rb") as handle:  # noqa: PTH123
-        model, args = cloudpickle.load(handle)
-    if way == "checks":
+        return cloudpickle.load(handle)
+
+
+def _answer_all() -> None:
+    """Until stdin ends, as it does with the process that asks. A package that ends its process ends a fork."""
+    loader()  # imported once, for all forks
+    for line in sys.stdin:
+        with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as told:
+            if not (pid := os.fork()):
+                os.dup2(said.fileno(), 1), os.dup2(told.fileno(), 2)
+                _answer(**json.loads(line))
+            _, status = os.waitpid(pid, 0)
+            said.seek(0), told.seek(0)
+            ended = {"said": said.read(), "told": told.read(), "status": os.waitstatus_to_exitcode(status)}
+        print(json.dumps(ended), flush=True)
+
+
+def _answer(given: str, file: str, check: str, cases: Sequence[str]) -> NoReturn:
+    status = 1
+    try:
+        os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = check
+        torch.set_num_threads(1)
+        model, args = _read(given)
         for what in cases:
             print(json.dumps([what, _outcome(model, args[what], file)]), flush=True)
-    else:
-        print(json.dumps(_timed(_made(way, model, file), args)))
+        status = 0
+    except Exception:  # for the process that asks
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
 
 
 def _made(way: str, model: torch.nn.Module, file: str) -> Callable[[], Callable]:

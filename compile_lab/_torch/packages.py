@@ -9,15 +9,22 @@ from zipfile import ZipFile
 
 import torch
 
+from .inductor import option_of
+
 LOAD = "import sys; from torch._inductor.package import load_package; load_package(sys.argv[1])"
 _ENDED: list[str] = []
 
 
 def packaged(exported: Any, file: Path, options: dict[str, Any] | None = None) -> str:
-    """Compile an exported program ahead of time into ``file`` (ending in .pt2): where it lies."""
+    """Compile an exported program ahead of time into ``file`` (ending in .pt2): where it lies.
+
+    Its headers are read as they are: to compile them first pays from the third package on.
+    """
     from torch._inductor import aoti_compile_and_package
 
-    return aoti_compile_and_package(exported, package_path=str(file), inductor_configs=options)
+    headers = "aot_inductor.precompile_headers"
+    plain = {} if option_of(headers) is None else {headers: False}
+    return aoti_compile_and_package(exported, package_path=str(file), inductor_configs={**plain, **(options or {})})
 
 
 def unpacked(file: str | Path, *, tried: bool = torch.version.cuda is not None) -> Any:
@@ -26,14 +33,19 @@ def unpacked(file: str | Path, *, tried: bool = torch.version.cuda is not None) 
     With ``tried`` another process loads a package first, once: there is a build of torch that a package of its own ends
     (2.11.0 for CUDA 13.0), and a notebook would end with it. RuntimeError if that happens.
     """
-    from torch._inductor.package import load_package
-
     if tried and (ended := _ended_by_loading(str(file))):
         raise RuntimeError(
             f"a process that loaded {Path(file).name} was ended by {ended}: this build of torch, {torch.__version__}, "
             "cannot load packages into Python here; run it from C++, or use another build"
         )
-    return load_package(str(file))
+    return loader()(str(file))
+
+
+def loader() -> Any:
+    """What loads a package; torch's compiler is imported for it."""
+    from torch._inductor.package import load_package
+
+    return load_package
 
 
 def _ended_by_loading(file: str) -> str:

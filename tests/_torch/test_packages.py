@@ -8,7 +8,7 @@ from compile_lab._torch.caches import key_parts_heard
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.grouped import few_tilings
 from compile_lab._torch.inductor import inductor_lowering, inductor_modes
-from compile_lab._torch.packages import package_sources, packaged, unpacked
+from compile_lab._torch.packages import loader, package_sources, packaged, unpacked
 
 pytestmark = pytest.mark.processes
 
@@ -27,6 +27,7 @@ def test_a_package_is_made_loaded_and_shows_its_sources(tmp_path):
     with torch.no_grad():
         file = packaged(torch.export.export(model, (x,)), tmp_path / "model.pt2")
     torch.testing.assert_close(unpacked(file)(x), model(x))
+    torch.testing.assert_close(loader()(file)(x), model(x))
     assert any("AOTInductorModel" in source for source in package_sources(file))
 
 

@@ -1,5 +1,9 @@
 """A package: the same answers without Python, with other weights too; files and inputs that are not what they seem."""
 
+import os
+import signal
+import time
+
 import pytest
 import torch
 from torch import nn
@@ -8,6 +12,7 @@ from chapters.inference import package as packages
 from chapters.inference.package import PackageError, StartUp, Unlooked, contents, package, run_in_cpp, updated
 from chapters.inference.package_view import parts, started
 from compile_lab._torch.inductor import inductor_config
+from compile_lab.pickling import dumps
 
 DYNAMIC = {"input": {0: torch.export.Dim("batch", min=1, max=8)}}
 
@@ -62,6 +67,38 @@ def test_a_short_bias_is_compiled_in_and_cannot_be_updated():
     made = package(short, torch.randn(4, 4))
     with pytest.raises(PackageError, match=r"^bias: not among the package's weights\. Inductor wrote"):
         updated(made.file, short.state_dict(), torch.randn(4, 4))
+
+
+class Does:
+    """``call(*given)`` in the process that reads it."""
+
+    def __init__(self, call, *given):
+        self.call, self.given = call, given
+
+    def __reduce__(self):
+        return self.call, self.given
+
+
+def asked(tmp_path, pickled, check="0"):
+    given = tmp_path / "given"
+    given.write_bytes(dumps((model(), {"it": pickled})))
+    return packages._outcomes(given, ["it"], tmp_path / "none.pt2", check)["it"]
+
+
+@pytest.mark.processes
+def test_one_process_answers_all_questions_also_after_a_fork_of_it_died(tmp_path, monkeypatch):
+    assert asked(tmp_path, Does(os.abort)) == "the process died"
+    (first,) = packages._askers
+    assert asked(tmp_path, (torch.ones(1, 4),), "1").startswith("refused: ")
+    with pytest.raises(PackageError, match="the package failed: ZeroDivisionError"):
+        asked(tmp_path, Does(divmod, 1, 0))
+    assert packages._askers == [first] and first.poll() is None
+    monkeypatch.setattr(packages, "PATIENCE_S", 0.2)
+    with pytest.raises(PackageError, match=r"ended, or took over 0\.2 s"):
+        asked(tmp_path, Does(time.sleep, 600))
+    assert first.returncode == -signal.SIGKILL
+    monkeypatch.undo()
+    assert asked(tmp_path, (torch.ones(1, 4),)).startswith("refused: ")
 
 
 def test_models_that_differ_in_an_unsaved_buffer_have_packages_of_their_own():
