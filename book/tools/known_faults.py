@@ -93,7 +93,8 @@ def main() -> None:
     provenance = asdict(here(command, device=asked.device))
     version = provenance["torch"].partition("+")[0]  # whoever built it
     if asked.device == "cuda":
-        version, _ = f"{version}, {provenance['device']}", torch.set_default_device("cuda")
+        version = f"{version}, {provenance['device']}"
+        torch.set_default_device("cuda")
     every = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     this = {"faults": {}, "bisector": {}, "minifier": {}} | every.get(version, {})
     for number in tqdm(asked.numbers or FAULTS, unit="program"):
