@@ -226,7 +226,7 @@
 
   /* What scrolls sideways must be reachable with the keyboard. */
   function reachable() {
-    for (const box of document.querySelectorAll("article pre, .cell_output .text_html, .lab-panel, .lab-figure details")) {
+    for (const box of document.querySelectorAll("article pre, .cell_output .text_html, .lab-panel, .lab-drawing, .lab-figure details")) {
       if (box.scrollWidth > box.clientWidth) box.tabIndex = 0;
       else box.removeAttribute("tabindex");
     }
@@ -234,7 +234,7 @@
 
   /* Paper is white: print in the light theme, with every figure drawn or, where it is too late for that, its table.
      The theme's button and the keys can wait until all are drawn; the browser's own menu cannot. */
-  const veiled = () => [...document.querySelectorAll(".lab-answer[hidden]")];
+  const veiled = () => [...document.querySelectorAll(".lab-follows[hidden]")];
 
   async function print() {
     const answers = veiled(); // paper has them; on the screen nobody is told
@@ -263,6 +263,36 @@
     }
   });
   addEventListener("afterprint", () => (root.dataset.theme = screenTheme));
+
+  /* An address that names a cell whose code is folded opens it. */
+  function openFold() {
+    const sought = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+    const fold = sought?.closest("details.lab-fold");
+    if (!fold || fold.open) return;
+    fold.open = true;
+    sought.scrollIntoView();
+  }
+  openFold();
+  addEventListener("hashchange", openFold);
+
+  /* The section that is read, in the sidebar. */
+  const links = [...document.querySelectorAll("ul.lab-sections a")];
+  const heads = links.map((link) => document.getElementById(decodeURIComponent(link.hash.slice(1))));
+  function markSection() {
+    const at = heads.findLastIndex((head) => head?.getBoundingClientRect().top < innerHeight / 3);
+    links.forEach((link, index) => (index === at ? link.setAttribute("aria-current", "true") : link.removeAttribute("aria-current")));
+  }
+  if (links.length) {
+    let asked = false;
+    const later = () => {
+      asked ||= requestAnimationFrame(() => {
+        asked = false;
+        markSection();
+      });
+    };
+    addEventListener("scroll", later, { passive: true });
+    markSection();
+  }
 
   document.querySelectorAll(".lab-explorer").forEach(startExplorer);
   prepareFigures(document);

@@ -8,9 +8,9 @@
   const root = document.documentElement;
   const WORDS = new URL("spanish.json", document.currentScript.src).href;
   const OWN = [
-    ".skip-link, .bd-sidebar-primary, .bd-sidebar-secondary, .bd-header-article, .prev-next-area, .bd-footer",
-    "#jb-print-docs-body, article h1, article h2, article h3, article summary, .lab-cell-number, .lab-report, .lab-more, .lab-reading, .lab-ask, .lab-veil",
-    ".lab-card, .lab-steps, .lab-reply button, .lab-payoff > li > a, .lab-shown > .lab-note",
+    ".skip-link, .bd-sidebar-primary, .bd-header-article, .prev-next-area, .bd-footer",
+    "#jb-print-docs-body, article h1, article h2, article h3, article summary, .lab-cell-number, .lab-report, .lab-more, .lab-reading, .lab-ask, .lab-veil, .lab-eyebrow",
+    ".lab-card, .lab-reply button, .lab-payoff > li > a, .lab-shown > .lab-note",
   ].join();
   const NAMES = ["title", "aria-label", "data-bs-original-title", "placeholder"];
 
@@ -79,9 +79,10 @@
         changeNames(element, known);
     }
     const english = document.title;
-    const heading = inSpanish(english.split(" — ")[0], known);
+    const [, number = "", title] = /^(\d\d )?(.*?)(?: — .*)?$/.exec(english);
+    const heading = inSpanish(title, known);
     if (heading) {
-      document.title = heading;
+      document.title = number + heading;
       changed.push(() => (document.title = english));
     }
   }

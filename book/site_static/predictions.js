@@ -1,10 +1,12 @@
-/* Predictions: a result stays veiled until the reader has said what it will be, or wants to see it, and so does a verdict
-   below it in the same section. What was said is kept in this browser alone, for the pages that sum it up. Without this
-   script every result is in sight. */
+/* Predictions: a question, the reader's answer, and then what was found, in the page itself: all that the page has up to
+   the next heading or prediction (the extension's "flow" puts it into one box) stays hidden until the reader has said what
+   it will be, or wants to see it. What was said is kept in this browser alone, for the pages that sum it up. Without
+   scripts everything is in sight. */
 (() => {
   "use strict";
 
   const KEY = "lab-predictions";
+  const ALL = `lab-answers:${location.pathname.split("/").pop()}`;
   const STEPS = 200;
 
   function element(tag, attributes = {}, ...children) {
@@ -83,8 +85,8 @@
     if (said !== undefined) line.append(mark("said", said));
     const ends = element("div", { class: "lab-scale-ends" });
     ends.append(...[scale.low, scale.high].map((end) => element("span", {}, text(asked, end))));
-    const legend = element("p", { class: "lab-scale-legend" }, said === undefined ? "◆ answer" : "○ you said · ◆ answer");
-    return element("div", { class: "lab-scale", "aria-hidden": "true" }, line, ends, legend);
+    ends.firstChild.after(element("span", {}, said === undefined ? "◆ answer" : "○ you said · ◆ answer"));
+    return element("div", { class: "lab-scale", "aria-hidden": "true" }, line, ends);
   }
 
   /* ---- one prediction --------------------------------------------------------------------------------------------- */
@@ -139,23 +141,33 @@
     } catch {
       return; // damaged data: the result stays in sight
     }
+    const veil = section.closest(".cell")?.nextElementSibling;
+    const follows = veil?.nextElementSibling;
+    if (!veil?.matches(".lab-veil") || !follows?.matches(".lab-follows")) return;
     const answer = section.querySelector(".lab-answer");
-    const before = known()[keyOf(asked)];
+    const result = answer.querySelector(".lab-measured");
+    const guessed = [...answer.querySelectorAll(".lab-guessed")];
+    follows.prepend(answer);
 
     function reveal(said, move) {
+      if (!veil.isConnected) return;
       const sentence = said === undefined ? `Answer: ${asked.text}.` : compared(asked, said);
       const told = element("p", { class: "lab-said", tabindex: "-1" }, sentence);
       section.querySelector(".lab-ask")?.remove();
-      answer.querySelector(".lab-measured").replaceWith(told, ...(asked.choices ? [] : [drawn(asked, said)]));
-      answer.hidden = false;
-      answer.dispatchEvent(new Event("toggle")); // it has its width now: a wide table becomes cards on a phone
-      liftVerdicts();
-      if (move) told.focus();
+      veil.remove();
+      result.remove();
+      section.append(...(asked.choices ? [] : [drawn(asked, said)]), told, ...guessed);
+      follows.removeAttribute("hidden");
+      follows.dispatchEvent(new Event("toggle")); // it has its width now: a wide table becomes cards on a phone
+      dispatchEvent(new Event("resize"));
+      if (move) told.focus({ preventScroll: true });
     }
+    reveals.push(reveal);
 
+    const before = known()[keyOf(asked)];
     if (before && typeof before.said === (asked.choices ? "string" : "number")) return reveal(before.said);
+    if (everything()) return reveal();
 
-    answer.hidden = true;
     const commit = element("button", { type: "button", class: "lab-commit", disabled: "" }, "That is my prediction");
     const ready = (is = true) => (commit.disabled = !is);
     const [controls, said] = (asked.choices ? choiceOf : numberOf)(asked, ready);
@@ -170,41 +182,38 @@
       reveal(entry.said, true);
     };
     shown.onclick = () => reveal(undefined, true);
-    answer.before(element("div", { class: "lab-ask" }, ...controls, element("p", { class: "lab-buttons" }, commit, " ", shown)));
+    section.querySelector(".lab-question").after(element("div", { class: "lab-ask" }, ...controls, element("p", { class: "lab-buttons" }, commit, " ", shown)));
+    follows.setAttribute("hidden", "until-found"); // what is searched in the page, or linked to, opens it
+    follows.addEventListener("beforematch", () => reveal());
+    opens.set(follows, reveal);
   }
 
-  /* ---- verdicts: below a prediction in its section, one would tell the answer -------------------------------------- */
+  /* ---- all of a page ---------------------------------------------------------------------------------------------- */
 
-  const sectionOf = (output) => output.parentElement.closest("article section[id]");
-  const isBelow = (one, other) => other.compareDocumentPosition(one) & Node.DOCUMENT_POSITION_FOLLOWING;
+  const reveals = [];
+  const opens = new Map();
 
-  const tellsAnAnswer = (verdict) =>
-    [...document.querySelectorAll(".lab-prediction:has(.lab-ask)")].some(
-      (asked) => sectionOf(asked) === sectionOf(verdict) && isBelow(verdict, asked),
-    );
+  const everything = () => localStorage.getItem(ALL) === "true";
 
-  function lift(verdict, move) {
-    verdict.previousElementSibling.remove();
-    verdict.hidden = false;
-    if (move) {
-      verdict.tabIndex = -1;
-      verdict.focus();
-    }
-  }
-
-  function veilVerdicts() {
+  /* What the address names is in sight, whatever hides it. */
+  function openSought() {
     const sought = document.getElementById(decodeURIComponent(location.hash.slice(1)));
-    for (const verdict of document.querySelectorAll(".lab-verdict")) {
-      if (!tellsAnAnswer(verdict) || verdict.parentElement.closest(".cell") === sought?.closest(".cell")) continue;
-      const show = element("button", { type: "button", class: "lab-show" }, "Show the verdict");
-      show.onclick = () => lift(verdict, true);
-      const why = element("span", {}, "A verdict stands here, and tells the answer to the prediction above.");
-      verdict.before(element("p", { class: "lab-veil" }, why, " ", show));
-      verdict.hidden = true;
-    }
+    const hidden = sought?.closest(".lab-follows[hidden]");
+    if (!hidden) return;
+    opens.get(hidden)();
+    sought.scrollIntoView();
   }
 
-  const liftVerdicts = () => document.querySelectorAll(".lab-verdict[hidden]").forEach((each) => tellsAnAnswer(each) || lift(each));
+  function offerAll(place) {
+    const box = element("input", { type: "checkbox" });
+    box.checked = everything();
+    box.onchange = () => {
+      localStorage.setItem(ALL, `${box.checked}`);
+      if (box.checked) reveals.forEach((reveal) => reveal());
+      else location.reload();
+    };
+    place.append(element("label", { class: "lab-switch" }, box, "Show all answers"));
+  }
 
   /* ---- the page that sums up -------------------------------------------------------------------------------------- */
 
@@ -267,7 +276,13 @@
   }
 
   document.querySelectorAll(".lab-prediction").forEach(prepare);
+  const head = document.querySelector(".lab-eyebrow");
+  if (head && reveals.length) offerAll(head);
+  document.documentElement.classList.add("lab-armed");
+  openSought();
+  addEventListener("hashchange", openSought);
+  addEventListener("beforeprint", () => document.querySelectorAll(".lab-follows[hidden]").forEach((each) => each.classList.add("lab-preparing")));
+  addEventListener("afterprint", () => document.querySelectorAll(".lab-preparing").forEach((each) => each.classList.remove("lab-preparing")));
   document.querySelectorAll(".lab-guess-score").forEach(score);
-  veilVerdicts();
   document.querySelectorAll(".lab-calibration").forEach(sumUp);
 })();

@@ -62,7 +62,7 @@ def kept_or_again(costs: Mapping[str, Cost], layers: int, input_nbytes: float, p
         canvas.box(x + longest * cost.held_nbytes / most, top + 14, again, 26, AGAIN)
         canvas.words(x, top, f"peak {with_unit(cost.peak_nbytes)}", bold=True)
         canvas.words(x, top + 64, _work(cost, plain))
-        canvas.words(x, top + 88, f"{cost.time_ms:.0f} ms a step", fine=True)
+        canvas.words(x, top + 88, f"{cost.time_ms:.0f} ms a step")
     first, every, whole = (costs[name] for name in ROWS)
     alt = (
         f"{layers} blocks drawn to scale, three times. All kept: {with_unit(first.peak_nbytes)} at the peak. With only "

@@ -75,7 +75,7 @@ def layers(found: DispatchLog, name: str) -> Drawing:
 def _counted(canvas: Canvas, y: float, count: int, *lines: str) -> None:
     canvas.words(78, y + 40, f"{count:,}", anchor="end", size=38, bold=True)
     for index, line in enumerate(lines):
-        canvas.words(92, y + 20 + 26 * index, line, fine=index > 0)
+        canvas.words(92, y + 20 + 26 * index, line)
 
 
 def _ends(calls: Sequence[Call]) -> list[int]:

@@ -50,7 +50,7 @@ def matrix(
         for index, found in enumerate(row):
             _cell(canvas, left + index * _CELL, top, found)
         said = _short(_said(row), int((WIDTH - said_at) / 7.4))
-        canvas.words(said_at, top + 21, said, size=15, fine=True)
+        canvas.words(said_at, top + 21, said, size=15)
     shown = {outcome(found) for row in several.values() for found in row}
     rows = [(name, *map(_graphs, row), _said(row) or None) for name, row in several.items()]
     table = Table(["function", *columns, "Dynamo says"], rows)

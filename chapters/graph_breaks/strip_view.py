@@ -47,7 +47,7 @@ def _row(canvas: Canvas, top: float, name: str, each: Strip, tile: float) -> Non
             canvas.box(x + index * tile, top, tile, _BAR, _colour(piece, op), op, title=_title(piece, op))
         if piece.graph is not None:
             middle = x + width / 2
-            canvas.words(middle, top + _BAR + 20, f"graph {piece.graph}", anchor="middle", size=18, fine=True)
+            canvas.words(middle, top + _BAR + 20, f"graph {piece.graph}", anchor="middle", size=18)
         x += width + _GAP
     canvas.words(WIDTH, top + 31, _many(each.graphs, "graph"), anchor="end", bold=True, size=26)
 

@@ -34,22 +34,6 @@ FREE = "free"
 
 
 @dataclass(frozen=True)
-class Memory:
-    """What XLA plans for each device, in bytes. ``temporary`` is its one heap for all that is neither handed in nor
-    handed out; ``aliased`` is counted twice in the others."""
-
-    arguments: int
-    outputs: int
-    temporary: int
-    aliased: int
-
-    @property
-    def peak(self) -> int:
-        """All of it at once: arguments and outputs are there from the first operation to the last."""
-        return self.arguments + self.outputs + self.temporary - self.aliased
-
-
-@dataclass(frozen=True)
 class Partitioned:
     """A function as one device runs it.
 
@@ -62,7 +46,6 @@ class Partitioned:
     sent: tuple[Sent, ...] = field(repr=False)
     inputs: Mapping[str, str] = field(repr=False)
     outputs: Mapping[str, str] = field(repr=False)
-    memory: Memory
     flops: float
     mesh: Mapping[str, int]
     partitioner: str
@@ -160,7 +143,6 @@ def read(
         sent=found,
         inputs=_decided(jax, compiled.input_shardings[0], args, axes),
         outputs=_decided(jax, compiled.output_shardings, lowered.out_info, axes),
-        memory=memory_of(compiled),
         flops=(compiled.cost_analysis() or {}).get("flops", 0.0),
         mesh=axes,
         partitioner=partitioner,
@@ -200,12 +182,6 @@ def compiled_for(
     with _partitioned_by(jax, partitioner):
         lowered = jax.jit(fresh, in_shardings=shardings, **ends).lower(*args)
         return lowered, lowered.compile(compiler_options=dict(options or {}))
-
-
-def memory_of(compiled: Any) -> Memory:
-    """What XLA plans for one device of a compiled program."""
-    plan = compiled.memory_analysis()
-    return Memory(*(getattr(plan, f"{each}_size_in_bytes") for each in ("argument", "output", "temp", "alias")))
 
 
 @door

@@ -67,12 +67,12 @@ def sent(hlo: str, axes: Mapping[str, int]) -> tuple[Sent, ...]:
 
 
 @door
-def totals(found: tuple[Sent, ...], smallest: int = 2) -> tuple[Collective, ...]:
-    """The same by axis and kind, as DTensor's are counted: those of fewer than ``smallest`` numbers are left out.
+def totals(found: tuple[Sent, ...]) -> tuple[Collective, ...]:
+    """The same by axis and kind, as DTensor's are counted: those of a single number are left out.
 
     An all-reduce of several tensors is one.
     """
-    kept = [each for each in found if each.numbers >= smallest]
+    kept = [each for each in found if each.numbers > 1]
     groups = sorted({(each.axis, each.kind, each.ranks) for each in kept})
     mine = {group: [each for each in kept if (each.axis, each.kind, each.ranks) == group] for group in groups}
     return tuple(

@@ -1,4 +1,4 @@
-"""What XLA made of annotations, drawn: three systems side by side, a split that spreads, single operations."""
+"""What XLA made of annotations, drawn: three systems side by side, a split that spreads, three ways to write it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from compile_lab.doors import check_whole, door
 from compile_lab.page.canvas import Canvas, key
-from compile_lab.page.dotplot import dots
 from compile_lab.page.figures import Drawing
 from compile_lab.page.tables import Table
 from compile_lab.page.units import with_unit
@@ -14,8 +13,6 @@ from compile_lab.simulator.collectives import Collective
 
 from .gspmd import Partitioned
 from .gspmd_beside import Beside
-from .gspmd_memory import MemoryRow
-from .gspmd_operations import Operation
 from .gspmd_propagation import Propagated
 from .gspmd_three_ways import JaxRefusal, Way
 
@@ -161,38 +158,6 @@ def _weight(canvas: Canvas, x: float, y: float, name: str, known: dict[str, str]
 
 
 @door
-def operations_plot(rows: Sequence[Operation], caption: str = "", provenance: object | None = None) -> Drawing:
-    """A row for each operation: bytes that a device sends, by XLA and by DTensor, where their results are right."""
-    names = [f"{each.name}{_verdict(each)}" for each in rows]
-    values = {
-        "XLA": [each.xla_sent_nbytes / 1e3 if each.xla_right else None for each in rows],
-        "DTensor": [None if each.dtensor_sent_nbytes is None else each.dtensor_sent_nbytes / 1e3 for each in rows],
-    }
-    said = [f"{each.name}: XLA {each.xla_sent_nbytes:,}, DTensor {_amount(each)}" for each in rows]
-    alt = f"Bytes that a device sends for an operation over a split dimension. {'; '.join(said)}."
-    return dots(names, values, unit="kB", alt=alt, caption=caption, provenance=provenance, table=operations_table(rows))
-
-
-def _verdict(each: Operation) -> str:
-    return f" ({each.dtensor.kind})" if each.dtensor_nbytes is None else ""
-
-
-def _amount(each: Operation) -> str:
-    return each.dtensor.kind if each.dtensor_sent_nbytes is None else f"{each.dtensor_sent_nbytes:,}"
-
-
-@door
-def operations_table(rows: Sequence[Operation], caption: str = "") -> Table:
-    """Each operation: bytes and collectives of XLA, bytes of DTensor or what came of it instead."""
-    told = [
-        (each.name, f"{each.xla_sent_nbytes:,}" if each.xla_right else "**wrong**", collectives_in_words(each.xla_sent),
-         _amount(each), each.dtensor.detail)
-        for each in rows
-    ]  # fmt: skip
-    return Table(["operation", "XLA, bytes", "its collectives", "DTensor, bytes", "why not"], told, caption, "lrlrl")
-
-
-@door
 def ways_table(ways: Sequence[Way], caption: str = "") -> Table:
     """The three ways: what is written, the type that jax shows for the value in the middle, what is sent."""
     rows = [
@@ -206,16 +171,3 @@ def refusals_table(rows: Sequence[JaxRefusal], caption: str = "") -> Table:
     """What each way refuses, and what helps."""
     told = [(each.name, each.mode, each.error, each.helps) for each in rows]
     return Table(["program", "way", "error", "what helps"], told, caption)
-
-
-@door
-def memory_table(rows: Sequence[MemoryRow], caption: str = "") -> Table:
-    """Each program of a step: XLA's heap and outputs, ours, and what is kept between the two."""
-    told = [
-        (each.program, f"{each.xla.temporary:,}", f"{each.xla.outputs:,}", f"{each.xla_above:,}",
-         f"{each.spared_above:,}", f"{each.ours:,}")
-        for each in rows
-    ]  # fmt: skip
-    beside = "beside the step's arguments"
-    columns = ["program", "XLA: heap", "XLA: outputs", f"XLA: {beside}", "the same, ordered for memory", "ours: peak"]
-    return Table(columns, told, caption, align="lrrrrr")

@@ -33,7 +33,7 @@ def road(code: GeneratedCode) -> Drawing:
     for at, (line, colour) in enumerate(colours.items()):
         x = at * (width + GAP)
         canvas.box(x, 32, width, 34, colour, title=line.text, faint=True)
-        canvas.words(x + width / 2, 54, _short(line.text, width), anchor="middle", size=13, code=True, fine=True)
+        canvas.words(x + width / 2, 54, _short(line.text, width), anchor="middle", size=15, code=True)
     most = max(code.graphs, key=lambda graph: graph.fused_nbytes)
     scale = (WIDTH - (GAP + NARROWEST) * len(most.kernels)) / max(1, most.fused_nbytes)
     top = 78.0
@@ -67,11 +67,11 @@ def _graph(canvas: Canvas, graph: InductorGraph, colours: dict[Line, str], top: 
     said = f"{len(graph.kernels)} launches, {with_unit(graph.fused_nbytes)}"
     if x < WIDTH - 380:
         canvas.words(x + 12, top + 78, said, bold=True)
-        canvas.words(x + 12, top + 102, f"of {entries(graph)} loops and calls before fusion", fine=True)
+        canvas.words(x + 12, top + 102, f"of {entries(graph)} loops and calls before fusion")
         return top + 50 + KERNEL + 8
     canvas.words(0, top + 50 + KERNEL + 26, said, bold=True)
     told = f"of {entries(graph)} loops and calls before fusion"
-    canvas.words(WIDTH, top + 50 + KERNEL + 26, told, anchor="end", fine=True)
+    canvas.words(WIDTH, top + 50 + KERNEL + 26, told, anchor="end")
     return top + 50 + KERNEL + 32
 
 
@@ -111,7 +111,7 @@ def _colour(origin: Origin, colours: dict[Line, str]) -> str:
 def _short(text: str, width: float) -> str:
     """What a line computes, as far as it fits into a box."""
     text = text.removeprefix("return ").rpartition(" = ")[2]
-    most = int((width - 8) / 7.9)
+    most = int((width - 8) / 9.1)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 

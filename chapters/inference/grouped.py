@@ -89,33 +89,6 @@ class LayerRun:
     stopped: str = ""
 
 
-@dataclass(frozen=True)
-class GroupedTrap:
-    """A case of grouped_mm: ``said`` is its error, or empty; ``wrong_rows`` of ``rows`` differ from the loop."""
-
-    case: str
-    said: str
-    rows: int
-    wrong_rows: int
-
-
-@door
-def grouped_traps() -> list[GroupedTrap]:
-    """What grouped_mm itself does with good and bad ``offs``: bf16, 16 rows, 4 experts, on this CPU. A moment."""
-    generator = torch.Generator().manual_seed(0)
-    rows = torch.randn(16, 64, generator=generator).to(torch.bfloat16)
-    weights = (torch.randn(4, 64, 32, generator=generator) / 8).to(torch.bfloat16)
-    ends = torch.tensor([3, 3, 10, 16], dtype=torch.int32)
-    cases = {
-        "as it should be, one group empty": ends,
-        "offs of int64": ends.long(),
-        "offs not sorted": ends[torch.tensor([2, 1, 0, 3])].contiguous(),
-        "the last group ends before the last row": ends - torch.tensor([0, 0, 0, 4], dtype=torch.int32),
-    }
-    right = _by_loop(rows, weights, ends.tolist())
-    return [_trap(case, rows, weights, offs, right) for case, offs in cases.items()]
-
-
 @door
 def layer_runs(
     tokens: int = 256,
@@ -204,20 +177,3 @@ def product_calls(sources: Iterable[str]) -> tuple[str, ...]:
     """The names under which generated code calls a grouped product, in order, each once."""
     found = re.findall(r"(?<![\w.])[\w.:]*_grouped_mm(?:\.default)?(?=\()", "\n".join(sources))
     return tuple(dict.fromkeys(found))
-
-
-def _by_loop(rows: Tensor, weights: Tensor, ends: list[int]) -> Tensor:
-    parts, begin = [], 0
-    for index, end in enumerate(ends):
-        parts.append(rows[begin:end] @ weights[index])
-        begin = end
-    return torch.cat(parts)
-
-
-def _trap(case: str, rows: Tensor, weights: Tensor, offs: Tensor, right: Tensor) -> GroupedTrap:
-    try:
-        y = F.grouped_mm(rows, weights, offs=offs)
-    except RuntimeError as error:
-        return GroupedTrap(case, str(error).splitlines()[0], len(rows), 0)
-    same = (y.float() - right.float()).abs().amax(1) <= 0.02 * right.float().abs().max()
-    return GroupedTrap(case, "", len(rows), int((~same).sum()))

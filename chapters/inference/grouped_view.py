@@ -1,4 +1,4 @@
-"""A mixture of experts, pictured: time against tokens for each way, the traps, what is called."""
+"""A mixture of experts, pictured: time against tokens for each way, what is called."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from compile_lab.page.figures import Figure, Series, lines
 from compile_lab.page.tables import Table
 from compile_lab.recordings import Recording
 
-from .grouped import GroupedTrap, LayerRun
+from .grouped import LayerRun
 
 
 @dataclass(frozen=True)
@@ -77,10 +77,3 @@ def runs_table(runs: Iterable[LayerRun]) -> Table:
         for run in runs
     ]
     return Table(columns, rows)
-
-
-@door
-def traps_table(traps: Iterable[GroupedTrap]) -> Table:
-    """What grouped_mm says of each case, and how many rows are not what the loop gives."""
-    rows = [[one.case, one.said or "nothing", None if one.said else f"{one.wrong_rows} of {one.rows}"] for one in traps]
-    return Table(["case", "torch says", "wrong rows"], rows)

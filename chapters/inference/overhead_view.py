@@ -1,16 +1,12 @@
-"""The cost of a call against the number of layers, what skipped guards do to an answer, what each stance does."""
+"""The cost of a call against the number of layers, or of inputs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from compile_lab.doors import door
-from compile_lab.page.canvas import Canvas
-from compile_lab.page.figures import Drawing, Figure, Series, lines
-from compile_lab.page.tables import Table
-from compile_lab.page.units import number
+from compile_lab.page.figures import Figure, Series, lines
 from compile_lab.recordings import Recording
 
 from .overhead import CallCost
-from .skipped import STANCE_CALLS, ChangeTold, StanceTold
 
 
 @door
@@ -47,37 +43,3 @@ def cost_lines(costs: Sequence[CallCost], provenance: object, by: str = "modules
         log_x=True,
         log_y=True,
     )
-
-
-@door
-def changes(told: Sequence[ChangeTold]) -> Drawing:
-    """The answer after each change, with guards checked and skipped in two ways: a wrong one stands in orange."""
-    canvas = Canvas(size=18)
-    lefts, wide = (262, 392, 522, 652), 122
-    for left, text in zip(lefts, ("true", "checked", "by stance", "no guards"), strict=True):
-        canvas.words(left + wide / 2, 24, text, anchor="middle", fine=True)
-    rows = []
-    for index, one in enumerate(told):
-        y = 38 + 44 * index
-        canvas.words(0, y + 25, one.change)
-        canvas.box(lefts[0], y, wide, 36, "grey", number(one.true))
-        cells: list[str] = []
-        for left, skip in zip(lefts[1:], ("checked", "stance", "filter"), strict=True):
-            given, wrong = getattr(one, skip), one.wrong(skip)
-            text = "error" if isinstance(given, str) else number(given)
-            colour = "orange" if wrong else "purple" if isinstance(given, str) else "green"
-            canvas.box(left, y, wide, 36, colour, text, title=given if isinstance(given, str) else "")
-            cells.append(f"{given if isinstance(given, str) else number(given)}{', wrong' if wrong else ''}")
-        rows.append([one.change, number(one.before), number(one.true), *cells])
-    alt = " ".join(
-        f"{row[0]}: true {row[2]}; checked {row[3]}; by stance {row[4]}; no guards {row[5]}." for row in rows
-    )
-    table = Table(["change", "before", "true", "checked", "skipped by stance", "no guards made"], rows)
-    legend = "Green is right, orange silently wrong, purple an error."
-    return Drawing(canvas.svg(), alt, "the first number of the answer, after a change", table, legend=legend)
-
-
-@door
-def stance_table(told: Iterable[StanceTold]) -> Table:
-    """What each stance does, call by call."""
-    return Table(["stance", *STANCE_CALLS], [[one.stance, *one.calls] for one in told])

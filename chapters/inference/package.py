@@ -1,7 +1,7 @@
 """A model as a file that runs without its Python: torch.export, AOTInductor, and a program in C++ that loads it.
 
-What is asked of a package: is it equal to eager, how large is it and of what, how soon does it answer, does it take
-new weights, and what does it check of what it is given? The instrument knows no model. Where another process must have
+What is asked of a package: is it equal to eager, how large is it and of what, how soon does it answer, and
+what does it check of what it is given? The instrument knows no model. Where another process must have
 one, it is sent as `cloudpickle` writes it, so that a model of a notebook goes too.
 """
 
@@ -28,17 +28,17 @@ import torch
 from torch import Tensor, nn
 
 from compile_lab._torch.inductor import inductor_cache_folder, inductor_settings
-from compile_lab._torch.packages import packaged, unpacked
+from compile_lab._torch.packages import packaged
 from compile_lab.doors import door
 from compile_lab.pickling import dumps
-
-from .package_weights import RECORD, PackageError, matched, recorded
 
 RUNNER_SOURCE = Path(__file__).with_name("runner.cpp")
 PATIENCE_S = 300
 """How long another process may take before it counts as stuck."""
-WAYS = ("eager", "compiled, cold", "compiled, warm", "package", "package, C++")
-"""Ways from a new process to a first answer."""
+
+
+class PackageError(RuntimeError):
+    """A package could not be made, read or run; says which, why, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -60,14 +60,12 @@ class Package:
 
 
 @door
-def package(
-    model: nn.Module, *args: Tensor, dynamic: Mapping[str, Mapping[int, object]] | None = None, again: bool = False
-) -> Package:
+def package(model: nn.Module, *args: Tensor, dynamic: Mapping[str, Mapping[int, object]] | None = None) -> Package:
     """Export ``model`` for inference on ``args`` and compile it ahead of time into a file.
 
     ``dynamic`` as torch.export's ``dynamic_shapes``: by argument, which dimension may vary, and how far. The same model
     is compiled once for each number of threads (``torch.get_num_threads()``), which is written into a CPU's code, and
-    for each setting of Inductor; its file is kept beside Inductor's caches, unless ``again``.
+    for each setting of Inductor; its file is kept beside Inductor's caches.
     Raises PackageError, with torch's reason, for a model that cannot be exported or compiled.
     """
     try:
@@ -75,13 +73,13 @@ def package(
             exported = torch.export.export(model.eval(), args, dynamic_shapes=dict(dynamic) if dynamic else None)
     except Exception as error:  # torch raises of many kinds here, and each says what to change
         raise PackageError(f"{type(model).__name__} cannot be exported: {_first_line(error)}") from error
-    file, metadata = _place(exported), {RECORD: recorded(exported)}
-    if again or not file.exists():
+    file = _place(exported)
+    if not file.exists():
         require_compiler()
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent) as folder:  # nobody finds half a package
             try:
-                made = packaged(exported, Path(folder) / "model.pt2", {"aot_inductor.metadata": metadata})
+                made = packaged(exported, Path(folder) / "model.pt2")
             except Exception as error:
                 raise PackageError(f"{type(model).__name__} cannot be compiled: {_first_line(error)}") from error
             Path(made).replace(file)
@@ -96,7 +94,7 @@ def _place(exported: torch.export.ExportedProgram) -> Path:
         for node in exported.graph.find_nodes(op="placeholder")
         if isinstance(value := node.meta["val"], Tensor)
     ]
-    digest = hashlib.sha256(f"{exported}{laid_out}{torch.__version__}{machine}{inductor_settings()}".encode())
+    digest = hashlib.sha256(f"{exported}{laid_out}{machine}{torch.__version__}{inductor_settings()}".encode())
     for name, value in sorted({**exported.state_dict, **exported.constants}.items()):
         digest.update(name.encode())
         if isinstance(value, Tensor):
@@ -115,25 +113,9 @@ def contents(file: Path) -> tuple[dict[str, int], dict[str, str]]:
                 parts[kinds.get(Path(one.filename).suffix, "other")] += one.file_size
                 if one.filename.endswith("wrapper_metadata.json"):
                     written_for = json.loads(zipped.read(one))
-                    written_for.pop(RECORD, None)  # of the model, not of the machine
     except (OSError, BadZipFile, ValueError) as error:
         raise PackageError(f"{file} is no package of AOTInductor ({_first_line(error)}): make it again") from error
     return {kind: nbytes for kind, nbytes in parts.items() if nbytes}, written_for
-
-
-@door
-def updated(file: Path, weights: Mapping[str, Tensor], *args: Tensor) -> Tensor:
-    """What the package answers once other weights are loaded into it, without compiling anything.
-
-    ``weights`` by the model's names, as its ``state_dict()`` has them. Of tied weights any one name will do; what the
-    program never reads may be there or not.
-    PackageError for a file that is no package, and for weights that are not the package's, by name: too few, such as
-    the model does not have or were compiled in, and tied ones whose values differ.
-    """
-    contents(file)
-    loaded = unpacked(file)
-    loaded.load_constants(matched(file, set(loaded.get_constant_fqns()), weights), check_full_update=True)
-    return loaded(*args)
 
 
 # -- a program in C++
@@ -216,33 +198,31 @@ class StartUp:
 
 
 @door
-def start_ups(model: nn.Module, *args: Tensor, file: Path, ways: Sequence[str] = WAYS) -> list[StartUp]:
-    """Each way in a process of its own, on one thread; cold and warm share a cache folder that is empty at first. A
-    process that fails says so in its row.
-
-    ValueError for an unknown way, or "warm" without the "cold" before it that fills the folder.
+def start_ups(file: Path, *args: Tensor) -> list[StartUp]:
+    """The package from Python, with Inductor's caches empty, and from C++: each in a process of its own, on one thread.
+    A process that fails says so in its row.
     """
-    if unknown := set(ways) - set(WAYS):
-        raise ValueError(f"unknown ways {sorted(unknown)}; the ways are {', '.join(WAYS)}")
-    if "compiled, warm" in ways and "compiled, cold" not in ways[: list(ways).index("compiled, warm")]:
-        raise ValueError('"compiled, warm" finds what "compiled, cold" left: put that before it')
+    return [_from_python(file, args), _from_cpp(file, args)]
+
+
+def _from_python(file: Path, args: Sequence[Tensor]) -> StartUp:
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "given"
-        given.write_bytes(dumps((model, args)))
-        return [_started(way, given, file, args, Path(folder) / "cache") for way in ways]
+        given.write_bytes(dumps(args))
+        try:
+            child = [sys.executable, "-m", f"{__package__}.start", str(given), str(file)]
+            said, used = _measured(child, TORCHINDUCTOR_CACHE_DIR=folder)
+        except PackageError as error:
+            return StartUp("package", stopped=str(error))
+        return StartUp("package", **json.loads(said.splitlines()[-1]), **used)
 
 
-def _started(way: str, given: Path, file: Path, args: Sequence[Tensor], cache: Path) -> StartUp:
-    if way == "package, C++":
-        ran = run_in_cpp(build_runner(), file, *args)
-        return StartUp(way, (ran.load_ms + ran.first_ms) / 1e3, ran.cpu_s, ran.peak_nbytes, ran.call_ms * 1e3)
-    environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
-    child = [sys.executable, "-m", f"{__package__}.start", way.partition(",")[0], str(given), str(file)]
+def _from_cpp(file: Path, args: Sequence[Tensor]) -> StartUp:
     try:
-        said, used = _measured(child, environment)
+        ran = run_in_cpp(build_runner(), file, *args)
     except PackageError as error:
-        return StartUp(way, stopped=str(error))
-    return StartUp(way, **json.loads(said.splitlines()[-1]), **used)
+        return StartUp("package, C++", stopped=str(error))
+    return StartUp("package, C++", (ran.load_ms + ran.first_ms) / 1e3, ran.cpu_s, ran.peak_nbytes, ran.call_ms * 1e3)
 
 
 # -- what it does not look at
@@ -291,8 +271,7 @@ def _asked(question: Mapping[str, Any]) -> dict[str, Any]:
         if not _askers or _askers[0].poll() is not None:
             child = [sys.executable, "-m", f"{__package__}.start", "asks"]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-            environment = _environment(None)
-            _askers[:] = [subprocess.Popen(child, **pipes, text=True, env=environment, start_new_session=True)]
+            _askers[:] = [subprocess.Popen(child, **pipes, text=True, env=_environment(), start_new_session=True)]
         (asker,) = _askers
         late = threading.Timer(PATIENCE_S, os.killpg, (asker.pid, signal.SIGKILL))
         late.start()
@@ -315,37 +294,13 @@ _askers: list[subprocess.Popen] = []
 _asking = threading.Lock()
 
 
-@door
-def said_to_be_for(file: Path, model: nn.Module, args: Sequence[Tensor], **changes: str) -> str:
-    """What loading says of a copy of the package that is labelled for another machine: "equal to eager", "wrong…", or
-    its refusal. ``changes`` by the package's own names: AOTI_CPU_ISA, AOTI_MACHINE, AOTI_PLATFORM, AOTI_DEVICE_KEY.
-
-    ValueError for a name that the package does not have.
-    """
-    if unknown := set(changes) - set(contents(file)[1]):
-        raise ValueError(f"the package says nothing of {sorted(unknown)}: it has {sorted(contents(file)[1])}")
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "labelled.pt2"
-        with ZipFile(file) as before, ZipFile(copy, "w") as after:
-            for one in before.infolist():
-                data = before.read(one)
-                if one.filename.endswith("_metadata.json"):
-                    data = json.dumps(json.loads(data) | changes).encode()
-                after.writestr(one, data)
-        given = Path(folder) / "given"
-        given.write_bytes(dumps((model, {"it": tuple(args)})))
-        return _outcomes(given, ["it"], copy, "0")["it"]
-
-
 # -- other processes
 
 
-def _measured(
-    command: Sequence[str], environment: Mapping[str, str] | None = None
-) -> tuple[str, dict[str, float | None]]:
+def _measured(command: Sequence[str], **environment: str) -> tuple[str, dict[str, float | None]]:
     """What a process says, and what it and the compilers it called used."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err, text=True, env=_environment(environment))
+        process = subprocess.Popen(command, stdout=out, stderr=err, text=True, env=_environment() | environment)
         deadline = time.monotonic() + PATIENCE_S
         held = None
         while (ended := os.wait4(process.pid, os.WNOHANG))[0] == 0:
@@ -376,25 +331,23 @@ def _held_nbytes(pid: int) -> int | None:
     return int(found[1]) * 1024 if found else None
 
 
-def _ended(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.CompletedProcess:
+def _ended(command: Sequence[str]) -> subprocess.CompletedProcess:
     try:
-        return subprocess.run(
-            command, capture_output=True, text=True, timeout=PATIENCE_S, env=_environment(environment)
-        )
+        return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, env=_environment())
     except subprocess.TimeoutExpired as late:
         raise PackageError(f"{Path(command[0]).name} did not end within {PATIENCE_S} s and was stopped") from late
 
 
 def _checked(command: Sequence[str], what: str) -> None:
-    ended = _ended(command, {})
+    ended = _ended(command)
     if ended.returncode:
         raise PackageError(f"{what} ended with {ended.returncode}: {_last_line(ended.stderr)}")
 
 
-def _environment(changes: Mapping[str, str] | None) -> dict[str, str]:
+def _environment() -> dict[str, str]:
     """Of a process that finds the same packages as this one, on one thread."""
     paths = os.pathsep.join(path for path in sys.path if path)
-    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", **(changes or {})}
+    return {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,6 +1,6 @@
-"""The other side of `package`: a process that goes one way to a first answer, or asks packages many things.
+"""The other side of `package`: a process that loads one for a first answer, or asks packages many things.
 
-python -m chapters.inference.start WAY GIVEN PACKAGE    what it took, as JSON
+python -m chapters.inference.start GIVEN PACKAGE        what it took, as JSON
 python -m chapters.inference.start asks                 for each line of JSON on stdin a fork, and a line that says how
                                                         it ended: what it said of each case, its status, its last words
 """
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -26,10 +26,9 @@ def main(arguments: Sequence[str]) -> None:
     if [*arguments] == ["asks"]:
         _answer_all()
         return
-    way, given, file = arguments
+    given, file = arguments
     torch.set_num_threads(1)
-    model, args = _read(given)
-    print(json.dumps(_timed(_made(way, model, file), args)))
+    print(json.dumps(_timed(file, _read(given))))
 
 
 def _read(given: str) -> Any:
@@ -67,19 +66,10 @@ def _answer(given: str, file: str, check: str, cases: Sequence[str]) -> NoReturn
         os._exit(status)
 
 
-def _made(way: str, model: torch.nn.Module, file: str) -> Callable[[], Callable]:
-    ways = {
-        "eager": lambda: model,
-        "compiled": lambda: torch.compile(model, dynamic=True),
-        "package": lambda: unpacked(file, tried=False),
-    }
-    return ways[way]
-
-
-def _timed(make: Callable[[], Callable], args: Sequence[torch.Tensor]) -> dict[str, float]:
+def _timed(file: str, args: Sequence[torch.Tensor]) -> dict[str, float]:
     with torch.no_grad():
         start = time.perf_counter()
-        call = make()
+        call = unpacked(file, tried=False)
         call(*args)
         ready = time.perf_counter()
         for _ in range(CALLS):

@@ -2,7 +2,7 @@
 
 A mask function says of one query and one key whether they may meet, ``mask(batch, head, query, key)``; a score function
 changes a pair's score, ``score(value, batch, head, query, key)``. ``visits`` counts blocks without torch's help;
-``written`` generates the kernels for a chip and finds both functions in them. How exact they are is ``flex_errors``'.
+``written`` generates the kernels for a chip and finds both functions in them.
 """
 
 import re

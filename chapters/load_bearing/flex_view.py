@@ -1,4 +1,4 @@
-"""FlexAttention as a reader sees it: the blocks a mask visits, a function beside its Triton, errors, bytes."""
+"""FlexAttention as a reader sees it: the blocks a mask visits, a function beside its Triton, bytes."""
 
 import inspect
 import re
@@ -11,7 +11,6 @@ from compile_lab.page.figures import Drawing, Figure, Series, lines
 from compile_lab.page.tables import Code, Table
 
 from .flex import FULL, PARTIAL, BlockVisits, FlexKernels
-from .flex_errors import NAMES, FlexErrors
 
 COLOURS = {FULL: "blue", PARTIAL: "orange"}
 MEANT = {
@@ -37,7 +36,7 @@ def blocks(several: Mapping[str, BlockVisits], caption: str = "") -> Drawing:
         _grid(canvas, x, HEAD, side, found)
         canvas.words(x, HEAD + side + 24, f"{found.visited:,} of {found.blocks:,} blocks")
     canvas.words(LEFT - 8, HEAD + 12, "q", anchor="end", size=15)
-    canvas.words(LEFT, HEAD + side + 46, "keys →  (queries downwards)", size=15, fine=True)
+    canvas.words(LEFT, HEAD + side + 46, "keys →  (queries downwards)", size=15)
     said = "; ".join(f"{name}: {found}" for name, found in several.items())
     first = next(iter(several.values()))
     return Drawing(
@@ -123,17 +122,6 @@ def excerpt(found: FlexKernels, role: str = "mask", inside: str = "forward_block
     kept = [line for line in shown.splitlines() if line.strip()]
     moved = [mark - sum(at < mark for at in blank) for mark in marks if mark not in blank]
     return Code("\n".join(kept), title=title, mark=moved)
-
-
-def errors(several: Mapping[str, Sequence[FlexErrors]]) -> Table:
-    """One row a mask and way: how far output and gradients are from dense attention in float64."""
-    rows = [
-        (case, each.way, *(f"{each.by_result[name]:.1e}" if name in each.by_result else None for name in NAMES))
-        for case, found in several.items()
-        for each in found
-    ]
-    caption = "Largest difference from dense float64, in parts of the largest element; a dash: no gradient there"
-    return Table(["mask", "attention in float32", *NAMES], rows, caption, align="ll" + "r" * len(NAMES))
 
 
 def peaks(several: Mapping[str, Mapping[int, int]], scores: Mapping[int, int], caption: str = "") -> Figure:

@@ -5,7 +5,9 @@ without it and with it: the graphs are pictured before and after the pass, the r
 the bit, and where bits differ, both are held against float64. Nothing here measures time.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import functools
+import uuid
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,7 +15,7 @@ from torch import fx
 
 from compile_lab._torch.dispatcher import dispatch_mode_is_active
 from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab._torch.passes import AskedOfInference, KeyedPass
+from compile_lab._torch.passes import KeyedPass
 from compile_lab.capture import compilation
 from compile_lab.doors import check_whole, door
 from compile_lab.inductor.generated import GeneratedCode, generated_code
@@ -23,7 +25,6 @@ from compile_lab.tensors import tensors
 
 from .passes_graph import NodeChange, PictureNode, broken, differences, moved, pictured, result_kinds
 from .passes_judged import JudgedTensor, Outcome, judged_tensors, outcome, truth
-from .passes_key import PassError, name_of, source_key
 
 GraphChanger = Callable[[fx.Graph], None]
 
@@ -36,6 +37,10 @@ STAGES = {
 }
 """Where Inductor asks a pass, in order, and its option for it: over the captured graph, over forward and backward
 together before and after its own passes, over each of the two before and after its own passes."""
+
+
+class PassError(ValueError):
+    """What is wrong with a pass: names it, the rule, and the way out."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,6 @@ class PassReport:
 
     name: str
     stage: str
-    key: str
     runs: tuple[PassRun, ...]
     judged: tuple[JudgedTensor, ...] = field(repr=False)
     code_without: GeneratedCode = field(repr=False)
@@ -121,32 +125,26 @@ def with_pass(
     fn: Callable[..., Any],
     *args: Any,
     stage: str = "post_grad_pre",
-    others: Sequence[tuple[Any, ...]] = (),
-    key: str | None = None,
     chip: str | None = None,
-    options: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> PassReport:
     """Compile ``fn(*args)`` and its backward without and with the pass ``own``, and judge the two.
 
     ``fn`` is a module or function of tensors; gradients are those of what it returns along directions drawn from
-    ``seed``, with respect to each leaf that needs one. ``others`` are more inputs to judge on: a pass may be right on
-    one and wrong on the next. ``key`` stands for ``source_key(own)``. With ``chip`` ("H200", …) the kernels and bytes
-    are those for that chip; the results are always computed where the inputs are. No ``.grad``, no buffer of ``fn``
-    and no input is changed.
+    ``seed``, with respect to each leaf that needs one. With ``chip`` ("H200", …) the kernels and bytes are those for
+    that chip; the results are always computed where the inputs are. No ``.grad``, no buffer of ``fn`` and no input is
+    changed. What is right on one input may be wrong on the next: judge on several.
 
-    Raises PassError, naming the pass, if it has no key, raises, breaks the graph, or never ran; ValueError for a stage
-    that is none; and whatever ``fn`` itself raises.
+    Raises PassError, naming the pass, if it raises, breaks the graph, or never ran; ValueError for a stage that is
+    none; and whatever ``fn`` itself raises.
     """
     stage_option(stage), check_whole("seed", seed, 0)
-    recorder = _PassRecorder(own, stage)
-    keyed = keyed_pass(own, key, run=recorder)
-    every, given = [args, *others], dict(options or {})
+    recorder, key = _PassRecorder(own, stage), uuid.uuid4().hex  # no cache answers with another pass's code
     try:
-        passed, code_with = _compiled(fn, every, {**given, stage_option(stage): keyed}, seed)
+        passed, code_with = _compiled(fn, args, {stage_option(stage): KeyedPass(recorder, key)}, seed)
     except Exception as reason:
         recorder.require_sound()
-        _compiled(fn, every, given, seed)  # raises what has nothing to do with the pass
+        _compiled(fn, args, {}, seed)  # raises what has nothing to do with the pass
         told = str(reason).strip().partition("\n")[0]
         raise PassError(
             f"{recorder.name} breaks the graph: without it everything compiles, with it there is a "
@@ -158,36 +156,19 @@ def with_pass(
             f"{recorder.name} never ran: no graph came by the stage {stage}. Does {name_of(fn)} compute anything with "
             "tensors, and is it compiled at all?"
         )
-    plain, code_without = _compiled(fn, every, given, seed)
-    exact = [truth(fn, given_args, seed) for given_args in every]
+    plain, code_without = _compiled(fn, args, {}, seed)
     if chip is not None:
-        code_without = generated_code(fn, *args, chip=chip, options=given)
-        options_with = {**given, stage_option(stage): KeyedPass(own, keyed.key)}
-        code_with = generated_code(fn, *args, chip=chip, options=options_with)
-    judged = judged_tensors(plain, passed, exact)
-    return PassReport(recorder.name, stage, keyed.key, tuple(recorder.runs), judged, code_without, code_with)
+        code_without = generated_code(fn, *args, chip=chip)
+        code_with = generated_code(fn, *args, chip=chip, options={stage_option(stage): KeyedPass(own, key)})
+    judged = judged_tensors(plain, passed, truth(fn, args, seed))
+    return PassReport(recorder.name, stage, tuple(recorder.runs), judged, code_without, code_with)
 
 
-@door
-def keyed_pass(own: GraphChanger, key: str | None = None, run: GraphChanger | None = None) -> KeyedPass:
-    """``own`` as Inductor's options take it: ``torch.compile(fn, options={stage_option(stage): keyed_pass(own)})``.
-
-    Raises PassError if it has no key (see ``source_key``), or is a pass of torch's own form whose ``uuid`` gives none.
-    ``run`` is called in its place, as a recorder that calls it in turn.
-    """
-    who = name_of(own)
-    if isinstance(own, AskedOfInference):
-        raise PassError(f"{who} asks for is_inference too: wrap it in a function of the graph alone")
-    if key is None and callable(getattr(own, "uuid", None)):
-        key = str(own.uuid() or "")
-    elif key is None:
-        key = source_key(own)
-    if not key.strip():
-        raise PassError(
-            f"{who} has no key: without one Inductor cannot keep what it compiles, or would mistake the code of "
-            "another pass for its. Leave key= out, and it is made from the pass's source"
-        )
-    return KeyedPass(run or own, key)
+def name_of(own: Any) -> str:
+    """What the reader calls a pass."""
+    if isinstance(own, functools.partial):
+        return name_of(own.func)
+    return getattr(own, "__name__", type(own).__name__)
 
 
 @door
@@ -236,19 +217,19 @@ class _PassRecorder:
 
 
 def _compiled(
-    fn: Callable[..., Any], every: Sequence[tuple[Any, ...]], options: dict[str, Any], seed: int
-) -> tuple[list[Outcome], GeneratedCode]:
+    fn: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], seed: int
+) -> tuple[Outcome, GeneratedCode]:
     reset_dynamo()
     try:
         with compilation(use_caches=True) as log, collecting() as graphs:
-            outcomes = [outcome(fn, args, seed, {"fx_graph_cache": False, **options}) for args in every]
+            found = outcome(fn, args, seed, {"fx_graph_cache": False, **options})
         if graphs or dispatch_mode_is_active():
             log.require_compiled()
     finally:
         reset_dynamo()
-    provenance = here("compile_lab.inductor.with_pass", device=_device(every))
-    return outcomes, GeneratedCode(tuple(graphs), None, provenance)
+    provenance = here("compile_lab.inductor.with_pass", device=_device(args))
+    return found, GeneratedCode(tuple(graphs), None, provenance)
 
 
-def _device(every: Sequence[tuple[Any, ...]]) -> str | None:
-    return None if any(tensor.is_cuda for tensor in tensors(list(every))) else "cpu"
+def _device(args: tuple[Any, ...]) -> str | None:
+    return None if any(tensor.is_cuda for tensor in tensors(args)) else "cpu"

@@ -1,10 +1,10 @@
-"""Passes to learn from: one that pays, one that comes too late, and one that is wrong.
+"""Passes to learn from: one that pays, and one that is wrong.
 
 Each is a function of a graph of aten operations, which it changes, and may be handed to Inductor as it is.
 """
 
 import operator
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 
 import torch
 import torch.nn.functional as F
@@ -31,20 +31,13 @@ def products_with_one_hot_are_lookups(graph: fx.Graph) -> None:
                 graph.erase_node(node)
 
 
-def same_twice_is_once(graph: fx.Graph) -> None:
-    """What is computed twice from the same values is computed once; a random number is never the same twice."""
-    _once(graph, lambda node: not _is_random(node))
-
-
 def all_that_looks_the_same_is_once(graph: fx.Graph) -> None:
-    """The same, written in a hurry: two draws of random numbers of one shape look the same too."""
-    _once(graph, lambda _: True)
-
-
-def _once(graph: fx.Graph, may: Callable[[fx.Node], bool]) -> None:
+    """What is computed twice from the same values is computed once. Written in a hurry: so is what is drawn twice, for
+    two draws of random numbers of one shape look the same, too.
+    """
     made: dict[Hashable, fx.Node] = {}
     for node in list(graph.nodes):
-        if node.op != "call_function" or not may(node) or _writes(node):
+        if node.op != "call_function" or _writes(node):
             continue
         leaves, shape = tree_flatten((node.args, node.kwargs))
         looks = (node.target, str(shape), *((type(leaf), leaf) for leaf in leaves))
@@ -52,10 +45,6 @@ def _once(graph: fx.Graph, may: Callable[[fx.Node], bool]) -> None:
         if first is not node:
             node.replace_all_uses_with(first)
             graph.erase_node(node)
-
-
-def _is_random(node: fx.Node) -> bool:
-    return torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
 
 
 def _writes(node: fx.Node) -> bool:

@@ -5,7 +5,7 @@ directions that are drawn once. The truth is the same call in float64, whatever 
 """
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,8 +32,6 @@ class JudgedTensor:
     """
 
     name: str
-    inputs: int
-    """Which of the inputs it was computed from, from 0."""
     same_bits: bool
     apart: float
     without: float | None
@@ -54,7 +52,7 @@ class JudgedTensor:
     def __str__(self) -> str:
         if self.same_bits:
             return f"{self.name}: the same bits"
-        said = f"{self.name} of inputs {self.inputs}: {self.apart:.1e} apart"
+        said = f"{self.name}: {self.apart:.1e} apart"
         if self.without is None:
             return f"{said}, with no float64 to ask"
         return f"{said}; error against float64 {self.without:.1e} without the pass, {self.with_pass:.1e} with it"
@@ -155,20 +153,14 @@ def _random_states() -> list[Tensor]:
     return [torch.get_rng_state(), *(torch.cuda.get_rng_state_all() if torch.cuda.is_available() else ())]
 
 
-def judged_tensors(
-    plain: Sequence[Outcome], passed: Sequence[Outcome], exact: Sequence[Outcome]
-) -> tuple[JudgedTensor, ...]:
-    return tuple(
-        _tensor_judged(name, at, without, passed[at].get(name), exact[at].get(name))
-        for at, outcome in enumerate(plain)
-        for name, without in outcome.items()
-    )
+def judged_tensors(plain: Outcome, passed: Outcome, exact: Outcome) -> tuple[JudgedTensor, ...]:
+    return tuple(_tensor_judged(name, without, passed.get(name), exact.get(name)) for name, without in plain.items())
 
 
-def _tensor_judged(name: str, at: int, without: Tensor, found: Tensor | None, exact: Tensor | None) -> JudgedTensor:
+def _tensor_judged(name: str, without: Tensor, found: Tensor | None, exact: Tensor | None) -> JudgedTensor:
     epsilon = torch.finfo(without.dtype).eps if without.is_floating_point() else 0.0
     if found is None or (found.shape, found.dtype) != (without.shape, without.dtype):
-        return JudgedTensor(name, at, False, torch.inf, None, None, epsilon)
+        return JudgedTensor(name, False, torch.inf, None, None, epsilon)
     errors = (None, None) if exact is None else tuple(largest_relative_error(y, exact) for y in (without, found))
     apart = largest_relative_error(found, without)
-    return JudgedTensor(name, at, same_bits(found, without), apart, *errors, epsilon)
+    return JudgedTensor(name, same_bits(found, without), apart, *errors, epsilon)

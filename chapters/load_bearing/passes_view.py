@@ -1,13 +1,11 @@
 """A pass of one's own as a reader sees it: the graph before and after, node by node, the verdict, and what it saves."""
 
-from collections.abc import Mapping
-
 from compile_lab.inductor.view import evidence
 from compile_lab.page.figures import Figure, Series, bars
 from compile_lab.page.tables import Cell, Code, Table
-from compile_lab.page.units import with_unit, without_namespace
+from compile_lab.page.units import with_unit
 
-from .passes import STAGES, PassReport, PassRun
+from .passes import PassReport, PassRun
 from .passes_graph import NodeChange
 from .passes_judged import JudgedTensor
 
@@ -59,50 +57,6 @@ def _short(text: str) -> str:
     return text if len(text) <= 110 else f"{text[:108]} …"
 
 
-def changes(report: PassReport) -> Table:
-    """One row a changed node: what was done to it, its operation, its shape, and the line that it came from."""
-    rows = [
-        (run.graph, change.kind, Code(change.node.name), without_namespace(change.node.op), _shape(change), _at(change))
-        for run in report.runs
-        for change in run.changes
-    ]
-    return Table(["graph", "", "node", "operation", "shape", "line"], rows, align="llllll")
-
-
-def _shape(change: NodeChange) -> str:
-    return "" if change.node.shape is None else f"{change.node.dtype} {list(change.node.shape)}"
-
-
-def _at(change: NodeChange) -> Cell:
-    return str(change.node.line) if change.node.line else None
-
-
-def stages(found: Mapping[str, PassReport]) -> Figure:
-    """Bars of the nodes that one pass removes at each stage, in Inductor's order: where it finds anything left to do.
-
-    Raises ValueError for a stage that is none, or without any.
-    """
-    if not found or (unknown := set(found) - set(STAGES)):
-        raise ValueError(f"stages are {', '.join(STAGES)}; found {', '.join(sorted(unknown)) if found else 'none'}")
-    ordered = [stage for stage in STAGES if stage in found]
-    removed = [sum(run.count("removed") for run in found[stage].runs) for stage in ordered]
-    kernels = {stage: found[stage].kernels[1] for stage in ordered}
-    name = found[ordered[0]].name
-    told = ", ".join(f"{count} at {stage}" for stage, count in zip(ordered, removed, strict=True))
-    table = Table(
-        ["stage", "nodes removed", "kernels with it", "bytes with it"],
-        [(stage, count, kernels[stage], found[stage].nbytes[1]) for stage, count in zip(ordered, removed, strict=True)],
-    )
-    made = bars(
-        Series("removed", ordered, removed),
-        value_title="nodes removed",
-        place_title="stage",
-        alt=f"Nodes that {name} removes: {told}.",
-        caption=f"What {name} finds to do, stage by stage",
-    )
-    return Figure(made.plot, made.alt, made.caption, table)
-
-
 def saved(report: PassReport) -> Figure:
     """Bars of the bytes that the launches of forward and backward move, without the pass and with it."""
     codes = {"without": report.code_without, "with the pass": report.code_with}
@@ -123,16 +77,13 @@ def saved(report: PassReport) -> Figure:
     )
 
 
-def judgement(report: PassReport, only_other: bool = False) -> Table:
-    """One row a result or gradient: the same bits or not, how far apart, and each one's error against float64.
-
-    ``only_other`` leaves out those whose bits are the same.
-    """
-    rows = [_judged(each) for each in report.judged if not (only_other and each.same_bits)]
-    columns = ["", "inputs", "same bits", "apart", "error without", "error with it", "verdict"]
-    return Table(columns, rows, f"{report.name} at {report.stage}: {report.verdict}", align="lrlrrrl")
+def judgement(report: PassReport) -> Table:
+    """One row a result or gradient: the same bits or not, how far apart, and each one's error against float64."""
+    rows = [_judged(each) for each in report.judged]
+    columns = ["", "same bits", "apart", "error without", "error with it", "verdict"]
+    return Table(columns, rows, f"{report.name} at {report.stage}: {report.verdict}", align="llrrrl")
 
 
 def _judged(each: JudgedTensor) -> tuple[Cell, ...]:
     verdict = "same bits" if each.same_bits else "wrong" if each.is_wrong else "other bits"
-    return each.name, each.inputs, each.same_bits, each.apart, each.without, each.with_pass, verdict
+    return each.name, each.same_bits, each.apart, each.without, each.with_pass, verdict

@@ -40,7 +40,7 @@ def bits(shown: Sequence[Format] = tuple(FORMATS.values())) -> Drawing:
             canvas.box(x, top + 4, count * wide - 2, 28, BITS[part], str(count) if count > 1 else "", title=told)
             x += count * wide
         canvas.words(660, top + 24, f"up to {number(one.largest)}")
-        canvas.words(825, top + 24, f"1 + {one.ulp_at_one:.2g}", fine=True)
+        canvas.words(825, top + 24, f"1 + {one.ulp_at_one:.2g}")
     names = ", ".join(f"{one.name} {one.exponent_bits} and {one.mantissa_bits}" for one in shown)
     alt = f"Bits of exponent, which give range, and of mantissa, which give precision: {names}."
     caption = "Right: the largest number, and the next after 1."
@@ -120,7 +120,7 @@ def apart(runs: Mapping[str, Training], reference: str, provenance: object = Non
             y = top + 8 + PANEL_HIGH * (high - power) / (high - low)
             if power % 2 == 0:
                 canvas.line([(left, y), (left + PANEL_WIDE, y)], "grey", thick=0.5)
-                canvas.words(left + 3, y - 3, f"1e{power}", size=13, fine=True)
+                canvas.words(left + 3, y - 3, f"1e{power}", size=15)
         points = [
             (
                 round(left + PANEL_WIDE * (step + 0.5) / len(values)),

@@ -44,7 +44,7 @@ def floors(trace: TypedTrace, caption: str = "", provenance: object = None) -> D
     for lane, top in LANES.items():
         canvas.words(0, top + HIGH / 2 + 6, lane, bold=True)
     canvas.words(0, PARAMETERS + 24, "fp32", bold=True)
-    canvas.words(0, PARAMETERS + 46, "weights", fine=True)
+    canvas.words(0, PARAMETERS + 46, "weights")
     for at, column in enumerate(columns):
         left = LEFT + at * step
         lane = column.op.outputs[0]
@@ -60,7 +60,7 @@ def floors(trace: TypedTrace, caption: str = "", provenance: object = None) -> D
                 points += [(middle, top + HIGH / 2), (left - 2, top + HIGH / 2)]
                 canvas.line(points, "vermillion" if down and column.activations else "ink", arrow=True, thick=3)
         canvas.box(left, top, BOX, HIGH, "blue" if lane == "fp32" else "orange", column.name, title=_told(column))
-        canvas.words(left + BOX / 2, top + HIGH + 19, with_unit(column.op.nbytes), anchor="middle", size=15, fine=True)
+        canvas.words(left + BOX / 2, top + HIGH + 19, with_unit(column.op.nbytes), anchor="middle", size=15)
         if column.parameters:
             nbytes = sum(cast.nbytes for cast in column.parameters)
             middle = left + BOX / 2

@@ -1,62 +1,15 @@
-"""Break-evens as pictures: two sums of seconds that cross within an interval, and predictions against what came."""
+"""Break-evens as a picture: predictions against what came."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
-from compile_lab.modes.payback import Crossing, Payback
-from compile_lab.page.canvas import Canvas, key, round_ticks
+from compile_lab.modes.payback import Crossing
+from compile_lab.page.canvas import Canvas, key
 from compile_lab.page.figures import Drawing
 from compile_lab.page.tables import Table
 
-HEIGHT = 240
-COLOURS = {"eager": "ink", "compiled": "blue"}
 NEAR = 0.2
 """How far from the real crossing a prediction may be to be called near."""
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a plot stands on its canvas: steps to the right, seconds upwards, both from 0."""
-
-    x: float
-    y: float
-    width: float
-    steps: float
-    seconds: float
-
-    def at(self, steps: float, seconds: float) -> tuple[float, float]:
-        return self.x + self.width * steps / self.steps, self.y + HEIGHT * (1 - seconds / self.seconds)
-
-
-def curves(crossing: Crossing, provenance: object) -> Drawing:
-    """The sums of seconds of two real runs, step by step, with the predicted interval and the real crossing.
-
-    Raises ValueError for a crossing without a curve.
-    """
-    if not crossing.curve:
-        raise ValueError(f"{crossing.name} has no curve: it was not run ({crossing.stopped or 'no steps'})")
-    canvas = Canvas()
-    until, eager_s, compiled_s = crossing.curve[-1]
-    predicted = crossing.predicted
-    place = _Place(80, 66, 860, max(until, min(predicted.high or 0, 2 * until)), max(eager_s, compiled_s) * 1.05)
-    _axes(canvas, place)
-    _interval(canvas, place, predicted)
-    canvas.line([place.at(n, eager) for n, eager, _ in crossing.curve], COLOURS["eager"], thick=3)
-    canvas.line([place.at(n, other) for n, _, other in crossing.curve], COLOURS["compiled"], thick=3)
-    came = "they had not crossed when the run was ended"
-    if crossing.steps:
-        came = f"they crossed after {crossing.steps:,} steps"
-        x, _ = place.at(crossing.steps, 0)
-        canvas.line([(x, place.y - 8), (x, place.y + HEIGHT)], "green", thick=2, dashed=True)
-        canvas.words(x, place.y - 14, f"really {crossing.steps:,}", anchor="middle", size=17)
-    alt = (
-        f"{crossing.name}: the sums of seconds of eager steps, and of compiling and compiled steps, over {until:,} "
-        f"steps. Predicted: {predicted}; {came}."
-    )
-    legend = key(COLOURS | {"predicted, 95 %": "orange", "real crossing": "green"})
-    caption = f"{crossing.name}, {crossing.what}: {crossing.clock}, summed"
-    return Drawing(canvas.svg(), alt, caption, compared([crossing]), provenance, legend)
 
 
 def against(crossings: Sequence[Crossing], provenance: object) -> Drawing:
@@ -133,20 +86,3 @@ def compared(crossings: Sequence[Crossing]) -> Table:
             for one in crossings
         ],
     )
-
-
-def _axes(canvas: Canvas, place: _Place) -> None:
-    for share, label in round_ticks(place.seconds, "s", most=4):
-        canvas.words(place.x - 8, place.y + HEIGHT * (1 - share) + 6, label, anchor="end", size=16)
-    canvas.line([(place.x, place.y), (place.x, place.y + HEIGHT)])
-    ticks = [(share, f"{float(label.split()[0]):,.0f}") for share, label in round_ticks(place.steps, most=4)]
-    canvas.axis(place.x, place.y + HEIGHT, place.width, ticks, "steps")
-
-
-def _interval(canvas: Canvas, place: _Place, one: Payback) -> None:
-    """On the axis of steps: from the earliest to the latest break-even."""
-    if one.low is None or one.low > place.steps:
-        return
-    left, bottom = place.at(one.low, 0)
-    right, _ = place.at(min(one.high or place.steps, place.steps), 0)
-    canvas.box(left, bottom - 10, max(3.0, right - left), 10, "orange", title=f"pays after {one}")

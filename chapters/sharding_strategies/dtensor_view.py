@@ -60,7 +60,7 @@ def who_holds_what(
     canvas.box(_LEFT + 240, bottom + 20, canvas.width - _LEFT - 240, 40, colour, told + _sent(ruling))
     if ruling.detail:
         told = ruling.detail if len(ruling.detail) <= 78 else ruling.detail[:77] + "…"
-        canvas.words(canvas.width, bottom + 84, told, anchor="end", size=16, fine=True)
+        canvas.words(canvas.width, bottom + 84, told, anchor="end", size=16)
     if ruling.out:
         canvas.line([(75, bottom + 60), (75, bottom + 96)], arrow=True)
         words = [each if each[0] in "RSP" else "R" for each in ruling.out[:3]]

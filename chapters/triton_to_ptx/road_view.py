@@ -53,7 +53,7 @@ def _stage(
     texts: Mapping[int, str],
 ) -> None:
     canvas.words(0, y + 23, stage, bold=True)
-    canvas.words(70, y + 23, WHOSE.get(stage, "a block"), size=14, fine=True)
+    canvas.words(70, y + 23, WHOSE.get(stage, "a block"), size=15)
     x = LEFT
     for line, count in counts.items():
         canvas.box(x, y, max(count * scale, 1), ROW, colours[line], title=f"{texts[line]}: {count}")

@@ -182,13 +182,6 @@ def redistributions_told(tell: Callable[[Any, int, Any, Any, Callable[[], Any]],
         _dispatch.redistribute_local_tensor = plain_move
 
 
-def strided_shard(dim: int, split_factor: int) -> Any:
-    """The placement that FSDP over tensor parallel leaves: rows in ``split_factor`` groups, a part of each group."""
-    from torch.distributed.tensor.placement_types import _StridedShard
-
-    return _StridedShard(dim, split_factor=split_factor)
-
-
 def forward_stack() -> str | None:
     """Inside a backward under anomaly mode: the Python stack of the forward operation whose gradient is computed."""
     node = torch._C._current_autograd_node()

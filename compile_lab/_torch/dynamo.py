@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -92,21 +92,11 @@ def forget_warnings() -> None:
     TensorVariable._warn_capture_scalar_outputs.cache_clear()
 
 
-def compiled_backward(compiler: Callable[..., Any]) -> AbstractContextManager[None]:
-    """While the block runs, a backward is captured as a whole, accumulation into ``.grad`` included, and handed to
-    ``compiler``, which is what ``torch.compile()`` without a function gives. Imported on first use.
-    """
-    from torch._dynamo import compiled_autograd
-
-    return compiled_autograd._enable(compiler, dynamic=False)
-
-
 __all__ = [
     "CompileContext",
     "NotOneGraphError",
     "break_registry",
     "cache_entries",
-    "compiled_backward",
     "dynamo_config",
     "forget_warnings",
     "get_guard_fail_reason",

@@ -28,7 +28,7 @@ def packaged(exported: Any, file: Path, options: dict[str, Any] | None = None) -
 
 
 def unpacked(file: str | Path, *, tried: bool = torch.version.cuda is not None) -> Any:
-    """Such a package, loaded: a function, with ``load_constants`` and ``get_constant_fqns``.
+    """Such a package, loaded: a function.
 
     With ``tried`` another process loads a package first, once: there is a build of torch that a package of its own ends
     (2.11.0 for CUDA 13.0), and a notebook would end with it. RuntimeError if that happens.

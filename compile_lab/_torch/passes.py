@@ -8,13 +8,6 @@ from torch._dynamo.exc import BackendCompilerFailed
 from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
-try:
-    from torch._inductor.custom_graph_pass import CustomInferenceAwareGraphPass as AskedOfInference
-except ImportError:  # torch 2.11 and before
-
-    class AskedOfInference(CustomGraphPass):
-        """A pass that torch tells whether the graph is of an inference: there is none before torch 2.12."""
-
 
 class KeyedPass(CustomGraphPass):
     """What Inductor's options for passes take: it is called with each graph, and ``uuid`` is its part of the key under
@@ -47,4 +40,4 @@ def compiled_graph(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor])
         return compile_fx(module, described)
 
 
-__all__ = ["AskedOfInference", "BackendCompilerFailed", "KeyedPass", "compiled_graph", "detect_fake_mode"]
+__all__ = ["BackendCompilerFailed", "KeyedPass", "compiled_graph", "detect_fake_mode"]

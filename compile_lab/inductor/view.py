@@ -10,7 +10,7 @@ from ..page.tables import Cell, Code, Table
 from ..page.units import MB, number
 from ..source import Line
 from .generated import GeneratedCode
-from .records import EXTERN, InductorGraph, Kernel, comparable
+from .records import EXTERN, InductorGraph, Kernel
 from .traffic import Traffic
 
 
@@ -79,10 +79,9 @@ def boundaries(graph: InductorGraph) -> Table:
     return Table(["writes", "reads", "why they are two kernels"], rows)
 
 
-def kernel_code(kernel: Kernel, line: Line | None = None, title: str | None = None) -> Code:
-    """A kernel without its header; what computes ``line`` is marked, if the kernel tells."""
-    language = "cpp" if kernel.language == "cpp" else "python"
-    return Code(kernel.body, language, title or f"`{kernel.name}`", kernel.computing(line) if line else ())
+def kernel_code(kernel: Kernel) -> Code:
+    """A kernel without its header."""
+    return Code(kernel.body, "cpp" if kernel.language == "cpp" else "python", f"`{kernel.name}`")
 
 
 def post_grad(graph: InductorGraph) -> Code:
@@ -90,87 +89,6 @@ def post_grad(graph: InductorGraph) -> Code:
     lines_ = [line for line in readable(graph.code).splitlines() if line.strip() and "No stacktrace" not in line]
     body = [line.removeprefix("    ") for line in lines_ if not line.startswith("class ")]
     return Code("\n".join(body))
-
-
-def tilings(code: GeneratedCode) -> Table:
-    """One row a Triton kernel: its line, its kind, the sizes it loops over, and the blocks it walks them in."""
-    rows = [
-        (
-            Code("\n".join(line.text for line in kernel.lines)),
-            _KINDS.get(kernel.name.split("_")[1], "other"),
-            ", ".join(
-                f"{axis} = {int(size):,}" for axis, size in re.findall(r"([a-z0-9]+?)_?numel = (\d+)", kernel.body)
-            ),
-            ", ".join(_blocks(kernel.body)),
-        )
-        for kernel in code.kernels
-        if kernel.language == "triton"
-    ]
-    return Table(["line", "kind of kernel", "sizes", "blocks"], rows, caption=evidence(code))
-
-
-_KINDS = {
-    "poi": "pointwise",
-    "per": "reduction in one block",
-    "red": "reduction in a loop",
-    "tem": "template (matmul)",
-}
-
-
-def _blocks(body: str) -> list[str]:
-    """Block sizes: those that are fixed in the code with their number, the others as left to the launch."""
-    fixed = re.findall(r"(\w*BLOCK\w*)\s*: tl\.constexpr = (\d+)", body)
-    return [*re.findall(r"(\w*BLOCK) : tl\.constexpr[,)]", body), *(f"{name} = {size}" for name, size in fixed)]
-
-
-def differences(code: GeneratedCode, other: GeneratedCode) -> Table:
-    """What differs between the kernels of two chips: lines of code, and what is recorded about the device."""
-    rows: list[tuple[str, str, str]] = []
-    for kernel, counterpart in zip(code.written, other.written, strict=False):
-        ours, theirs = kernel.body.split("\n"), counterpart.body.split("\n")
-        rows += [(shortened(kernel.name), a.strip(), b.strip()) for a, b in zip(ours, theirs, strict=False) if a != b]
-    mine, yours = (_device(each.written[0].source) for each in (code, other))
-    rows += [
-        ("the device", f"{name}={mine[name]}", f"{name}={yours.get(name)}")
-        for name in mine
-        if mine[name] != yours.get(name)
-    ]
-    return Table(["where", str(code.chip), str(other.chip)], [(a, Code(b), Code(c)) for a, b, c in rows])
-
-
-def changed(kernel: Kernel, other: GeneratedCode) -> Code | None:
-    """The lines of a kernel that its counterpart of another chip does not have, marked, each with one around it.
-
-    None if the counterpart has them all.
-    """
-    lines = kernel.body.split("\n")
-    theirs = {line for each in other.written if each.name == kernel.name for line in each.body.split("\n")}
-    new = [at for at, line in enumerate(lines) if line not in theirs]
-    near = sorted({at + step for at in new for step in (-1, 0, 1) if 0 <= at + step < len(lines)})
-    marks = [number for number, at in enumerate(near, 1) if at in new]
-    return Code("\n".join(lines[at] for at in near), title=f"`{kernel.name}`", mark=marks) if marks else None
-
-
-def _device(source: str) -> dict[str, str]:
-    match = re.search(r"'device': DeviceProperties\((.*?)\)", source)
-    return dict(re.findall(r"(\w+)=([\w']+)", match[1])) if match else {}
-
-
-def beside_recorded(code: GeneratedCode, recorded: Iterable[Kernel], source: object) -> Table:
-    """Kernels of one torch beside those of another, by name: how many agree in name, in body, and header included."""
-    generated, stored = (
-        {(kernel.direction, kernel.name): kernel for kernel in kernels if kernel.language != EXTERN}
-        for kernels in (code.kernels, recorded)
-    )
-    rows: list[list[Cell]] = []
-    for direction in dict.fromkeys(direction for direction, _ in (*generated, *stored)):
-        ours, theirs = ({k: v for k, v in side.items() if k[0] == direction} for side in (generated, stored))
-        both = [(ours[name], theirs[name]) for name in ours if name in theirs]
-        same_body = sum(a.body == b.body for a, b in both)
-        same = sum(comparable(a.source) == comparable(b.source) for a, b in both)
-        rows.append([direction, len(ours), len(theirs), len(both), same_body, same])
-    columns = ["", "here", "recorded", "same name", "same body", "same source"]
-    return Table(columns, rows, f"Kernels here: {evidence(code)}. Recorded: {source}")
 
 
 def evidence(code: GeneratedCode) -> str:

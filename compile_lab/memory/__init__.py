@@ -8,7 +8,6 @@ allocator, and under ``kernels_left_out()`` compiled code does no more than ask 
 from .._torch.dispatcher import fake_tensors
 from .._torch.inductor import kernels_left_out
 from .eager import eager_lifetimes
-from .graphs import joint_lifetimes
 from .ledger import KINDS, Lifetimes, Moment, Tensor
 from .measured import Allocation, Peak, measure_peak, measure_step
 from .predict import lifetimes
@@ -22,7 +21,6 @@ __all__ = [
     "Tensor",
     "eager_lifetimes",
     "fake_tensors",
-    "joint_lifetimes",
     "kernels_left_out",
     "lifetimes",
     "measure_peak",

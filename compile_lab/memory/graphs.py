@@ -16,7 +16,6 @@ import torch
 from .._torch.dispatcher import is_composite
 from ..aot.nodes import Graph
 from ..aot.training import TrainingGraphs
-from ..doors import door
 from ..source import Line
 from ..tensors import number, reach_nbytes, storage_of
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
@@ -48,26 +47,6 @@ def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
     return ledger.lifetimes()
 
 
-@door
-def joint_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
-    """The same if the joint graph ran as it stands, from top to bottom: nothing handed over, nothing recomputed.
-
-    >>> import torch
-    >>> from compile_lab import aot, memory
-    >>> graphs = aot.training_graphs(
-    ...     torch.nn.Sequential(torch.nn.GELU(), torch.nn.GELU()), torch.ones(1000, requires_grad=True)
-    ... )
-    >>> [len(each.timeline) for each in (memory.joint_lifetimes(graphs), memory.lifetimes(graphs))]
-    [33, 35]
-    """
-    ledger = Ledger()
-    joint = _GraphRun(ledger, graphs.joint, Counter())
-    joint.take_inputs(graphs.parameters)
-    joint.operations()
-    joint.gradients(joint.returns[graphs.outputs :], joint.inputs)
-    return ledger.lifetimes()
-
-
 class _GraphRun:
     """One graph, run on nothing but sizes. A buffer is freed when no value that shows it is held any more."""
 
@@ -80,12 +59,9 @@ class _GraphRun:
         self.tangents: list[Hashable] = []
 
     def take_inputs(self, parameters: Collection[str]) -> None:
-        """Called with parameters and inputs, which somebody else keeps; in a joint graph, with tangents too."""
+        """Called with parameters and inputs, which somebody else keeps."""
         for node in self.inputs:
-            if node.name.startswith("tangents"):
-                self._tangent(node)
-            else:
-                self._resident(node, "parameter" if node.name in parameters else "input")
+            self._resident(node, "parameter" if node.name in parameters else "input")
 
     def take_saved(self, saved: dict[str, Keys]) -> None:
         """Called with what the forward saved, which nobody else holds, and with tangents."""
@@ -152,9 +128,8 @@ class _GraphRun:
             if key is not None and key not in self.ledger
         }
         if made or _writes_in_place(node.target):
-            stage = self.graph.stage  # a partitioner may put a node of the backward into the forward: there it runs
-            phase = known.direction if stage == "joint" else stage
-            self.ledger.operation(known.name, known.op, phase, known.source, made)
+            # a partitioner may put a node of the backward into the forward: there it runs
+            self.ledger.operation(known.name, known.op, self.graph.stage, known.source, made)
         self.values[node.name] = keys
         self._hold(keys)
 

@@ -146,12 +146,6 @@ class Crossing:
         """Whether the prediction is off by at most so large a share of the real crossing."""
         return self.ratio is not None and abs(self.ratio - 1) <= share
 
-    @property
-    def held(self) -> bool:
-        """Whether the real crossing lies in the predicted interval."""
-        low, high = self.predicted.low, self.predicted.high
-        return self.steps is not None and low is not None and low <= self.steps <= (high or math.inf)
-
 
 @door
 def first_crossing(curve: Sequence[tuple[int, float, float]]) -> int | None:

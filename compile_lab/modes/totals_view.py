@@ -137,7 +137,7 @@ def _plot(canvas: Canvas, field: Field, comparison: Comparison, start: str, mark
     for value, text in field.scale.items():
         y = field.down(value)
         canvas.line([(field.x, y), (field.x + field.width, y)], "#8883", thick=1)
-        canvas.words(field.x - 8, y + 6, text, anchor="end", fine=text in ("0.2×", "5×", "1 min"))
+        canvas.words(field.x - 8, y + 6, text, anchor="end")
     for mode in reversed(comparison.started(start)):
         if points := field.line(comparison, mode, start):
             canvas.line(points, COLOURS[mode], thick=3, dashed=mode == "max-autotune-no-cudagraphs")
@@ -152,7 +152,7 @@ def _break_evens(canvas: Canvas, field: Field, comparison: Comparison, start: st
     """A square where a mode's line crosses eager's, and after how many calls that is."""
     crossings = {mode: cost.break_even(comparison.eager, start) for mode, cost in comparison.started(start).items()}
     rows = [-math.inf] * 3
-    canvas.words(field.x, field.y - 44, "pays after … calls:", size=16, fine=True)
+    canvas.words(field.x, field.y - 44, "pays after … calls:", size=16)
     for mode, calls in sorted(crossings.items(), key=lambda item: item[1] or 0):
         apart = told_apart(comparison.costs[mode], comparison.eager)
         if calls is None or not apart or not CALLS[0] <= calls <= CALLS[1]:
@@ -163,7 +163,7 @@ def _break_evens(canvas: Canvas, field: Field, comparison: Comparison, start: st
         top = field.y - 8 - 18 * row
         canvas.line([(x, y), (x, top + 3)], COLOURS[mode], thick=1, dashed=True)
         canvas.box(x - 6, y - 6, 12, 12, COLOURS[mode], title=f"{mode} has paid after {calls:,} calls")
-        canvas.words(x, top, number(calls), anchor="middle", size=16, fine=True)
+        canvas.words(x, top, number(calls), anchor="middle", size=16)
 
 
 def _band(canvas: Canvas, field: Field, comparison: Comparison, start: str) -> None:
@@ -188,7 +188,7 @@ def _ends(canvas: Canvas, field: Field, comparison: Comparison, start: str) -> N
         ratio = gain(comparison.costs[mode], comparison.eager) or ""
         text = f"{SHORT.get(mode, mode)} {'≈ eager' if 'not' in ratio else ratio}" if mode != "eager" else "eager"
         canvas.box(field.x + field.width + 8, y - over - 6, 12, 12, COLOURS[mode])
-        canvas.words(field.x + field.width + 26, y - over + 6, text, size=16, fine=True)
+        canvas.words(field.x + field.width + 26, y - over + 6, text, size=16)
 
 
 def _best(comparison: Comparison, start: str) -> Iterator[tuple[str, float, float]]:

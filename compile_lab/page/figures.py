@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..doors import door
 from .tables import Cell, Table
 from .ticks import ticks
-from .units import number
+from .units import number, significant
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -36,8 +36,7 @@ PALETTE: dict[str, str] = {
     "sky": "#56B4E9",
     "grey": "#7A7A7A",
 }
-# A second sign beside the colour, so that a series is told apart in black and white too.
-_PATTERNS = ("", "/", ".", "x", "\\", "-", "+")
+# A second sign beside the colour, so that a line is told apart in black and white too. A bar's number tells it apart.
 _SYMBOLS = ("circle", "square", "diamond", "cross", "x", "triangle-up", "star")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
 
@@ -238,7 +237,8 @@ def bars(
 ) -> Figure:
     """Bars with their values written on them, and their spread where known; the numbers again as a table.
 
-    `value_title` names the quantity and its unit, `place_title` what the bars stand for. Stacked bars show no spread.
+    `value_title` names the quantity and its unit, `place_title` what the bars stand for. Stacked bars show no spread; a
+    part has its number where there is room for it, and the sum stands behind the bar.
 
     >>> from compile_lab.page import Series, bars
     >>> eager = Series("eager", ["forward", "backward"], [1.2, 2.5], low=[1.1, 2.4], high=[1.3, 2.7])
@@ -261,7 +261,7 @@ def bars(
                 x=values if horizontal else places,
                 y=places if horizontal else values,
                 orientation="h" if horizontal else "v",
-                text=[number(value) for value in values],
+                text=[_on_bar(value) for value in values],
                 textposition="auto",
                 insidetextanchor="start",  # at the foot of the bar, clear of the spread at its end
                 textangle=0,
@@ -272,6 +272,9 @@ def bars(
     rows = len(_places(many)) * (1 if stacked else len(many))
     layout = _layout(len(many), height=90 + 34 * rows + 30 * (len(many) > 1) if horizontal else 360)
     layout["barmode"] = "stack" if stacked else "group"
+    if stacked:
+        layout["uniformtext"] = {"mode": "hide", "minsize": 12}
+        layout["annotations"] = [_sum_of(many, place, horizontal) for place in _places(many)]
     values_axis = {"title": {"text": plot_text(value_title)}, "rangemode": "tozero", "automargin": True}
     places_axis = {"title": {"text": plot_text(place_title)}, "type": "category", "automargin": True}
     if horizontal:
@@ -369,12 +372,21 @@ def _colour(index: int) -> str:
 
 
 def _filling(index: int) -> dict[str, Any]:
-    shape = _PATTERNS[index % len(_PATTERNS)]
-    if not shape:
-        return {"marker": {"color": _colour(index)}}
-    pattern = {"shape": shape, "size": 8, "fillmode": "overlay", "fgcolor": "#FFFFFF", "fgopacity": 0.45}
-    # Black is legible on each colour and on a white pattern over it; left alone, plotly writes white on some.
-    return {"marker": {"color": _colour(index), "pattern": pattern}, "insidetextfont": {"color": "#000000"}}
+    # Black is legible on every colour but the first, where plotly writes white; left alone, it does so on some more.
+    legible = {"insidetextfont": {"color": "#000000"}} if index % len(PALETTE) else {}
+    return {"marker": {"color": _colour(index)}, **legible}
+
+
+def _on_bar(value: float) -> str:
+    """Two figures below 100, three from there on: the table has more."""
+    return number(value) if isinstance(value, int) else significant(value, 2 if abs(value) < 100 else 3)
+
+
+def _sum_of(many: Sequence[Series], place: str | float, horizontal: bool) -> dict[str, Any]:
+    parts = [value for one in many for at, value in zip(one.at, one.values, strict=True) if at == place]
+    end, anchor = sum(parts), {"xanchor": "left"} if horizontal else {"yanchor": "bottom"}
+    where = {"x": end, "y": plot_text(place)} if horizontal else {"x": plot_text(place), "y": end}
+    return {**where, **anchor, "text": _on_bar(end), "showarrow": False}
 
 
 def _places(many: Sequence[Series]) -> list[str | float]:

@@ -229,7 +229,7 @@ def stochastically_rounded(x: Tensor, generator: torch.Generator | None = None) 
     Raises TypeError for another dtype.
 
     >>> import torch
-    >>> from compile_lab.precision import stochastically_rounded
+    >>> from compile_lab.precision.formats import stochastically_rounded
     >>> x = torch.full((10_000,), 1.001)
     >>> [f"{y.float().mean():.3f}" for y in (x.bfloat16(), stochastically_rounded(x, torch.Generator().manual_seed(0)))]
     ['1.000', '1.001']

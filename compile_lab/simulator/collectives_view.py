@@ -46,7 +46,7 @@ def ring_all_reduce(ranks: int = 4) -> Drawing:
     side = min(30.0, (pitch - 12) / ranks)
     for number, step in enumerate(steps):
         x = left + pitch * number
-        canvas.words(x, 52, "start" if not number else f"step {number}", fine=True, size=16)
+        canvas.words(x, 52, "start" if not number else f"step {number}", size=16)
         for rank, chunks in enumerate(step.chunks):
             for chunk, added in enumerate(chunks):
                 came = step.sent and step.sent[rank - 1] == chunk

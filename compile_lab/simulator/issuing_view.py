@@ -163,7 +163,7 @@ def _queue(canvas: Canvas, found: Issued, y: float, place: Callable[[float], flo
     steps = found.waiting()
     most = max(depth for _, depth in steps)
     canvas.words(LEFT - 12, y + 20, "queue", anchor="end", bold=True)
-    canvas.words(LEFT - 12, y + 40, f"at most {most:,}", anchor="end", size=15, fine=True)
+    canvas.words(LEFT - 12, y + 40, f"at most {most:,}", anchor="end", size=15)
     points: list[tuple[float, float]] = []
     for at_us, depth in steps:
         x, level = place(at_us), y + 40 - 38 * (depth / most if most else 0)

@@ -65,7 +65,7 @@ def opening(shape: Shape, name: str, devices: int = 4) -> Drawing:
             }
             layer(canvas, left + pitch * device, y, unit, COLOURS["parameters"], parts)
             if not has_it:
-                canvas.words(left + pitch * device + 2.7 * unit, y + 22, "others", fine=True, size=15)
+                canvas.words(left + pitch * device + 2.7 * unit, y + 22, "others", size=15)
         _bars(canvas, bars, y, scale, found)
     return Drawing(
         canvas.svg(),
@@ -87,7 +87,7 @@ def _bars(canvas: Canvas, x: float, y: float, scale: float, found: Plan) -> None
     canvas.box(x, y + 58, max(2, found.sent_nbytes * scale), 14, SENT)
     canvas.words(x, y + 48, f"holds {with_unit(share.total_nbytes)}")  # clear of both bars on a phone, too
     canvas.words(x, y + 98, said := f"sends {with_unit(found.sent_nbytes)}")
-    canvas.words(x + 8 + 9.6 * len(said), y + 98, SENDS[found.pattern], fine=True, size=15)
+    canvas.words(x + 8 + 9.6 * len(said), y + 98, SENDS[found.pattern], size=15)
 
 
 def _in_words(plans: Mapping[str, Plan]) -> str:

@@ -167,14 +167,12 @@ def _bar(canvas: Canvas, step: LivedStep, buffer: Life, scale: float, top: float
     long, base = len(words) * DIGIT * LETTER, top + 16
     room = {"before": left - 6 - long, "after": 1000 - (right + 6 + long)}
     if room["after"] >= 0:
-        canvas.words(right + 6, base, words, size=LETTER, fine=True)
+        canvas.words(right + 6, base, words, size=LETTER)
     elif room["before"] >= 0:
-        canvas.words(left - 6, base, words, size=LETTER, anchor="end", fine=True)
+        canvas.words(left - 6, base, words, size=LETTER, anchor="end")
     else:
         dark = lit and buffer.kind != "recomputed"
-        canvas.words(
-            left + 8, base, words, size=LETTER, fine=True, colour="#FFFFFF" if dark else "#000000" if lit else "ink"
-        )
+        canvas.words(left + 8, base, words, size=LETTER, colour="#FFFFFF" if dark else "#000000" if lit else "ink")
 
 
 def _name(graph: StoredGraph, buffer: Life) -> str:

@@ -189,7 +189,7 @@ def _phases(
             left, width = place(span)
             computed = total_ms(intersection(overlap.compute, [span]))
             if computed > 0.99 * span.time_ms and len(name) * DIGIT * 18 < width:
-                canvas.words(left + width / 2, top + 23, name, anchor="middle", fine=True, colour="#FFFFFF")
+                canvas.words(left + width / 2, top + 23, name, anchor="middle", colour="#FFFFFF")
                 canvas.line([(left + width, top), (left + width, top + _LANE)], "#FFFFFF", thick=2)
 
 
@@ -211,7 +211,7 @@ def _collective(
         canvas.box(start, top, wide, _LANE, "orange", title=f"waits: {each.waiting_ms:.3g} ms", dashed=True)
     size = "" if each.nbytes is None else f"{each.nbytes / 1e6:.3g} MB"
     if not intersection([own], exposed) and size and len(size) * DIGIT * 15 < width - 6:
-        canvas.words(left + width / 2, top + 22, size, anchor="middle", size=15, fine=True, colour="#FFFFFF")
+        canvas.words(left + width / 2, top + 22, size, anchor="middle", size=15, colour="#FFFFFF")
 
 
 def _hatched(canvas: Canvas, left: float, width: float, top: float) -> None:

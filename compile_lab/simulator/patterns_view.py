@@ -129,7 +129,7 @@ def by_kind(plans: Mapping[str, Plan], caption: str = "") -> Drawing:
             canvas.box(at, y, nbytes * scale, 28, colour, title=f"{kind} {with_unit(nbytes)}")
             at += nbytes * scale
         if at < canvas.width - 110:
-            canvas.words(at + 8, y + 21, with_unit(share.total_nbytes), fine=True)
+            canvas.words(at + 8, y + 21, with_unit(share.total_nbytes))
         canvas.box(left, y + 32, found.sent_nbytes * scale, 14, _SENT, title=f"sent {with_unit(found.sent_nbytes)}")
         rows.append([name, *map(with_unit, (*kinds, share.total_nbytes, found.sent_nbytes))])
     ticks = [(share, f"{share * end / size:.3g}" if share < 1 else f"{end / size:.3g} {unit}") for share in _TICKS]
@@ -218,7 +218,7 @@ def rates_that_it_takes(plans: Mapping[str, Plan], network: Network) -> Drawing:
             inside = wide > canvas.width - left - 120
             at = (left + wide - 8, "end") if inside else (left + wide + 8, "start")
             colour = "#000000" if inside else "ink"
-            canvas.words(at[0], y + 16, f"{milliseconds:,.0f} ms", anchor=at[1], fine=True, size=16, colour=colour)
+            canvas.words(at[0], y + 16, f"{milliseconds:,.0f} ms", anchor=at[1], size=16, colour=colour)
     bottom = high * len(taken)
     canvas.line([(left + computing * scale, 0), (left + computing * scale, bottom)], thick=3, dashed=True)
     ticks = [(share, f"{share * end:,.0f}" if share < 1 else f"{end:,.0f} ms") for share in _TICKS]

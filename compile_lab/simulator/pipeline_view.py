@@ -134,7 +134,7 @@ def _rows(timeline: Timeline, top: int, scale: float) -> list[str]:
             labels[dark].append(_numbers(inside, middle + 6))
     paths = [_path(STYLES[kind][later], STYLES[kind][2], bars) for (kind, later), bars in sorted(lines.items())]
     texts = [
-        f'<g class="lab-fine" font-size="15" text-anchor="middle" fill="{fill}">{"".join(labels[dark])}</g>'
+        f'<g font-size="15" text-anchor="middle" fill="{fill}">{"".join(labels[dark])}</g>'
         for dark, fill in ((True, "#fff"), (False, "#111"))
         if any(labels[dark])
     ]
@@ -235,7 +235,7 @@ def glance(several: Mapping[str, Timeline], caption: str = "", *, unit: str = ""
         top += 30
         for rank in range(each.ranks):
             own, held = each.of(rank), each.held_microbatches[rank]
-            canvas.words(0, top + 20, f"rank {rank}", size=17, fine=True)
+            canvas.words(0, top + 20, f"rank {rank}", size=17)
             canvas.box(_LEFT, top, each.span * scale, _LINE - 4, "grey", faint=True, title=f"rank {rank} waits")
             first = min(action.stage for action in own)
             for action in own:
@@ -245,9 +245,7 @@ def glance(several: Mapping[str, Timeline], caption: str = "", *, unit: str = ""
                 if _DIGIT * len(str(action.microbatch)) + 5 <= width:
                     ink = "#FFFFFF" if colour == PALETTE["blue"] else "#111111"
                     middle = left + (width - 1) / 2
-                    canvas.words(
-                        middle, top + 18, str(action.microbatch), anchor="middle", size=14, fine=True, colour=ink
-                    )
+                    canvas.words(middle, top + 18, str(action.microbatch), anchor="middle", size=15, colour=ink)
             for at in range(count):
                 place = (_HELD + at * (square + 3), top + 2, square, _LINE - 8)
                 canvas.box(*place, "purple", dashed=at >= held, title=f"rank {rank} holds up to {held:g}")

@@ -121,7 +121,7 @@ def picture(played: Played, moment: int, end_gb: float) -> Drawing:
         x = _LEFT + wide * number
         canvas.words(x, 18, f"{'' if fine else 'device '}{number}", bold=True)
         where = " ".join(f"{axis} {at}" for axis, at in device.place.items() if len(device.place) > 1)
-        canvas.words(x, 38, device.doing or where, fine=not device.doing, size=15)
+        canvas.words(x, 38, device.doing or where, size=15)
     for row, move in enumerate(frame.moves):
         _arrows(canvas, 44 + _BAND * row, move, wide)
     top = 50 + _BAND * max(_MOST_MOVES, max(len(each.moves) for each in played.frames))
@@ -157,7 +157,7 @@ def _matrices(
 def _arrows(canvas: Canvas, y: float, move: Move, wide: float) -> None:
     """Along a ring each member sends to the next, and the last to the first; of a send, from one to the other."""
     canvas.words(0, y + 20, move.kind.replace("_", "-"))
-    canvas.words(0, y + 39, with_unit(move.sent_nbytes), fine=True, size=16)
+    canvas.words(0, y + 39, with_unit(move.sent_nbytes), size=16)
     middle = min(60.0, wide / 2 - 8)
 
     def at(device: int) -> float:
@@ -190,9 +190,9 @@ def _bytes(canvas: Canvas, y: float, frame: Frame, wide: float, end_gb: float, f
             if nbytes * scale >= 0.5:
                 canvas.box(at, y, nbytes * scale, 24, KINDS[kind])
             at += nbytes * scale
-        canvas.words(x + 4, y + 45, with_unit(device.total_nbytes), fine=fine, size=16 if fine else None)
+        canvas.words(x + 4, y + 45, with_unit(device.total_nbytes), size=16 if fine else None)
         canvas.box(x, y + 58, device.sent_nbytes * scale, 14, SENT)
-        canvas.words(x + 4, y + 92, with_unit(device.sent_nbytes), fine=fine, size=16 if fine else None)
+        canvas.words(x + 4, y + 92, with_unit(device.sent_nbytes), size=16 if fine else None)
 
 
 def in_words(frame: Frame) -> str:

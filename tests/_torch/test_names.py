@@ -220,15 +220,6 @@ def test_kernels_left_out_are_neither_built_nor_kept():
     assert torch.equal(torch.compile(added)(torch.ones(8)), torch.full((8,), 2.0))
 
 
-def test_a_compiled_backward_is_captured_with_its_accumulation():
-    captured = []
-    x = torch.ones(3, requires_grad=True)
-    x.grad = torch.ones(3)
-    with dynamo.compiled_backward(lambda graph: captured.append(graph.code) or graph):
-        (x * 2).sum().backward()
-    assert x.grad.tolist() == [3, 3, 3] and "accumulate" in captured[0].lower()
-
-
 def test_launched_kernels_are_those_that_inductor_loaded_and_tuned():
     from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
@@ -547,11 +538,6 @@ def test_in_a_backward_the_forward_s_lines_are_known_under_anomaly_mode():
     assert not distributed.is_in_backward() and seen[0][0] and "Told.apply(x)" in seen[0][1]
     Told.apply(x).sum().backward()
     assert seen[1] == (True, None)
-
-
-def test_a_strided_shard_has_its_groups_and_torch_s_name():
-    kind = distributed.strided_shard(0, 2)
-    assert (str(kind), kind.dim, kind.split_factor) == ("_S(0, 2)", 0, 2)
 
 
 def test_the_flight_recorder_holds_this_process_s_collectives_and_groups_their_ranks():

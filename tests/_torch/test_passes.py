@@ -23,21 +23,6 @@ def test_inductor_calls_a_keyed_pass_and_asks_for_its_key():
         assert getattr(inductor_config, option) is None, option
 
 
-def test_a_pass_may_ask_whether_a_graph_is_for_inference():
-    class Asking(passes.AskedOfInference):
-        def __call__(self, graph, is_inference):
-            asked.append(is_inference)
-
-        def uuid(self):
-            return "asking"
-
-    asked = []
-    torch.compile(lambda x: x + 2, options={"post_grad_custom_pre_pass": Asking(), "fx_graph_cache": False})(
-        torch.ones(3)
-    )
-    assert asked == [True]
-
-
 def test_what_a_backend_raises_is_told_apart():
     def backend(module, inputs):
         raise ValueError("no")

@@ -19,6 +19,7 @@ from compile_lab.capture import NotCompiledError
 from compile_lab.inductor import generated as inductor
 from compile_lab.memory import measured as measured_module
 from compile_lab.memory.differences import differences
+from compile_lab.memory.graphs import graph_lifetimes
 from mini_model.model import MiniGPT, config
 
 pytestmark = pytest.mark.processes
@@ -223,15 +224,6 @@ def test_in_place_operations_make_no_buffer():
     assert [moment.name for moment in found.timeline] == ["mul", "add_", "mul_"]
 
 
-def test_a_joint_graph_has_no_boundary_to_hold_anything_at():
-    _, forward = mlp()
-    graphs = aot.training_graphs(forward, partitioner="default")
-    joint, parted = memory.joint_lifetimes(graphs), memory.lifetimes(graphs)
-    assert {moment.phase for moment in joint.timeline} == {"forward", "backward"}
-    assert joint.left_nbytes == parted.left_nbytes
-    assert 0 < joint.peak_nbytes <= parted.peak_nbytes
-
-
 # Eager steps
 
 
@@ -389,12 +381,17 @@ def chain(nodes):
         at.args = (at.args[0],) if number % 2 else (at.args[0], [8])
         at.meta["val"] = value
     model.graph.output((at,))
-    return SimpleNamespace(joint=graph_of("joint", model, {}, set(), set()), parameters=frozenset(), outputs=1)
+    nothing = torch.fx.GraphModule({}, torch.fx.Graph())
+    nothing.graph.output(())
+    halves = {
+        name: graph_of(name, each, {}, set(), set())
+        for name, each in zip(("forward", "backward"), (model, nothing), strict=True)
+    }
+    return SimpleNamespace(**halves, others=(), parameters=frozenset(), outputs=1)
 
 
 def test_twice_the_nodes_are_twice_the_work():
-    lifetimes = memory.joint_lifetimes.__wrapped__
-    few, many = (lines_run(lambda given=given: lifetimes(given)) for given in map(chain, (500, 1000)))
+    few, many = (lines_run(lambda given=given: graph_lifetimes(given)) for given in map(chain, (500, 1000)))
     assert few < many < 2.2 * few
-    found = lifetimes(chain(20_000))
+    found = graph_lifetimes(chain(20_000))
     assert len(found.timeline) == 10_000 and found.peak_nbytes == 64

@@ -62,7 +62,11 @@ def test_terms_and_papers_are_links_within_the_site(chapter, places):
 
 def test_a_chapter_has_its_number_at_its_head_and_in_every_sidebar(chapter, built):
     number = chapter.name.partition("/")[2][:2]
-    assert {title.get("data-number") for title in chapter.page.select("h1")} == {number}
+    head = chapter.page.select_one(".lab-eyebrow").get_text(" ", strip=True)
+    assert re.fullmatch(rf"Chapter {number} (The starting point|[IV]+ · .+) \d+ minutes to read", head)
+    assert chapter.page.title.get_text().startswith(f"{number} ")
+    sections = [link["href"] for link in chapter.page.select(".bd-sidebar-primary .lab-sections a")]
+    assert sections == [f"#{title.parent['id']}" for title in chapter.page.select("article section > h2")] != []
     for page in (chapter.page, parsed(built / "book/index.html")):
         named = [link.get("data-number") for link in page.select(".bd-sidebar-primary .toctree-l1 > a")]
         assert [each for each in named if each] == [name.partition("/")[2][:2] for name in harness.chapters()]
@@ -84,6 +88,7 @@ def test_a_second_build_gives_the_same_bytes(built, tmp_path):
 
 def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
     shown = [tag.get_text() for tag in chapter.page.select("a.lab-cell-number")]
+    shown.sort(key=lambda name: int(name.split()[1]))  # the machine's stands below the picture
     code = [cell for cell in chapter.notebook.cells if cell.cell_type == "code" and cell.source.strip()]
     assert shown == [f"cell {number}" for number in range(1, len(code) + 1)]
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
@@ -158,7 +163,8 @@ def test_the_page_of_claims_links_each_claims_cell_of_a_chapter(claims, chapter)
         target = chapter.page.find(id=link["href"].partition("#")[2])
         claim = link.get_text().rsplit(" ", 1)[1]
         tag = "tag_silent-errors" if claim == "them" else f"tag_claim-{claim}"
-        assert tag in target.parent["class"], (link["href"], target.parent["class"])
+        cell = target.find_parent(class_="cell")
+        assert tag in cell["class"], (link["href"], cell["class"])
 
 
 def test_silent_errors_are_gathered_from_cells_of_their_tag_that_ran(tmp_path):
@@ -222,18 +228,23 @@ def test_no_page_or_style_loads_anything_from_elsewhere(built):
         assert found == [], path.name
 
 
-def test_a_fold_names_what_it_hides(built):
+def test_each_folded_cell_is_behind_one_mark_which_says_what_it_made(built):
     page = parsed(built / "notebooks/01_graph_breaks.html")
-    said = {
-        int(cell.select_one(".lab-cell-number").get_text().split()[1]): cell.summary.p.get_text()
-        for cell in page.select("div.cell.tag_hide-input")
+    marks = page.select("details.lab-fold")
+    behind = {
+        tuple(int(link["id"].removeprefix("cell-")) for link in mark.select(".lab-cell-number")): mark.summary
+        for mark in marks
     }
-    assert said[1] == "Code: setup" and said[2] == "Code: which machine this is" and said[3] == "Code: the figure below"
-    assert said[4] == "Code: imports"
+    said = {cells: summary["aria-label"] for cells, summary in behind.items()}
+    assert said[3,] == "Code: the figure below" and said[1, 2] == "Code: which machine this is"
     assert {"Code: the table below", "Code: the verdict below", "Code: the prediction below"} < set(said.values())
     assert "Code: panel(), the explorer below" in said.values()
     assert "Code: announces(), item_then_helper(), the table below" in said.values()
-    assert "Code: logs(), tell(), logs_mended() …" in said.values()
+    assert behind[1, 2].select_one(".lab-tip").get_text() == "code, cells 1–2"
+    folded = [cell for cells in said for cell in cells]
+    assert len(folded) == len(set(folded)) and not page.select(
+        "details.above-input:not(.tag_solution details, [class*=tag_solution] details)"
+    )
 
 
 def test_missing_packages_stop_the_build_with_the_remedy(tmp_path):

@@ -70,7 +70,8 @@ def test_report_opens_an_issue_about_this_cell(shared):
     reports = page.locator("a.lab-report")
     assert reports.count() == page.locator("a.lab-cell-number").count()
     repository = yaml.safe_load((harness.ROOT / "_config.yml").read_text("utf-8"))["repository"]["url"]
-    address = urlsplit(reports.nth(4).get_attribute("href"))
+    fifth = page.locator("#cell-5 + a.lab-report")
+    address = urlsplit(fifth.get_attribute("href"))
     asked = parse_qs(address.query)
     assert f"{address.scheme}://{address.netloc}{address.path}" == f"{repository}/issues/new"
     assert asked["title"] == ["00_eager_baseline, cell 5: "]
@@ -81,7 +82,7 @@ def test_report_opens_an_issue_about_this_cell(shared):
 def test_report_is_there_for_the_pointer_and_for_the_keyboard(shared):
     page = shared(FIRST).page
     clip = "link => getComputedStyle(link).clipPath"
-    report = page.locator("a.lab-report").nth(3)
+    report = page.locator("div.cell > a.lab-report").first  # of code that stands in the page
     assert report.evaluate(clip) != "none"
     report.focus()
     page.keyboard.press("Shift+Tab")
@@ -129,13 +130,13 @@ def test_after_a_chapter_that_was_read_comes_the_next(shared):
 @pytest.mark.browser
 def test_on_paper_are_the_pictures_and_no_folded_code(visit):
     page = visit("notebooks/17_inference.html", before=lambda p: p.add_init_script("print = () => (done = true)")).page
-    page.locator("article .tag_hide-input > details.hide summary").first.click()
+    page.locator("article details.lab-fold > summary:visible").first.click()
     page.keyboard.press("Control+p")
     page.wait_for_function("() => window.done")
     page.emulate_media(media="print")
     plots = page.locator(".lab-plot:not(details .lab-plot, .lab-panel .lab-plot)")
     assert plots.count() and all(plot.locator(".main-svg").first.is_visible() for plot in plots.all())
-    assert not any(code.is_visible() for code in page.locator("details.hide .cell_input").all())
+    assert not any(code.is_visible() for code in page.locator("details:is(.hide, .lab-fold) .cell_input").all())
     for away in (".bd-sidebar-primary", ".bd-header-article", ".lab-report", ".lab-language"):
         assert not page.locator(away).first.is_visible(), away
     assert len(page.pdf(format="A4")) > 50_000

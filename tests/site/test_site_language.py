@@ -28,19 +28,22 @@ def test_every_page_has_the_switch_and_follows_it(visit, path):
 
 def test_title_opening_and_the_sites_words_change_and_change_back_with_the_keyboard_too(shared):
     page = shared(CHAPTER).page
-    heading, opening, fold = (page.locator(f"article {what}").first for what in ("h1", ".lab-english", ".hide summary"))
+    heading, opening, fold = (
+        page.locator(f"article {what}").first for what in ("h1", ".lab-english", ".lab-fold summary")
+    )
     before = heading.inner_text(), page.title(), page.locator("article").inner_text()
     assert opening.is_visible() and not page.locator(".lab-spanish").is_visible()
     spanish(page)
     assert heading.inner_text().startswith("Roturas del grafo") and heading.get_attribute("lang") == "es"
-    assert page.title() == "Roturas del grafo"
+    assert page.title() == "01 Roturas del grafo"
+    assert page.locator(".lab-eyebrow").inner_text().startswith("Capítulo 01")
     assert not opening.is_visible() and page.locator("#espanol").is_visible()
     assert "no compila Python" in page.locator("#espanol").inner_text()
-    assert fold.inner_text().strip() == "Código: preparación"
+    assert fold.get_attribute("aria-label") == "Código: la figura de abajo"
     page.locator(".lab-language").focus()
     page.keyboard.press("Enter")
     assert (heading.inner_text(), page.title(), page.locator("article").inner_text()) == before
-    assert page.locator("article h1[lang], article .hide [lang]").count() == 0
+    assert page.locator("article h1[lang], article .lab-fold [lang]").count() == 0
 
 
 def test_the_next_page_remembers(shared):

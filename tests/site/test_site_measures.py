@@ -1,8 +1,6 @@
 """How a chapter reads, measured: how much of it is code, how long it is, where its first picture stands. What is
 measured is printed (pytest -s)."""
 
-import re
-
 import harness
 import pytest
 
@@ -50,21 +48,95 @@ def test_a_page_takes_as_much_room_in_the_dark(visit):
     assert page.evaluate(READ)["page"] == light, "a rule of the theme's for the dark alone adds room"
 
 
+IN_THE_FLOW = """() => {
+  const text = document.querySelector("article section").getBoundingClientRect();
+  const style = getComputedStyle(document.querySelector("article section"));
+  const edge = text.right - parseFloat(style.paddingRight);
+  return [...document.querySelectorAll("details.lab-fold:not(.lab-wide > details, .lab-claim > details) > summary")]
+    .filter((mark) => mark.checkVisibility() && mark.getBoundingClientRect().left < edge - 1)
+    .map((mark) => mark.getAttribute("aria-label"));
+}"""
+
+
+@pytest.mark.parametrize("width", [1440, 1280, 390])
 @pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
-def test_a_fold_is_one_thin_line_that_says_what_is_behind_it_and_opens_with_the_keyboard(shared, name):
+def test_folded_code_takes_no_room_in_the_flow(shared, name, width):
     page = shared(f"{name}.html", width=1440, height=SCREEN).page
-    folds = page.locator("article .tag_hide-input > details.hide")
-    lines = folds.locator("summary").evaluate_all("lines => lines.map((line) => [line.clientHeight, line.innerText])")
-    assert len(lines) > 5
-    assert [line for line in lines if line[0] > 32 or not re.fullmatch(r"Code: \S.*", line[1].strip())] == []
-    first = folds.first
-    code = first.locator(".cell_input")
+    page.set_viewport_size({"width": width, "height": SCREEN})
+    marks = page.locator("article details.lab-fold:not([open]) > summary:visible")
+    assert marks.count() > 5 and page.evaluate(IN_THE_FLOW) == []
+    assert {box["height"] for box in map(type(marks).bounding_box, marks.all())} <= {24.0}
+    assert marks.evaluate_all("all => all.every((mark) => getComputedStyle(mark).position === 'absolute')")
+    page.set_viewport_size({"width": 1440, "height": SCREEN})
+
+
+@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
+def test_a_mark_says_what_it_is_and_opens_with_the_keyboard_and_by_its_cells_address(shared, name):
+    page = shared(f"{name}.html", width=1440, height=SCREEN).page
+    fold = page.locator("article details.lab-fold").first
+    code, tip = fold.locator(".cell_input").first, fold.locator(".lab-tip")
     assert not code.is_visible()
-    first.locator("summary").focus()
+    fold.locator("summary").focus()
+    assert "code, cell" in tip.inner_text() and tip.bounding_box()["width"] > 30
     page.keyboard.press("Enter")
     assert code.is_visible() and code.locator("pre").inner_text().strip()
+    page.keyboard.press("Enter")
+    page.evaluate("cell => (location.hash = cell)", fold.locator(".lab-cell-number").first.get_attribute("id"))
+    page.wait_for_function("() => document.querySelector('details.lab-fold').open")
     page.emulate_media(media="print")
     assert not code.is_visible()
+    page.emulate_media(media="screen")
+
+
+SMALLEST = """() => {
+  const walker = document.createTreeWalker(document.querySelector("article"), NodeFilter.SHOW_TEXT);
+  const away = "script, style, .lab-plot, .math, mjx-container, [aria-hidden=true], sub, sup";
+  const small = [];
+  while (walker.nextNode()) {
+    const at = walker.currentNode.parentElement;
+    if (!walker.currentNode.data.trim() || at.closest(away) || !at.checkVisibility()) continue;
+    const svg = at.closest("svg[viewBox]");
+    const scale = svg ? svg.getBoundingClientRect().width / svg.viewBox.baseVal.width : 1;
+    const size = parseFloat(getComputedStyle(at).fontSize) * scale;
+    if (size < 12.9) small.push(`${size.toFixed(1)} px: ${walker.currentNode.data.trim().slice(0, 40)}`);
+  }
+  return [...new Set(small)];
+}"""
+
+
+@pytest.mark.parametrize("name", harness.sampled([harness.documents()[0], *CHAPTERS]))
+def test_no_letter_is_smaller_than_13_px_at_any_width(shared, name):
+    page = shared(f"{name}.html", width=1440, height=SCREEN).page
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": SCREEN})
+        assert page.evaluate(SMALLEST) == [], width
+
+
+CUT = """() => [...document.querySelectorAll("article :is(.cell_input, .cell_output) pre")]
+  .filter((pre) => pre.checkVisibility() && pre.scrollWidth > pre.clientWidth + 1)
+  .map((pre) => pre.textContent.slice(0, 60))"""
+
+
+@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
+def test_no_code_is_cut(shared, name):
+    page = shared(f"{name}.html", width=1440, height=SCREEN).page
+    page.evaluate("document.querySelectorAll('details.lab-fold').forEach((each) => (each.open = true))")
+    for width in (390, 1440):
+        page.set_viewport_size({"width": width, "height": SCREEN})
+        assert page.evaluate(CUT) == [], width
+    page.evaluate("document.querySelectorAll('details.lab-fold').forEach((each) => (each.open = false))")
+
+
+SHIFTS = """new PerformanceObserver((list) => {
+  for (const entry of list.getEntries()) window.shifted = (window.shifted ?? 0) + entry.value;
+}).observe({ type: "layout-shift", buffered: true })"""
+
+
+@pytest.mark.parametrize("name", harness.sampled([harness.documents()[0], *CHAPTERS]))
+def test_nothing_jumps_while_a_page_loads(visit, name):
+    page = visit(f"{name}.html", width=1440, height=SCREEN, before=lambda page: page.add_init_script(SHIFTS)).page
+    page.wait_for_load_state("networkidle")
+    assert page.evaluate("window.shifted ?? 0") <= 0.05
 
 
 def test_on_a_phone_a_card_names_each_value(shared):

@@ -18,9 +18,15 @@ def prediction(page):
     return page.locator(".lab-prediction").first
 
 
+def answer(page):
+    """What the page has below the first prediction: the answer's own figure or table, and the text."""
+    return page.locator(".lab-follows").first
+
+
 def go(page, address):
     """To another page, once all of this one has come: what is still on its way would count as failed."""
     page.wait_for_load_state("networkidle")
+    page.wait_for_function("() => window.Plotly || !document.querySelector('script[src*=plotly]')")
     page.goto(address)
 
 
@@ -47,11 +53,12 @@ def test_on_a_phone_it_fits(shared):
 
 def test_without_a_script_and_on_paper_every_result_is_in_sight(visit, shared):
     plain = visit(NUMBER, java_script_enabled=False)
-    answer = prediction(plain.page).locator(".lab-answer")
-    assert answer.is_visible() and "Answer: " in answer.text_content()
+    told = prediction(plain.page).locator(".lab-answer")
+    assert told.is_visible() and "Answer: " in told.text_content()
+    assert answer(plain.page).is_visible() and not plain.page.locator(".lab-veil").first.is_visible()
     printed = shared(NUMBER).page
     printed.emulate_media(media="print")
-    assert prediction(printed).locator(".lab-answer").is_visible()
+    assert answer(printed).is_visible() and answer(printed).locator("p").first.is_visible()
     assert not prediction(printed).locator(".lab-ask").is_visible()
     printed.emulate_media(media="screen")
 
@@ -62,32 +69,34 @@ def test_show_me_keeps_nothing(shared):
     assert re.match(r"Answer: 2\d\d", prediction(visited.page).locator(".lab-said").text_content())
     assert visited.page.evaluate("localStorage.getItem('lab-predictions')") is None
     go(visited.page, visited.page.url)
-    assert not prediction(visited.page).locator(".lab-answer").is_visible()
+    assert not answer(visited.page).is_visible()
 
 
 def test_a_number_is_veiled_then_compared_and_kept_in_this_browser_alone(shared):
     visited = shared(NUMBER)
     page, asked = visited.page, prediction(visited.page)
-    answer = asked.locator(".lab-answer")
-    assert not answer.is_visible() and asked.get_by_role("button", name="That is my prediction").is_disabled()
+    veil = page.locator(".lab-veil").first
+    assert re.fullmatch(r"Hidden until you answer: 1 explorer, \d+ words\.", veil.inner_text())
+    assert not answer(page).is_visible() and asked.get_by_role("button", name="That is my prediction").is_disabled()
     asked.get_by_label("The same as a number").fill("60")
     asked.get_by_role("button", name="That is my prediction").click()
     said = asked.locator(".lab-said")
     assert re.fullmatch(
         r"You said 60\sguards; the answer is 2\d\d\sguards: 4\.\d+ times too low\.", said.text_content()
     )
-    assert answer.is_visible() and answer.locator("table").count() == 1
+    assert answer(page).is_visible() and answer(page).locator(".lab-answer table").count() == 1
+    assert page.locator(".lab-follows[hidden]").count() == page.locator(".lab-veil").count() > 0, "others keep theirs"
     assert said.evaluate("told => document.activeElement === told"), "a screen reader goes on with the answer"
     marks = {kind: asked.locator(f".lab-mark-{kind}").bounding_box()["x"] for kind in ("said", "measured")}
     assert marks["said"] < marks["measured"]
     go(page, page.url)
-    assert prediction(page).locator(".lab-answer").is_visible(), "what was said stays said"
+    assert answer(page).is_visible(), "what was said stays said"
     go(page, page.url.replace(NUMBER, SUM))
     assert "Numbers: 1 predicted, 0 within a factor of two" in page.locator(".lab-calibration").text_content()
     page.get_by_role("button", name="Forget my predictions").click()
     assert "not predicted anything" in page.locator(".lab-calibration").text_content()
     go(page, page.url.replace(SUM, NUMBER))
-    assert not prediction(page).locator(".lab-answer").is_visible()
+    assert not answer(page).is_visible()
     assert not visited.troubles
 
 
@@ -96,22 +105,20 @@ def test_a_number_beyond_the_scale_is_drawn_where_it_is(shared):
     asked.get_by_label("The same as a number").fill("20000")
     asked.get_by_role("button", name="That is my prediction").click()
     ends = asked.locator(".lab-scale-ends span").all_text_contents()
-    assert ends[0].startswith("1\N{NO-BREAK SPACE}") and ends[1].startswith("20,000\N{NO-BREAK SPACE}"), ends
+    assert ends[0].startswith("1\N{NO-BREAK SPACE}") and ends[-1].startswith("20,000\N{NO-BREAK SPACE}"), ends
     marks = {kind: asked.locator(f".lab-mark-{kind}").bounding_box()["x"] for kind in ("said", "measured")}
     assert marks["said"] > marks["measured"]
 
 
 TOLD = """() => {
-  const seen = [...document.querySelectorAll(".lab-verdict")].filter((each) => each.checkVisibility());
-  const section = (each) => each.parentElement.closest("article section[id]");
   const told = [];
   for (const prediction of document.querySelectorAll(".lab-prediction:has(.lab-ask)")) {
     const asked = JSON.parse(prediction.querySelector(".lab-asked").textContent);
-    for (const verdict of seen) {
-      const below = prediction.compareDocumentPosition(verdict) & Node.DOCUMENT_POSITION_FOLLOWING;
-      const names = !asked.choices && asked.text.length > 3 && verdict.textContent.includes(asked.text);
-      const beside = below && section(prediction) === section(verdict);
-      if (names || beside) told.push([asked.question, verdict.textContent]);
+    if (asked.choices || !/[.,]|\\d{3}/.test(asked.text)) continue;  // a number that stands for nothing else
+    for (const text of document.querySelectorAll("article :is(p, li, td, figcaption)")) {
+      const before = prediction.compareDocumentPosition(text) & Node.DOCUMENT_POSITION_PRECEDING;
+      if ((before || text.closest(".lab-verdict")) && text.checkVisibility() && text.textContent.includes(asked.text))
+        told.push([asked.question, asked.text, text.textContent.slice(0, 120)]);
     }
   }
   return told;
@@ -119,11 +126,28 @@ TOLD = """() => {
 
 
 @pytest.mark.parametrize("path", harness.sampled(harness.chapters()))
-def test_no_verdict_tells_the_answer_of_a_prediction_that_is_still_open(shared, path):
-    """Neither one below it in its section, nor one anywhere that names the measured number."""
+def test_nothing_tells_the_answer_of_a_prediction_that_is_still_open(shared, path):
+    """No text before it, nor a verdict anywhere, has the measured number; what follows waits, up to a heading."""
     visited = shared(f"{path}.html")
-    assert visited.page.locator(".lab-ask").count() >= 2 and visited.page.evaluate(TOLD) == []
-    assert visited.troubles == []
+    page = visited.page
+    asked = page.locator(".lab-prediction").count()
+    assert page.locator(".lab-ask").count() == page.locator(".lab-follows[hidden]").count() == asked >= 2
+    assert page.evaluate(TOLD) == [] and visited.troubles == []
+
+
+def test_all_answers_are_shown_at_once_and_stay_shown(visit):
+    visited = visit(NUMBER)
+    page = visited.page
+    page.get_by_label("Show all answers").check()
+    assert page.locator(".lab-follows").count() and all(
+        each.is_visible() for each in page.locator(".lab-follows").all()
+    )
+    assert page.locator(".lab-veil, .lab-ask").count() == 0
+    go(page, page.url)
+    assert page.get_by_label("Show all answers").is_checked() and not page.locator(".lab-follows[hidden]").count()
+    page.get_by_label("Show all answers").uncheck()
+    page.wait_for_function("() => document.querySelector('.lab-follows[hidden]')")
+    assert not visited.troubles
 
 
 def test_a_choice_by_keyboard_alone(shared):
@@ -137,7 +161,7 @@ def test_a_choice_by_keyboard_alone(shared):
             break
     visited.page.keyboard.press("Enter")
     assert asked.locator(".lab-said").text_content() == "You said shorter: it is as long."
-    assert asked.locator(".lab-answer").is_visible() and not visited.troubles
+    assert answer(visited.page).is_visible() and not visited.troubles
 
 
 def test_verdicts_are_in_sight_without_a_script_and_on_paper(visit, shared):
@@ -150,27 +174,17 @@ def test_verdicts_are_in_sight_without_a_script_and_on_paper(visit, shared):
     printed.emulate_media(media="screen")
 
 
-def test_a_verdict_comes_into_sight_with_the_answer_above_it(shared):
-    visited = shared(VERDICTS)
-    page, c16 = visited.page, visited.page.locator(".lab-verdict", has_text="C16,")
-    section = page.locator("section:not(.lab-prediction)", has=c16).last
-    assert not c16.is_visible() and section.locator(".lab-veil").count() == 2
-    section.get_by_role("button", name="Show me").click()
-    assert c16.is_visible() and section.locator(".lab-veil").count() == 0
-    assert page.locator(".lab-veil").count() > 0 and visited.troubles == [], "other sections keep theirs"
-
-
-def test_a_reader_who_seeks_a_verdict_gets_it_by_its_button_or_its_address(visit, shared):
+def test_a_verdict_below_a_prediction_comes_into_sight_with_the_answer_or_by_its_address(visit, shared):
     page = shared(VERDICTS).page
-    c02 = page.locator(".lab-verdict", has_text="C02,")
-    veil = c02.locator("xpath=preceding-sibling::p")
-    veil.get_by_role("button", name="Show the verdict").click()
-    assert c02.is_visible() and veil.count() == 0
-    assert c02.evaluate("verdict => document.activeElement === verdict")
-    cell = c02.evaluate("verdict => verdict.closest('.cell').querySelector('.lab-cell-number').id")
-    sought = visit(f"{VERDICTS}#{cell}").page
-    assert sought.locator(".lab-verdict", has_text="C02,").is_visible()
-    assert not sought.locator(".lab-verdict", has_text="C16,").is_visible()
+    c16 = page.locator(".lab-verdict", has_text="C16,")
+    follows = page.locator(".lab-follows", has=c16)
+    assert not c16.is_visible()
+    follows.locator("xpath=preceding-sibling::div").last.get_by_role("button", name="Show me").click()
+    assert c16.is_visible() and page.locator(".lab-follows[hidden]").count()
+    cell = c16.evaluate("verdict => verdict.closest('.cell').querySelector('.lab-cell-number').id")
+    sought = visit(f"{VERDICTS}#{cell}")
+    sought.page.wait_for_function("() => document.querySelector('.lab-follows:not([hidden])')")
+    assert sought.page.locator(".lab-verdict", has_text="C16,").is_visible() and not sought.troubles
 
 
 def test_markup_in_what_the_browser_keeps_is_shown_as_text(visit):

@@ -37,9 +37,9 @@ def choices(axis):
 
 
 def plot_in_sight(page):
-    """The first plot; where each stands behind a prediction, one is opened."""
+    """The first plot; where each stands behind a prediction, all are opened."""
     if not page.locator(".lab-plot:visible").count():
-        page.locator(".lab-prediction", has=page.locator(".lab-plot")).first.locator(".lab-show").click()
+        page.locator(".lab-switch input").check()
     return page.locator(".lab-plot:visible").first
 
 

@@ -9,11 +9,12 @@
 - ``guesses``: the page of predictions that somebody guessed wrong
 - ``icons``: a subset of the theme's icon font, with the glyphs that the pages show and no others
 - ``formulas``: mathematics typeset while building
-- ``folds``: one thin line in the place of a folded cell's code, which says what is behind it
+- ``flow``: a chapter's text in a column, code behind marks beside it, notes in the margin, answers behind predictions
+- ``folds``: what stands behind the mark of a folded cell
 - ``landing``: the landing page, out of what the chapters' cells have stored
 - ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
 - ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
-- ``numbers``: each chapter's number beside its title
+- ``numbers``: each chapter's number wherever its title stands, and the sections of the open page in the sidebar
 - ``pages``: cell numbers, inline scripts once, a start page
 - ``paths``: ways into the book, by purpose and by symptom
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
@@ -29,6 +30,7 @@ from . import (
     atlas,
     bundle,
     faults,
+    flow,
     folds,
     formulas,
     guesses,
@@ -55,6 +57,7 @@ def setup(app):
         atlas,
         bundle,
         faults,
+        flow,
         folds,
         formulas,
         guesses,

@@ -1,4 +1,4 @@
-"""Folded cells: the line that stands for the code says what is behind it. Which cells fold: ``book/tools/folds.py``."""
+"""Folded cells: what is behind the mark that stands for their code. Which cells fold: ``book/tools/folds.py``."""
 
 import ast
 import re
@@ -49,7 +49,7 @@ def behind(cell: nodes.container) -> str:
 
 
 class FoldedCells(SphinxPostTransform):
-    """The words of a fold: "Code: the table below", "Show the solution"."""
+    """The words of a fold: "the table below", for ``flow``, and "Show the solution"."""
 
     default_priority = 150  # before myst-nb folds
     formats = ("html",)
@@ -57,8 +57,8 @@ class FoldedCells(SphinxPostTransform):
     def run(self, **kwargs):
         for cell in self.document.findall(nodes.container):
             if cell.get("hide_mode") == "input":
-                what = "setup" if "tag_setup" in cell["classes"] else behind(cell)
-                cell["prompt_show"] = cell["prompt_hide"] = f"Code: {what}"
+                cell["folded"] = "setup" if "tag_setup" in cell["classes"] else behind(cell)
+                del cell["hide_mode"]
             elif cell.get("hide_mode") and any(name.startswith("tag_solution") for name in cell["classes"]):
                 cell["prompt_show"], cell["prompt_hide"] = "Show the solution", "Hide the solution"
 

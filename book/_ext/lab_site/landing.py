@@ -13,9 +13,13 @@ from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
 
 from . import status
+from .flow import with_short_origins
 from .pages import html
 
 SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
+STAGE = re.compile(r"<h4>([^<]*) <small>")
+TYPE = re.compile(r": &quot;\w+\[[\d, ]*\]&quot;")
+"""Of a value in a graph, as printed: a card has no room for it."""
 TOLD = re.compile(r"<title>.*?</title>", re.DOTALL)
 
 
@@ -59,9 +63,13 @@ class FromChapters(SphinxDirective):
 
 
 class Output(FromChapters):
-    """``{lab-output} 04_inductor_codegen journey``: what the cell of that chapter with that tag shows, and a link."""
+    """``{lab-output} 04_inductor_codegen journey``: what the cell of that chapter with that tag shows, and a link.
+
+    Of a journey, the directive's lines say which chapter is about each of its stages: ``Bytecode | 01_graph_breaks``.
+    """
 
     required_arguments = 2
+    has_content = True
 
     def run(self):
         name, tag = self.arguments
@@ -70,8 +78,14 @@ class Output(FromChapters):
         if len(found) != 1:
             raise self.error(f"{name} has {len(found)} cells tagged {tag!r}, and one is needed")
         ((cell, shown),) = found
+        about = dict(line.split(" | ") for line in self.content)
+        stages = STAGE.findall(shown)
+        if about and set(about) != set(stages):
+            raise self.error(f"the stages are {', '.join(stages)}; the lines name {', '.join(about)}")
+        chapters = {stage: self.address(self.root / f"notebooks/{chapter}.ipynb") for stage, chapter in about.items()}
+        linked = STAGE.sub(lambda stage: f'<h4><a href="{chapters[stage[1]]}">{stage[1]}</a> <small>', shown)
         link = f'<p class="lab-note"><a href="{self.address(path)}#cell-{cell}">The cell that made this</a></p>'
-        return self.show(f"{shown}\n{link}")
+        return self.show(f"{TYPE.sub('', linked) if about else shown}\n{link}")
 
 
 class Payoff(FromChapters):
@@ -84,7 +98,7 @@ class Payoff(FromChapters):
             for path in map(self.read, status.notebooks(self.root))
             for cell, shown in tagged(path, "payoff")
         ]
-        return self.show(f'<ul class="lab-payoff">{"".join(items)}</ul>')
+        return self.show(f'<ul class="lab-payoff">{with_short_origins("".join(items))}</ul>')
 
 
 class Chapter(FromChapters):

@@ -22,7 +22,7 @@ TITLE = re.compile(r"<b>(.*?)</b>")
 class Openings(SphinxPostTransform):
     """Marks the two openings."""
 
-    default_priority = 301
+    default_priority = 302  # after the first screen has its order
     formats = ("html",)
 
     def run(self, **kwargs):

@@ -13,7 +13,7 @@ REPAIRS = {
     '<div role="list" class="citation-list">': '<div class="citation-list">',
     '<summary aria-label="Toggle hidden content">': "<summary>",
 }
-OF_SOME = {"landing.js": "lab-journey", "cards.js": "lab-search-cards"}
+OF_SOME = {"cards.js": "lab-search-cards"}
 """Scripts that few pages need, and what stands in a page that does."""
 START = """<!doctype html>
 <html lang="en">
@@ -54,6 +54,7 @@ class CellNumbers(SphinxPostTransform):
             link = f'<a class="lab-cell-number" id="cell-{number}" href="#cell-{number}">cell {number}</a>'
             repository = self.config.html_theme_options["repository_url"]
             cell.insert(0, html(link + report(self.env.docname, number, repository)))
+            cell["number"] = number
 
 
 def add_scripts(app, pagename, templatename, context, doctree):
@@ -83,7 +84,7 @@ def tidy(app, pagename, templatename, context, doctree):
         context["body"] = context.get("body", "").replace(found, better)
 
 
-def outdated(app, env, added, changed, removed):
+def outdated(app, env, *_):
     """All pages, if something that shapes them all is newer than the last build; Sphinx watches only the texts."""
     last = Path(app.outdir) / "index.html"
     shapes = [path for folder in SHAPES for path in (Path(app.srcdir) / folder).rglob("*.*")]

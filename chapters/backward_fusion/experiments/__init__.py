@@ -4,7 +4,5 @@ from ...experiment import Experiment
 
 EXPERIMENTS = {
     "backward_control": Experiment("the backward of a norm of GELU, tanh-GELU and ReLU, and of GELU alone", 90),
-    "backward_fusion": Experiment(
-        "LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel; accumulation", 150
-    ),
+    "backward_fusion": Experiment("LayerNorm(GELU(xW+b)) and its backward over shapes, kernel by kernel", 150),
 }

@@ -8,7 +8,6 @@ import torch
 from compile_lab.measure.timing import spread_us, sustained_ms
 
 from ...registry import Progress
-from .accumulation import ACCUMULATED, Accumulated, accumulated
 from .fused_chain import Case, measure_case
 
 COPIED_NBYTES = {"cuda": 1 << 30, "cpu": 1 << 24}
@@ -27,24 +26,18 @@ CASES: dict[str, list[Case]] = {
 }
 
 
-def record(
-    device: str, progress: Progress = iter, *, cases: Iterable[Case | Accumulated] | None = None
-) -> dict[str, Any]:
-    """The cases, eager and compiled, and accumulation into ``.grad``, as plain JSON values; all of them if not told.
+def record(device: str, progress: Progress = iter, *, cases: Iterable[Case] | None = None) -> dict[str, Any]:
+    """The cases, eager and compiled, as plain JSON values; all of them if not told.
 
-    Two and a half minutes on an H200. Returns ``{"copy_gb_per_s", "cases": [as of measure_case], "accumulation":
-    [as of accumulation.accumulated]}``.
+    Two and a half minutes on an H200. Returns ``{"copy_gb_per_s", "cases": [as of measure_case]}``.
     Raises NotCompiledError (a RuntimeError) if compiled code did not run in both directions.
     """
-    chains, sums = [], []
-    for one in progress([*CASES[device], *ACCUMULATED[device]] if cases is None else list(cases)):
-        if isinstance(one, Case):
-            chains.append(measure_case(one, device))
-        else:
-            sums.append(accumulated(one, device))
+    chains = []
+    for case in progress(CASES[device] if cases is None else list(cases)):
+        chains.append(measure_case(case, device))
         if device == "cuda":
             torch.cuda.empty_cache()
-    return {"copy_gb_per_s": copy_gb_per_s(device), "cases": chains, "accumulation": sums}
+    return {"copy_gb_per_s": copy_gb_per_s(device), "cases": chains}
 
 
 def copy_gb_per_s(device: str) -> float:

@@ -141,19 +141,6 @@ def floor_us(case: Mapping[str, Any], copy_gb_per_s: float) -> float:
     return 3 * case["rows"] * case["d_out"] * size / copy_gb_per_s / 1e3
 
 
-def ways(case: Mapping[str, Any], part: str, provenance: object) -> Table:
-    """Accumulation into ``.grad``: one row a way, for a case of the recording; ``part`` is backward or product."""
-    rows: list[list[Cell]] = []
-    for row in case[part]:
-        if "stopped" in row:
-            rows.append([row["way"], row["stopped"], None, None])
-            continue
-        busy, count = (sum(kernel[key] for kernel in row["kernels"]) for key in ("us", "count"))
-        rows.append([row["way"], microseconds(row), round(count) or None, round(busy, 1) or None])
-    columns = ["way", "µs", "launches", "GPU busy, µs"]
-    return Table(columns, rows, f"{name_of(case)} · {provenance}", "lrrr")
-
-
 def panel(case: Mapping[str, Any], copy_gb_per_s: float, provenance: object) -> list[str | Table]:
     """All that was measured of one case: both directions, every variant, beside products and a copy."""
     rows: list[list[Cell]] = []

@@ -69,7 +69,7 @@ def _pair(canvas: Canvas, title: str, unit: str, ways: Mapping[str, Boxes], top:
     for at, (way, boxes) in enumerate(ways.items()):
         y = top + 36 + at * (ROW + 8)
         canvas.words(0, y + 22, way)
-        canvas.words(0, y + 41, f"{len(boxes)} launches", size=14, fine=True)
+        canvas.words(0, y + 41, f"{len(boxes)} launches", size=15)
         x = LEFT
         for name, kind, size in boxes:
             width = max(size * scale, 2)

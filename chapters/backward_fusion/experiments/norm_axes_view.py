@@ -16,7 +16,7 @@ def axes() -> Drawing:
             x, y = LEFT + column * CELL, TOP + row * CELL
             canvas.box(x, y, CELL - 4, CELL - 4, colour, faint=colour == "grey")
     right, bottom = LEFT + COLUMNS * CELL, TOP + ROWS * CELL
-    canvas.words(LEFT, TOP - 14, "one row: d_out elements, in the registers of one block", fine=True)
+    canvas.words(LEFT, TOP - 14, "one row: d_out elements, in the registers of one block")
     canvas.line([(right + 4, TOP + 1.5 * CELL - 2), (right + 60, TOP + 1.5 * CELL - 2)], "orange", arrow=True)
     canvas.words(right + 72, TOP + 1.5 * CELL - 8, "along a row: two means", bold=True)
     canvas.words(right + 72, TOP + 1.5 * CELL + 16, "for the input's gradient; they stay in the block")

@@ -20,9 +20,6 @@ from ...registry import Progress
 from ..gspmd import AXIS, FREE, compiled_for, jax_here, partitioned, placed, read
 from ..gspmd_beside import jax_example
 from ..gspmd_block import LAYOUTS, block_program, fused, loss, mlp
-from ..gspmd_hlo import totals
-from ..gspmd_memory import above, xla_memory
-from ..gspmd_operations import xla_operations
 from ..gspmd_three_ways import hand_written
 
 DEVICES = 2
@@ -33,7 +30,7 @@ PIPELINES = {"CPU": ("cpu", ""), "GPU": ("cuda", ""), "GPU, sums not joined": ("
 """For each: jax's platform, and XLA's flags. In the last the pass is off that adds partial results before it sums."""
 STREAM_ALONE = "tp+sp, the stream alone"
 WRITTEN = ("q, k, v apart", "q, k, v in one matmul", "by hand", "by hand, without pcast")
-TOLD = ("programs", "layouts", "operations", "dtypes", "memory")
+TOLD = ("programs", "layouts", "dtypes")
 """What a process tells of its pipeline, a line for each program."""
 RUNS, TIMEOUT_S = {"cuda": 30, "cpu": 3}, 240.0
 
@@ -44,10 +41,8 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     ``{"devices", "sizes": {size: [batch, length, width, heads]}, "flags": {pipeline: XLA's flags}, "programs":
     [{"pipeline", "size", "written", "jax", "collectives": [{"kind", "count", "payload_nbytes", "sent_nbytes"}],
     "lines": the HLO's own, "compile_s", "error", "times_ms"}], "layouts": [{"pipeline", "size", "layout",
-    "collectives"}], "operations": [{"pipeline", "name", "collectives"}], "dtypes": [{"pipeline", "dtype",
-    "collectives"}], "memory": [{"pipeline", "program", "above"}], "stopped": {pipeline: why}}``. ``error``:
-    |found − exact| / |exact| of all gradients together, against one device's. ``above``: bytes that XLA plans besides
-    the step's arguments. On a CPU the first pipeline alone.
+    "collectives"}], "dtypes": [{"pipeline", "dtype", "collectives"}], "stopped": {pipeline: why}}``. ``error``:
+    |found − exact| / |exact| of all gradients together, against one device's. On a CPU the first pipeline alone.
     """
     found: dict[str, list[dict[str, Any]]] = {each: [] for each in TOLD}
     stopped: dict[str, str] = {}
@@ -99,23 +94,17 @@ def _programs(platform: str) -> Iterator[dict[str, Any]]:
 
 
 def _answers() -> Iterator[dict[str, Any]]:
-    """What is compiled and not run: the layouts, single operations, a sum in two formats, and memory on one device."""
+    """What is compiled and not run: the layouts, and a sum in two formats."""
     for size, (batch, length, width, heads) in SIZES.items():
         weights, x = jax_example(batch, length, width)
         for name, layout in {**LAYOUTS, STREAM_ALONE: replace(LAYOUTS["tp+sp"], wide=FREE)}.items():
             program = block_program(layout, weights, x, devices=DEVICES, heads=heads)
             yield {"of": "layouts", "size": size, "layout": name, "collectives": _plain(program.collectives)}
-    for name, program in xla_operations(DEVICES):
-        yield {"of": "operations", "name": name, "collectives": _plain(totals(program.sent, smallest=1))}
     jnp = jax_here().numpy
     for dtype in ("float32", "bfloat16"):
         args = [jnp.ones(size, dtype) for size in ((64, 128), (512, 128), (128, 512))]
         program = partitioned(mlp, args, ("R", "S(0)", "S(1)"), mesh=DEVICES)
         yield {"of": "dtypes", "dtype": dtype, "collectives": _plain(program.collectives)}
-    batch, length, width, heads = SIZES["64 wide"]
-    planned, _ = xla_memory(*jax_example(batch, length, width), heads)
-    for name, memory in planned.items():
-        yield {"of": "memory", "program": name, "above": above(name, memory)}
 
 
 def _plain(collectives: Sequence[Collective]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What the recording ``gspmd_gpu`` shows: what each of XLA's pipelines sends, for a block and for single operations."""
+"""What the recording ``gspmd_gpu`` shows: what each of XLA's pipelines sends, for a block and for one sum."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -95,17 +95,6 @@ def _by_formula(layout: str, devices: int) -> str:
 
 
 @door
-def operations_that_differ(recording: Recording) -> Table:
-    """The single operations for which the two pipelines send different collectives."""
-    found: dict[str, dict[str, str]] = {}
-    for each in recording.result["operations"]:
-        found.setdefault(each["name"], {})[each["pipeline"]] = _told(_recorded(each["collectives"]))
-    rows = [(name, told["CPU"], told["GPU"]) for name, told in found.items() if told["CPU"] != told["GPU"]]
-    caption = f"{len(rows)} of {len(found)} operations, on {recording.result['devices']} devices"
-    return Table(["operation", "XLA's pipeline for CPUs", "for GPUs"], rows, f"{caption} · {recording.provenance}")
-
-
-@door
 def payload_nbytes(recording: Recording, pipeline: str, dtype: str) -> int:
     """Bytes of the tensors that an MLP's one sum adds up, by pipeline, for arguments of this dtype.
 
@@ -123,22 +112,6 @@ def payload_nbytes(recording: Recording, pipeline: str, dtype: str) -> int:
         known = ", ".join(" ".join(each) for each in sums)
         raise ValueError(f"pipeline={pipeline!r}, dtype={dtype!r}: {recording.name} has {known}")
     return sums[pipeline, dtype]
-
-
-@door
-def planned_nbytes(recording: Recording, program: str) -> int:
-    """What the pipeline for GPUs plans for a program of `gspmd_memory.PROGRAMS` besides the step's arguments, in bytes.
-
-    >>> from compile_lab.recordings import load
-    >>> planned_nbytes(load("gspmd_gpu"), "joint") < 4_000_000
-    True
-
-    Raises ValueError for another program.
-    """
-    planned = {each["program"]: each["above"] for each in recording.result["memory"] if each["pipeline"] == "GPU"}
-    if program not in planned:
-        raise ValueError(f"program={program!r}: {recording.name} has {', '.join(planned)}")
-    return planned[program]
 
 
 def _told(collectives: Sequence[Any]) -> str:

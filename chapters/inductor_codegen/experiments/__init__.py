@@ -4,5 +4,4 @@ from ...experiment import Experiment
 
 EXPERIMENTS = {
     "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
-    "generated_code": Experiment("the code Inductor writes here for softmax and MiniGPT", 15),
 }

@@ -35,11 +35,6 @@ def exponents(base: int) -> range:
     return range(2, next(n for n in range(64) if base**n >= 2**63))
 
 
-def by_float64(base: int, exponent: int) -> int:
-    """What the generated expression gives where pow is correctly rounded: computed in float64, cut to int64."""
-    return int(torch.tensor(float(base), dtype=torch.float64).pow(exponent).to(torch.int64))
-
-
 def written(base: int) -> str:
     """The kernels that Inductor writes for ``x + base ** n`` with a symbolic n, on the GPU that is, or pretended."""
     reset_dynamo()

@@ -1,22 +1,13 @@
-"""Grouped products: equal to a loop, trusted inputs, and which function the generated code calls."""
+"""Grouped products: equal to a loop, and which function the generated code calls."""
 
 import pytest
 import torch
 
 from chapters.inference.grouped import (
-    grouped_traps,
     judged_by_float64,
     layer_runs,
     subject,
 )
-
-
-def test_grouped_trusts_its_offsets():
-    good, wide, unsorted, short = grouped_traps()
-    assert not good.said and good.wrong_rows == 0
-    assert wide.said == "Offsets have to be int32"
-    assert not unsorted.said and unsorted.wrong_rows > 0
-    assert not short.said and short.wrong_rows <= 4, "the rows after the last group are whatever lay in memory"
 
 
 def test_loop_and_product_agree_and_the_judge_sees_a_wrong_answer():

@@ -6,14 +6,12 @@ import torch.nn.functional as F
 from torch import nn
 
 from chapters.load_bearing import passes_view
-from chapters.load_bearing.passes import PassRun, stage_option, with_pass
+from chapters.load_bearing.passes import PassError, PassRun, stage_option, with_pass
 from chapters.load_bearing.passes_examples import (
     all_that_looks_the_same_is_once,
     products_with_one_hot_are_lookups,
-    same_twice_is_once,
 )
 from chapters.load_bearing.passes_judged import JudgedTensor
-from chapters.load_bearing.passes_key import PassError
 
 aten = torch.ops.aten
 
@@ -84,17 +82,6 @@ def inputs(*shape):
 
 
 @pytest.mark.slow
-def test_what_is_computed_twice_is_found_before_torch_has_looked_and_not_after():
-    early = with_pass(same_twice_is_once, twice, inputs(32, 8), stage="joint_pre")
-    late = with_pass(same_twice_is_once, twice, inputs(32, 8), stage="post_grad_pre")
-    assert [(run.graph, run.count("removed")) for run in early.runs] == [("joint", 2)]
-    assert [run.graph for run in late.runs] == ["forward", "backward"] and late.did_nothing and not early.did_nothing
-    assert early.verdict == late.verdict == "same bits"
-    assert early.kernels == late.kernels and early.nbytes[0] == early.nbytes[1] == late.nbytes[1]
-    assert [k.source for k in early.code_with.kernels] == [k.source for k in early.code_without.kernels]
-
-
-@pytest.mark.slow
 def test_a_pass_that_pays_saves_kernels_and_bytes_and_says_whose_bits_are_others():
     tokens = torch.randint(64, (128,), generator=torch.Generator().manual_seed(0))
     found = with_pass(products_with_one_hot_are_lookups, OneHot(), tokens, stage="pre_grad", chip="H200")
@@ -110,18 +97,14 @@ def test_a_pass_that_pays_saves_kernels_and_bytes_and_says_whose_bits_are_others
 def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
     found = with_pass(all_that_looks_the_same_is_once, dropped, inputs(32, 8), stage="joint_pre")
     assert found.verdict == "wrong" and found.worst.is_wrong and found.worst.without is None
-    right = with_pass(same_twice_is_once, dropped, inputs(32, 8), stage="joint_pre")
-    assert right.verdict == "same bits" and right.did_nothing
 
 
 @pytest.mark.slow
-def test_a_pass_that_is_right_on_one_input_is_judged_on_others():
-    small, large = inputs(8, 8), (inputs(8, 8).detach() * 100).requires_grad_()
-    alone = with_pass(without_maximum, softened, small, stage="joint_pre")
-    assert alone.verdict == "other bits" and not alone.did_nothing
-    found = with_pass(without_maximum, softened, small, others=[(large,)], stage="joint_pre")
-    assert found.verdict == "wrong" and found.worst.inputs == 1
-    assert [row[-1] for row in passes_view.judgement(found, only_other=True).rows].count("wrong") >= 1
+@pytest.mark.parametrize(("times", "verdict"), [(1, "other bits"), (100, "wrong")])
+def test_a_pass_that_is_right_on_one_input_is_wrong_on_others(times, verdict):
+    found = with_pass(without_maximum, softened, (inputs(8, 8).detach() * times).requires_grad_(), stage="joint_pre")
+    assert found.verdict == verdict and not found.did_nothing
+    assert ("wrong" in [row[-1] for row in passes_view.judgement(found).rows]) == (verdict == "wrong")
 
 
 @pytest.mark.parametrize(
@@ -144,12 +127,10 @@ def test_a_pass_that_never_ran_is_told():
     with pytest.raises(ValueError, match="late"):
         with_pass(nothing, twice, torch.ones(2), stage="late")
     assert stage_option("joint_pre") == "joint_custom_pre_pass"
-    with pytest.raises(ValueError, match="stages"):
-        passes_view.stages({})
 
 
 def tensor(**changed):
-    given = {"name": "result 0", "inputs": 0, "same_bits": False, "apart": 1e-6, "epsilon": 1e-7}
+    given = {"name": "result 0", "same_bits": False, "apart": 1e-6, "epsilon": 1e-7}
     return JudgedTensor(**{**given, "without": 1e-7, "with_pass": 1e-7, **changed})
 
 

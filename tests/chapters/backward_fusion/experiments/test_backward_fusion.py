@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from chapters.backward_fusion.experiments import accumulation
 from chapters.backward_fusion.experiments import backward_fusion_view as view
 from chapters.backward_fusion.experiments.backward_fusion import record
 from chapters.backward_fusion.experiments.fused_chain import Case, compile_both, gradient_errors
@@ -25,8 +24,8 @@ def is_a_spread(row):
 
 @pytest.fixture(scope="module")
 def tried():
-    """The recording of one small case, and of one accumulation."""
-    found = record("cpu", cases=[TINY, accumulation.Accumulated(8, 8, 12, "fp32")])
+    """The recording of one small case."""
+    found = record("cpu", cases=[TINY])
     assert json.loads(json.dumps(found)) == found and found["copy_gb_per_s"] > 0
     return found
 
@@ -74,14 +73,6 @@ def test_the_backward_is_timed_without_its_forward(clock):
 def test_random_functions_have_no_exact_gradients():
     with pytest.raises(ValueError, match="no dropout"):
         gradient_errors(Case("residual", 4, 4, 4, "fp32"), "cpu")
-
-
-@pytest.mark.slow
-def test_all_ways_to_accumulate_are_timed(tried):
-    (found,) = tried["accumulation"]
-    ways = [row["way"] for row in found["backward"]]
-    assert len(ways) == 5 and ways[-1] == accumulation.CAPTURED and len(found["product"]) == 3
-    assert all(map(is_a_spread, found["backward"] + found["product"]))
 
 
 def test_kernels_are_told_apart_by_their_names():

@@ -26,7 +26,6 @@ def test_bfloat16_is_summed_as_float32_on_cpus_alone():
     [
         (lambda of: view.sent(of, "12 wide"), "'64 wide', '768 wide'"),
         (lambda of: view.payload_nbytes(of, "TPU", "float32"), "CPU float32"),
-        (lambda of: view.planned_nbytes(of, "sideways"), "forward, joint, backward"),
     ],
 )
 def test_what_was_not_recorded_is_refused_with_what_there_is(call, word):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from chapters.triton_to_ptx.experiments import integer_powers as powers
-from chapters.triton_to_ptx.experiments.integer_powers import POWER_OF, by_float64, exponents, record
+from chapters.triton_to_ptx.experiments.integer_powers import POWER_OF, exponents, record
 from compile_lab import recordings, virtual_gpu
 
 
@@ -23,11 +23,6 @@ def test_a_base_whose_powers_all_fit_is_refused(base):
 def test_the_exponents_are_those_whose_power_fits():
     for base in POWER_OF:
         assert base ** exponents(base)[-1] < 2**63 <= base ** (exponents(base)[-1] + 1)
-
-
-def test_float64_has_too_few_bits_for_a_power_of_three_and_enough_for_one_of_two():
-    assert all(by_float64(2, n) == 2**n for n in exponents(2))
-    assert by_float64(3, 33) == 3**33 < 2**53 and by_float64(3, 34) == 3**34 + 1
 
 
 def test_the_generated_code_goes_by_way_of_float64():
