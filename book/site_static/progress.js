@@ -1,13 +1,15 @@
 /* How far a reader has come, kept in this browser alone: a mark beside each chapter, and a way to go on from the landing
-   page. What is kept: for each chapter the share that has passed the screen, and the section that was read last. */
+   page. What is kept: for each chapter which parts have been on the screen, and the section that was read last. Who jumps
+   to the exercises has not read what lies between. */
 (() => {
   "use strict";
 
   const KEY = "lab-progress";
   const READ = 0.95;
   const STARTED = 0.05;
+  const PARTS = 60; // of a page: each is "1" once it has been on the screen
 
-  /* Whatever is kept there: the shares by chapter and the last place, as far as it holds them. */
+  /* Whatever is kept there: the parts by chapter and the last place, as far as it holds them. */
   function load() {
     let kept;
     try {
@@ -15,9 +17,10 @@
     } catch {
       // damaged
     }
-    const shares = Object.entries(kept?.chapters ?? {}).filter(([, share]) => share >= 0 && share <= 1);
+    const isParts = (seen) => typeof seen === "string" && seen.length === PARTS && /^[01]+$/.test(seen);
+    const chapters = Object.entries(kept?.chapters ?? {}).filter(([, seen]) => isParts(seen));
     const last = typeof kept?.last?.page === "string" ? { page: kept.last.page, section: `${kept.last.section ?? ""}` } : undefined;
-    return { chapters: Object.fromEntries(shares), last };
+    return { chapters: Object.fromEntries(chapters), last };
   }
 
   const save = (progress) => localStorage.setItem(KEY, JSON.stringify(progress));
@@ -25,19 +28,21 @@
   const name = (address) => new URL(address, location.href).pathname.split("/").slice(-2).join("/").replace(".html", "");
   const here = name(location.href);
   const links = () => [...document.querySelectorAll(".bd-sidebar-primary .toctree-l1 > a")];
+  const shareOf = (seen = "") => [...seen].filter((part) => part === "1").length / PARTS;
   const percent = (share) => (share >= READ ? "✓" : `${Math.round(100 * share)}\u00a0%`);
 
   /* ---- note how far this chapter was read ------------------------------------------------------------------------- */
 
   function note() {
     const progress = load();
-    const share = Math.min(1, (scrollY + innerHeight) / document.documentElement.scrollHeight);
+    const page = document.documentElement.scrollHeight / PARTS;
+    const onScreen = (at) => at * page < scrollY + innerHeight && (at + 1) * page > scrollY;
+    const before = progress.chapters[here] ?? "0".repeat(PARTS);
+    const seen = [...before].map((part, at) => (onScreen(at) ? "1" : part)).join("");
     const passed = [...document.querySelectorAll("article section[id]")].filter(
       (section) => section.getBoundingClientRect().top < innerHeight / 2,
     );
-    const best = Math.max(share, progress.chapters[here] ?? 0);
-    const chapters = { ...progress.chapters, [here]: Number(best.toFixed(2)) };
-    save({ chapters, last: { page: here, section: passed.at(-1)?.id ?? "" } });
+    save({ chapters: { ...progress.chapters, [here]: seen }, last: { page: here, section: passed.at(-1)?.id ?? "" } });
   }
 
   /* ---- show it ---------------------------------------------------------------------------------------------------- */
@@ -45,7 +50,7 @@
   function marks() {
     const { chapters } = load();
     for (const link of links()) {
-      const share = chapters[name(link.href)];
+      const share = shareOf(chapters[name(link.href)]);
       if (!(share >= STARTED)) continue;
       const mark = document.createElement("span");
       mark.className = "lab-read";
@@ -59,7 +64,7 @@
     const start = [...document.querySelectorAll("a.lab-start")].at(-1);
     const { last, chapters } = load();
     const at = links().findIndex(({ href }) => name(href) === last?.page);
-    const isDone = at >= 0 && chapters[last.page] >= READ;
+    const isDone = at >= 0 && shareOf(chapters[last.page]) >= READ;
     const link = links()[isDone ? at + 1 : at];
     if (!start || !link) return;
     const line = document.createElement("p");
@@ -84,8 +89,10 @@
   if (!here.startsWith("notebooks/")) return;
   let waiting = 0;
   const later = () => {
-    clearTimeout(waiting);
-    waiting = setTimeout(note, 400);
+    waiting ||= setTimeout(() => {
+      waiting = 0;
+      note();
+    }, 400);
   };
   addEventListener("scroll", later, { passive: true });
   addEventListener("pagehide", () => scrollY && note());

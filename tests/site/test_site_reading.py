@@ -187,6 +187,41 @@ def test_printing_waits_until_every_figure_is_drawn_and_shows_it_on_white(visit)
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+def test_the_line_follower_opens_two_neighbouring_stages_and_goes_on_by_keys(shared):
+    page = shared("notebooks/04_inductor_codegen.html").page
+    page.set_viewport_size({"width": 1440, "height": 900})
+    follower = page.locator(".lab-explorer", has=page.locator(".lab-stages"))
+    tabs, listings = follower.get_by_role("tab"), follower.locator(".lab-stages > section")
+    assert tabs.count() == listings.count() >= 9
+    shown = "all => all.flatMap((each, at) => (each.checkVisibility() ? [at] : []))"
+    assert listings.evaluate_all(shown) == [0, 1]
+    tabs.first.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    assert listings.evaluate_all(shown) == [2, 3] and tabs.nth(2).get_attribute("aria-selected") == "true"
+    lit = listings.nth(2).locator("mark").first
+    box, pane = lit.bounding_box(), listings.nth(2).locator("pre").bounding_box()
+    assert pane["y"] <= box["y"] <= pane["y"] + pane["height"], "what is lit is in sight"
+    follower.locator("select").first.select_option(index=1)
+    page.wait_for_function("() => document.querySelector('.lab-strip')")
+    assert listings.evaluate_all(shown) == [2, 3], "another line is looked at where the first was"
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert listings.evaluate_all(shown) == [2]
+    page.set_viewport_size({"width": 1280, "height": 900})
+
+
+def test_the_sidebar_says_which_section_is_read(shared):
+    page = shared(CHAPTERS[3]).page
+    link = page.locator(".lab-sections a").nth(2)
+    link.click()
+    page.wait_for_function("() => document.querySelector('.lab-sections a[aria-current]')")
+    marked = page.locator(".lab-sections a[aria-current]")
+    page.wait_for_function(
+        "name => document.querySelector('.lab-sections a[aria-current]')?.textContent === name", arg=link.inner_text()
+    )
+    assert marked.count() == 1
+
+
 SEARCHES = "input[type=search]:visible, .search-button-field:visible, .search-button:visible"
 
 

@@ -13,7 +13,7 @@ REPAIRS = {
     '<div role="list" class="citation-list">': '<div class="citation-list">',
     '<summary aria-label="Toggle hidden content">': "<summary>",
 }
-OF_SOME = {"cards.js": "lab-search-cards"}
+OF_SOME = {"cards.js": "lab-search-cards", "stages.js": "lab-stages"}
 """Scripts that few pages need, and what stands in a page that does."""
 START = """<!doctype html>
 <html lang="en">
