@@ -262,7 +262,7 @@ def bars(
                 y=places if horizontal else values,
                 orientation="h" if horizontal else "v",
                 text=[_on_bar(value) for value in values],
-                textposition="auto",
+                textposition="inside" if stacked else "auto",
                 insidetextanchor="start",  # at the foot of the bar, clear of the spread at its end
                 textangle=0,
                 **_filling(index),
