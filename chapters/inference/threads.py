@@ -31,7 +31,9 @@ class Throughput:
     """One way with so many threads: calls a second of all together, median and quartiles of five rounds.
 
     ``same``: every answer is that which one thread alone was given for the same inputs, to rounding.
-    ``compiled_again``: frames that Dynamo compiled meanwhile. ``error``: what a thread raised; then there is no figure.
+    ``compiled_again``: frames that Dynamo compiled meanwhile. ``cores``: this process's processor time over the time of
+    the rounds, so that what threads gain can be told from what a busy machine takes. ``error``: what a thread raised;
+    then there is no figure.
     """
 
     way: str
@@ -42,6 +44,23 @@ class Throughput:
     same: bool | None = None
     compiled_again: int = 0
     error: str = ""
+    cores: float | None = None
+
+    def scales_from(self, alone: "Throughput") -> bool:
+        """Do these threads run at the same time? Either they give more answers, beyond the quartiles, or, where another
+        program takes cores from them, they have more of them than one thread had and use them as well.
+
+        >>> one = Throughput("compiled", 1, 100.0, 95.0, 105.0, cores=0.6)
+        >>> Throughput("compiled", 2, 130.0, 90.0, 170.0, cores=1.0).scales_from(one)
+        True
+        >>> Throughput("eager", 2, 90.0, 80.0, 95.0, cores=0.6).scales_from(one)
+        False
+        """
+        if not (self.per_s and alone.per_s and self.cores and alone.cores):
+            return False
+        if self.low > alone.high:
+            return True
+        return self.cores > 1.3 * alone.cores and self.per_s / self.cores > 0.65 * alone.per_s / alone.cores
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON values."""
@@ -83,14 +102,17 @@ def _row(way: str, call: Call, inputs: Sequence[tuple[Tensor, ...]], count: int,
     try:
         wanted = [_called(call, each).clone() for each in own]
         before = dynamo_utils.counters["frames"]["ok"]
+        began, busy = time.monotonic(), time.process_time()
         rates = [sum(_round(call, own, round_s)) / round_s for _ in range(ROUNDS)]
+        cores = round((time.process_time() - busy) / (time.monotonic() - began), 2)
         checked = _round(call, own, round_s, wanted)
     except Exception as error:  # whatever a thread raised: it is what the row tells
         said = next(iter(str(error).strip().splitlines()), "")
         return Throughput(way, count, error=f"{type(error).__name__}: {said}")
     low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
     again = dynamo_utils.counters["frames"]["ok"] - before
-    return Throughput(way, count, *(round(rate, 1) for rate in (median, low, high)), min(checked) >= 0, again)
+    figures = (round(rate, 1) for rate in (median, low, high))
+    return Throughput(way, count, *figures, min(checked) >= 0, again, cores=cores)
 
 
 def _round(

@@ -1,5 +1,7 @@
 """The built files without a browser: buttons, cell numbers, icons, the status page, nothing from third parties."""
 
+import doctest
+import importlib
 import json
 import os
 import re
@@ -34,6 +36,15 @@ def chapter(request, built):
 
 def addresses(page):
     return {link["href"] for link in page.select("a[href]")}
+
+
+EXTENSION = sorted((harness.ROOT / "book/_ext/lab_site").glob("*.py"))
+
+
+@pytest.mark.parametrize("name", [path.stem for path in EXTENSION if ">>> " in path.read_text("utf-8")])
+def test_the_extensions_examples_print_what_stands_below_them(name):
+    failed, tried = doctest.testmod(importlib.import_module(f"lab_site.{name}"), optionflags=doctest.ELLIPSIS)
+    assert tried and not failed
 
 
 def test_the_launch_buttons_lead_to_this_notebook_in_this_repository(chapter, built):

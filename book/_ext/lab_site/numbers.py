@@ -17,11 +17,14 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from .pages import html
 
 ENTRY = re.compile(r'(<li class="toctree-l1[^"]*"><a) (class="[^"]*" href="([^"]*)")')
-OPEN = re.compile(r'(<li class="toctree-l1 current active[^"]*"><a [^>]*>.*?</a>)', re.DOTALL)
+OPEN = re.compile(
+    r'(<li class="toctree-l1 current active[^"]*"><a [^>]*>.*?</a>)(?!<ul class="lab-sections">)', re.DOTALL
+)
 SECTION = re.compile(
     r'<section id="([^"]+)">\s*(?:<span id="[^"]*"></span>\s*)*<h2>(.*?)<a class="headerlink"', re.DOTALL
 )
-WAY = re.compile(r'(<a class="(?:left-prev|right-next)"\s+href="([^"]*)".*?<p class="prev-next-title")', re.DOTALL)
+WAY = re.compile(r'(<a class="(?:left-prev|right-next)"\s+href="([^"]*)".*?<p class="prev-next-title")(?=>)', re.DOTALL)
+LINK = re.compile(r"</?(?:a|span)\b[^>]*>")
 FILE = re.compile(r"(?:^|/)(\d\d)_\w+(?:\.html(?:#.*)?)?$")
 TIME = re.compile(r"Time: about (?:(\d+) minutes|an hour)\.\s*")
 
@@ -52,10 +55,16 @@ def captions(root: Path, docname: str) -> list[str]:
 
 
 def numbered(page: str, name: str) -> str:
-    """The page of this file name with the numbers of chapters, and its own sections in the sidebar.
+    """The page of this file name with the numbers of chapters, and its own sections in the sidebar; a page that an
+    earlier build has numbered stays as it is.
 
     >>> numbered('<li class="toctree-l1"><a class="reference" href="15_gspmd.html">GSPMD</a></li>', "index.html")
     '<li class="toctree-l1"><a data-number="15" class="reference" href="15_gspmd.html">GSPMD</a></li>'
+    >>> page = '<title>A</title><li class="toctree-l1 current active"><a class="x" href="#">A</a></li>'
+    >>> page += '<section id="b"><h2>B<a class="headerlink" href="#b">#</a></h2></section>'
+    >>> once = numbered(page, "01_a.html")
+    >>> "<title>01 A" in once, once.count("lab-sections"), numbered(once, "01_a.html") == once
+    (True, 1, True)
     """
 
     def entry(found: re.Match) -> str:
@@ -66,13 +75,16 @@ def numbered(page: str, name: str) -> str:
         number = FILE.search(found[2])
         return f'{found[1]} data-number="{number[1]}"' if number else found[0]
 
-    page = WAY.sub(way, OPEN.sub(lambda found: found[0] + sections(page), ENTRY.sub(entry, page)))
+    page = WAY.sub(way, ENTRY.sub(entry, page))
+    if '<ul class="lab-sections">' not in page:
+        page = OPEN.sub(lambda found: found[0] + sections(page), page)
     own = FILE.search(name)
-    return page.replace("<title>", f"<title>{own[1]} ", 1) if own else page
+    return page.replace("<title>", f"<title>{own[1]} ", 1) if own and f"<title>{own[1]} " not in page else page
 
 
 def sections(page: str) -> str:
-    items = "".join(f'<li><a href="#{place}">{title}</a></li>' for place, title in SECTION.findall(page))
+    found = [(place, LINK.sub("", title)) for place, title in SECTION.findall(page)]
+    items = "".join(f'<li><a href="#{place}">{title}</a></li>' for place, title in found)
     return f'<ul class="lab-sections">{items}</ul>' if items else ""
 
 
