@@ -79,7 +79,8 @@ def numbered(page: str, name: str) -> str:
     if '<ul class="lab-sections">' not in page:
         page = OPEN.sub(lambda found: found[0] + sections(page), page)
     own = FILE.search(name)
-    return page.replace("<title>", f"<title>{own[1]} ", 1) if own and f"<title>{own[1]} " not in page else page
+    is_named = own is None or page.partition("<title>")[2].startswith(f"{own[1]} ")
+    return page if is_named else page.replace("<title>", f"<title>{own[1]} ", 1)
 
 
 def sections(page: str) -> str:
