@@ -23,7 +23,9 @@ OPEN = re.compile(
 SECTION = re.compile(
     r'<section id="([^"]+)">\s*(?:<span id="[^"]*"></span>\s*)*<h2>(.*?)<a class="headerlink"', re.DOTALL
 )
-WAY = re.compile(r'(<a class="(?:left-prev|right-next)"\s+href="([^"]*)".*?<p class="prev-next-title")(?=>)', re.DOTALL)
+WAY = re.compile(
+    r'(<a class="(?:left-prev|right-next)"\s+href="([^"]*)"(?:(?!</a>).)*<p class="prev-next-title")(?=>)', re.DOTALL
+)
 LINK = re.compile(r"</?(?:a|span)\b[^>]*>")
 FILE = re.compile(r"(?:^|/)(\d\d)_\w+(?:\.html(?:#.*)?)?$")
 TIME = re.compile(r"Time: about (?:(\d+) minutes|an hour)\.\s*")
