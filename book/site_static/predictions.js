@@ -281,8 +281,6 @@
   document.documentElement.classList.add("lab-armed");
   openSought();
   addEventListener("hashchange", openSought);
-  addEventListener("beforeprint", () => document.querySelectorAll(".lab-follows[hidden]").forEach((each) => each.classList.add("lab-preparing")));
-  addEventListener("afterprint", () => document.querySelectorAll(".lab-preparing").forEach((each) => each.classList.remove("lab-preparing")));
   document.querySelectorAll(".lab-guess-score").forEach(score);
   document.querySelectorAll(".lab-calibration").forEach(sumUp);
 })();

@@ -63,6 +63,28 @@ def test_without_a_script_and_on_paper_every_result_is_in_sight(visit, shared):
     printed.emulate_media(media="screen")
 
 
+ON_PAPER = """() => {
+  const cut = (each) => each.checkVisibility() && each.scrollWidth > each.clientWidth + 1;
+  const away = (each) => {
+    const { left, width } = each.getBoundingClientRect();
+    return left < 0 || !width || getComputedStyle(each).visibility !== "visible";
+  };
+  const follows = [...document.querySelectorAll(".lab-follows")];
+  const drawings = [...document.querySelectorAll(".lab-drawing")];
+  return [follows.length, follows.filter(away).length, drawings.filter(cut).length];
+}"""
+
+
+def test_a_sheet_of_paper_has_every_answer_and_every_drawing_whole(visit):
+    """As the browser's own menu prints: it tells the page, then lays it out as wide as the sheet."""
+    page = visit(NUMBER, width=1280, height=900).page
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": 718, "height": 1040})
+    many, *wrong = page.evaluate(ON_PAPER)
+    assert many >= 2 and wrong == [0, 0]
+
+
 def test_show_me_keeps_nothing(shared):
     visited = shared(NUMBER)
     prediction(visited.page).get_by_role("button", name="Show me").click()

@@ -17,9 +17,7 @@ from sphinx.transforms.post_transforms import SphinxPostTransform
 from .pages import html
 
 ENTRY = re.compile(r'(<li class="toctree-l1[^"]*"><a) (class="[^"]*" href="([^"]*)")')
-OPEN = re.compile(
-    r'(<li class="toctree-l1 current active[^"]*"><a [^>]*>.*?</a>)(?!<ul class="lab-sections">)', re.DOTALL
-)
+OPEN = re.compile(r'(<li class="toctree-l1 current active[^"]*"><a [^>]*>.*?</a>)', re.DOTALL)
 SECTION = re.compile(
     r'<section id="([^"]+)">\s*(?:<span id="[^"]*"></span>\s*)*<h2>(.*?)<a class="headerlink"', re.DOTALL
 )
