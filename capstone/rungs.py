@@ -60,13 +60,13 @@ RUNGS: dict[str, Rung] = {
         WORDS,
     ),
     "tf32": Rung(
-        "products on tensor cores, inputs rounded to 10 bits of mantissa",
+        "matmuls on tensor cores, inputs rounded to 10 bits of mantissa",
         "eager",
         _module(autocast=False, fused=False, waits=True),
         WORDS,
     ),
     "bf16": Rung(
-        "products and attention in bf16, by autocast",
+        "matmuls and attention in bf16, by autocast",
         "eager",
         _module(fused=False, waits=True),
         WORDS,
@@ -85,19 +85,19 @@ RUNGS: dict[str, Rung] = {
         "the step as one CUDA graph", "compiler", _function(chunks=CHUNKS, flat=True, stream=BF16, graph=True)
     ),
     "hand": Rung(
-        "the order of kernels decided by hand, and what lies between products written in Triton",
+        "kernels ordered by hand, and everything between the matmuls written in Triton",
         "hand",
         lambda model, batch, length, **more: HandStep(model, batch, length, **more),
     ),
     "fp8": Rung(
-        "the blocks' products in fp8, but for attention's on the way forward",
+        "the blocks' matmuls in fp8, except attention's in the forward",
         "hand",
         _fp8(forward=("mlp.up", "mlp.down")),
     ),
     "fp8 + qkv": Rung(
-        "the product that makes queries, keys and values on the way forward, too",
+        "the forward's query, key and value projection in fp8, too",
         "hand",
         _fp8(forward=("attention.qkv", "mlp.up", "mlp.down")),
     ),
-    "all fp8": Rung("and the product of attention's answer", "hand", _fp8()),
+    "all fp8": Rung("attention's output projection in fp8, too", "hand", _fp8()),
 }

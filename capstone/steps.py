@@ -46,7 +46,7 @@ class TrainingStep(Protocol):
 class ModuleStep:
     """MiniGPT as a module, torch's AdamW, and what torch's own switches do.
 
-    tensor_cores: float32 products may round their inputs to TF32. autocast: products, attention in bf16. fused: one
+    tensor_cores: float32 matmuls may round their inputs to TF32. autocast: matmuls, attention in bf16. fused: one
     kernel updates many parameters; otherwise each has its own. waits: the loss is read at every step. compiled: the
     model and its loss as one graph.
     """
@@ -99,7 +99,7 @@ class FunctionStep:
     """`training_loss` compiled, and its parameters as they are or flat.
 
     chunks: of the head, see `TiedHead`. flat: masters in two buffers, which one compiled kernel each updates, and for
-    the products a copy in bf16. stream: the residual stream's dtype. graph: the whole step as one CUDA graph, captured
+    the matmuls a copy in bf16. stream: the residual stream's dtype. graph: the whole step as one CUDA graph, captured
     at the first call; needs flat. compiled=False runs the same operations eagerly.
     """
 
@@ -191,7 +191,7 @@ class FusedAdamW:
 
 
 class FlatAdamW:
-    """Parameters end to end: of matrices a float32 master and the bf16 copy that products read, of vectors float32.
+    """Parameters end to end: of matrices a float32 master and the bf16 copy that matmuls read, of vectors float32.
 
     The update is plain torch, compiled to one kernel a buffer. What is counted lies on the device, so that a CUDA graph
     sees it change.

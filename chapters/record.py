@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--peer",
         metavar="FILE",
         type=Path,
-        help="another GPT's model.py, measured beside ours: capstone, capstone_peers",
+        help="another GPT's model.py, measured in the same run as ours: capstone, capstone_peers",
     )
     options = parser.parse_args(arguments)
     root = options.out or recordings.folder()

@@ -1,4 +1,4 @@
-"""Faults of torch that a reader's own step meets, and the switch that mends each: preflight, judge and report ask here.
+"""Faults of torch that a reader's own step meets, and the switch that fixes each: preflight, judge and report ask here.
 
 What is kept is what one of them can act on; the book's page of known faults has many more.
 """

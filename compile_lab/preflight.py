@@ -18,6 +18,7 @@ from typing import Literal
 
 from .doors import door
 from .known_faults import faults_met, release
+from .page.dress import dress
 from .recordings import triton_version
 
 OLDEST_TORCH = (2, 10)
@@ -79,7 +80,7 @@ class Machine:
 
 @door
 def preflight() -> Machine:
-    """What this machine can run.
+    """What this machine can run. A notebook's outputs have the book's looks from here on.
 
     Raises ModuleNotFoundError without torch, RuntimeError for a torch that is too old, each with the way out.
 
@@ -89,6 +90,7 @@ def preflight() -> Machine:
     (True, True)
     """
     torch = _torch_module()
+    dress()
     compiler = _compiler()
     gpu = torch.cuda.is_available()
     capability = torch.cuda.get_device_capability() if gpu else None
@@ -150,7 +152,7 @@ def _limits() -> tuple[str, ...]:
             torch.cuda.is_bf16_supported(including_emulation=False)
         ),
         "scaled_dot_product_attention has no FlashAttention here": (torch.backends.cuda.can_use_flash_attention(asked)),
-        "max-autotune does not search templates of matrix products here": searches_products(),
+        "max-autotune does not search templates of matmuls here": searches_products(),
     }
     return tuple(limit for limit, does in checks.items() if not does)
 
@@ -189,7 +191,7 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
         )
     if sys.version_info[:3] == (3, 13, 0):
         _hush_slow_guards()
-        notes.append("Python 3.13.0 evaluates guards slowly, so compiled code costs more a call: 3.13.1 mends it")
+        notes.append("Python 3.13.0 evaluates guards slowly, so compiled code costs more a call: 3.13.1 fixes it")
     if not Path(importlib.util.cache_from_source(_torch_module().__file__)).exists():
         notes.append(
             "Python keeps no byte code of torch, so each process that a cell starts takes seconds longer: unset "

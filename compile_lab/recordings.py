@@ -69,7 +69,7 @@ class Provenance:
         if self.cuda:
             parts.append(f"CUDA {self.cuda}")
         if self.cuda and self.cpu:
-            parts.append(f"beside {self.cpu}")
+            parts.append(f"host {self.cpu}")
         return " · ".join([*parts, self.date] if measured else parts)
 
 

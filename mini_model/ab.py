@@ -33,7 +33,7 @@ class ABCheck:
         cost = f"compiling took {self.compile_s:.1f} s this time; a step of {self.eager_ms:.3g} ms eager"
         spread = f"{abs(self.saved_ms):.2g} ms, 95 %: {self.low_ms:.2g} to {self.high_ms:.2g} saved"
         if self.low_ms <= 0 <= self.high_ms:
-            return f"{cost} could not be told from a compiled one ({spread}): nothing shows that it ever pays"
+            return f"{cost} was not told apart from a compiled one ({spread}): nothing shows that it ever pays"
         if self.high_ms < 0:
             return f"{cost} is slower compiled ({spread}): it never pays"
         first, last = (round(self.compile_s * 1e3 / saved) for saved in (self.high_ms, self.low_ms))
@@ -55,7 +55,7 @@ def check(
     ValueError for fewer than five pairs, of which no spread can be told, and for fewer steps than one.
     """
     if steps < 1 or pairs < 5:
-        raise ValueError(f"steps={steps}, pairs={pairs}: at least 1 step is judged, by at least 5 pairs")
+        raise ValueError(f"steps={steps}, pairs={pairs}: compare at least 1 step, in at least 5 pairs")
     eager()
     first_s = _seconds(compiled) if first_s is None else first_s
     times = [(_seconds(eager), _seconds(compiled)) for _ in range(pairs)]

@@ -3,10 +3,13 @@
 import ast
 import doctest
 import importlib
+import re
 from pathlib import Path
 
 import pytest
 import torch
+
+import compile_lab
 
 ROOT = Path(__file__).parents[1]
 FILES = [
@@ -44,3 +47,8 @@ def test_an_example_prints_what_stands_below_it(file, tmp_path, monkeypatch):
 def test_every_door_of_the_library_has_an_example():
     found = dict(door for file in FILES if file.is_relative_to(ROOT / "compile_lab") for door in doors(file))
     assert len(found) > 150 and not [name for name, has in found.items() if not has]
+
+
+def test_the_ten_doors_that_the_package_names_are_there():
+    named = re.findall(r"``from (\S+) import (\w+)``", compile_lab.__doc__)
+    assert len(named) == 10 and all(callable(getattr(importlib.import_module(face), name)) for face, name in named)

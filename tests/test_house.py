@@ -16,7 +16,7 @@ LAB, ROOMS = ROOT / "compile_lab", ROOT / "chapters"
 FILES = sorted([*LAB.rglob("*.py"), *ROOMS.rglob("*.py")])
 PRIVATE = re.compile(r"torch\._(?!_)|torch\.testing\._internal")
 VIEWERS = ("compile_lab/report", "compile_lab/page/", "chapters/record.py", "chapters/registry.py")
-VIEWERS += ("chapters/exercises",)
+VIEWERS += ("chapters/exercises", "compile_lab/preflight.py")
 
 
 def place(file: Path) -> str:

@@ -70,7 +70,7 @@ def test_what_a_processor_measured_names_it_and_code_written_for_a_gpu_does_not(
 
 def test_a_gpus_recording_names_the_processor_beside_it_and_an_older_one_need_not(tmp_path):
     beside = replace(H200, kind="recorded", cpu="Some CPU, 16 cores")
-    assert str(beside).endswith("2026-11-21") and "CUDA 13.0 · beside Some CPU, 16 cores" in str(beside)
+    assert str(beside).endswith("2026-11-21") and "CUDA 13.0 · host Some CPU, 16 cores" in str(beside)
     save("machine", beside, {"copy": [1]}, tmp_path)
     assert load("machine", root=tmp_path).provenance == beside
     older = written(tmp_path, without("provenance", "cpu"))

@@ -2,6 +2,7 @@
 
 import importlib.util
 import shutil
+import sys
 from pathlib import Path
 
 import nbformat
@@ -75,12 +76,35 @@ def test_a_bad_address_is_refused_with_the_remedy_and_changes_nothing(copy):
     assert {path: path.read_text("utf-8") for path in before} == before
 
 
-def test_the_setup_cell_is_short_and_takes_a_clone_before_an_installation(monkeypatch, tmp_path):
-    text = repository.setup_cell(NEW)
-    assert len(text.splitlines()) < 12 and f"--no-deps typeguard git+{NEW}" in text
-    (tmp_path / "compile_lab").mkdir()
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """A notebook's folder without packages beside it, and a Python that has none of the book's either."""
     (tmp_path / "notebooks").mkdir()
     monkeypatch.chdir(tmp_path / "notebooks")
-    monkeypatch.setattr("sys.path", before := [])
-    exec(text.replace("%pip", "raise AssertionError  # pip"), {})
-    assert before == [str(tmp_path)]
+    monkeypatch.setattr("sys.path", [])
+    return tmp_path
+
+
+@pytest.fixture
+def run_setup(monkeypatch):
+    """``run_setup(pip)``: runs the cell where ``pip(command)`` stands for the program."""
+
+    def run(pip):
+        monkeypatch.setattr("subprocess.run", lambda command, check: pip(command))
+        exec(repository.setup_cell(NEW), {})
+
+    return run
+
+
+def test_the_setup_cell_takes_a_clone_before_an_installation(elsewhere, run_setup):
+    (elsewhere / "compile_lab").mkdir()
+    run_setup(pytest.fail)
+    assert sys.path == [str(elsewhere)]
+
+
+def test_the_setup_cell_installs_the_book_alone_and_says_so(elsewhere, run_setup, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    run_setup(lambda command: print(*command[1:]))
+    first, pip, last = capsys.readouterr().out.splitlines()
+    assert first.startswith("Installing") and last.startswith("Installed")
+    assert pip == f"-m pip install -q --no-deps typeguard {NEW}/archive/main.zip"

@@ -30,10 +30,11 @@ def troubles(path: Path) -> list[str]:
         resources={"metadata": {"path": str(path.parent)}},
     )
     client.execute()
-    return [f"{path.name}, {each}" for number, cell in enumerate(notebook.cells) for each in _of(number, cell)]
+    return [f"{path.name}, {each}" for number, cell in enumerate(notebook.cells) for each in troubles_of(number, cell)]
 
 
-def _of(number: int, cell: nbformat.NotebookNode) -> Iterator[str]:
+def troubles_of(number: int, cell: nbformat.NotebookNode) -> Iterator[str]:
+    """A line if this cell raised, and one for each time that it wrote to stderr."""
     expected = "raises-exception" in cell.metadata.get("tags", [])
     for output in cell.get("outputs", []):
         if output.output_type == "error" and not expected:

@@ -21,14 +21,21 @@ ADDRESS = re.compile(
 def setup_cell(url: str) -> str:
     """The first code cell of every notebook: finds the two packages, or on Colab installs them and nothing else."""
     return f"""\
+import subprocess
 import sys
+from importlib import invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
 
 if Path("../compile_lab").is_dir():  # a clone: use its packages
     sys.path.insert(0, str(Path("..").resolve()))
 elif not find_spec("compile_lab"):  # on Colab, whose torch and numpy stay
-    %pip install -q --no-deps typeguard git+{url}"""
+    print("Installing the book's packages and typeguard: half a minute or so")
+    address = "{url}/archive/main.zip"
+    pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
+    subprocess.run([*pip, "typeguard", address], check=True)
+    invalidate_caches()
+    print("Installed. All other packages are as they were.")"""
 
 
 def current(root: Path = ROOT) -> str:

@@ -84,7 +84,7 @@ def main() -> None:
         sys.exit("\ninterrupted: the chapters that had ended are kept")
     for number, found in sorted(this["claims"].items()):
         if why := found.get("evidence") or found.get("stopped"):
-            print(f"{number} {found.get('verdict', 'cannot be told')}: {why}")
+            print(f"{number} {found.get('verdict', 'not checked')}: {why}")
 
 
 if __name__ == "__main__":

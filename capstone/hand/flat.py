@@ -13,7 +13,7 @@ from torch import Tensor
 class FlatParameters:
     """Some parameters and all that training keeps of them: each buffer is [n], each parameter a view into it.
 
-    master and the moments (first, second) have the dtype of sums; low is what the products read, a copy of master in
+    master and the moments (first, second) have the dtype of sums; low is what the matmuls read, a copy of master in
     their dtype, or master itself where that is the same; decay is the weight decay of AdamW for all of them.
     """
 

@@ -1,4 +1,4 @@
-"""The forms of a matrix that fp8 products read, and the scales that bring it into fp8's range."""
+"""The forms of a matrix that fp8 matmuls read, and the scales that bring it into fp8's range."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ or not at all (seen with CUDA 13.0)."""
 
 @dataclass(frozen=True)
 class WantedForms:
-    """Which forms of a matrix some products will read, and the format of the fp8 ones."""
+    """Which forms of a matrix some matmuls will read, and the format of the fp8 ones."""
 
     dtype: torch.dtype
     rows: bool = True
@@ -33,10 +33,10 @@ class WantedForms:
 
 @dataclass(frozen=True)
 class Fp8Forms:
-    """A matrix [rows, columns] (or a stack of them) as products read it; what nobody reads is None.
+    """A matrix [rows, columns] (or a stack of them) as matmuls read it; what nobody reads is None.
 
     rows: fp8, as the matrix lies. turned: fp8, its transpose. Hopper multiplies fp8 along rows of both operands only,
-    and a matrix is read along its rows by one product and along its columns by the other. plain: not quantised.
+    and a matrix is read along its rows by one matmul and along its columns by the other. plain: not quantised.
     """
 
     rows: Tensor | None
@@ -48,7 +48,7 @@ class Fp8Forms:
 class ScaleSlot:
     """The scale of a matrix, or of each of a stack: views [layers, PITCH], of which column 0 counts.
 
-    scale: what the matrix is multiplied by. inverse: 1 / scale, for the product. peak: the largest magnitude seen.
+    scale: what the matrix is multiplied by. inverse: 1 / scale, for the matmul. peak: the largest magnitude seen.
     """
 
     scale: Tensor

@@ -1,11 +1,11 @@
-"""The same step with the blocks' products in fp8: half the bytes of bf16, and twice the rate of the matrix unit.
+"""The same step with the blocks' matmuls in fp8: half the bytes of bf16, and twice the rate of the matrix unit.
 
 A number of e4m3 has three bits after the point, one of e5m2 two, where bf16 has seven. Scaling brings a matrix into
 the format's range and cannot give it more bits: rounding changes each number by up to 1/16 (e4m3) or 1/8 (e5m2). What
-that does to gradients is to be measured, and which products are worth it to be chosen: a linear has three, forward, its
+that does to gradients is to be measured, and which matmuls are worth it to be chosen: a linear has three, forward, its
 input's gradient and its weight's, and each can stay in bf16. An error of the forward is seen by all gradients, one of
 the backward by those below it, one of a weight's gradient by nobody else. The head, the embeddings, attention and all
-between products stay as they are.
+between matmuls stay as they are.
 
 Scales are per matrix and delayed (see `forms.DelayedScales`). Before the first step one pass in bf16 measures them.
 """
@@ -28,7 +28,7 @@ from .step import LINEARS, HandStep
 class Fp8Step(HandStep):
     """A `HandStep` whose block linears multiply in fp8.
 
-    forward, input_gradient, weight_gradient: of which linears these products are in fp8: True for all, False for none,
+    forward, input_gradient, weight_gradient: of which linears these matmuls are in fp8: True for all, False for none,
     or some of LINEARS. gradients_in: the format of gradients, float8_e5m2 or float8_e4m3fn; activations and weights are
     e4m3. headroom: how far above the last step's maximum a value may be before it is cut off. Other options as in
     `HandStep`; a weight that is read in fp8 is transposed anyhow, so none is turned. batch · length must be a multiple
@@ -87,7 +87,7 @@ class Fp8Step(HandStep):
         return linear.split(".", 2)[2] in self.linears[product]
 
     def _wanted(self, kind: str, linear: str) -> WantedForms:
-        """The forms that the products of a linear read of its operand, its gradient or its weight."""
+        """The forms that the matmuls of a linear read of its operand, its gradient or its weight."""
         forward, back, weight = (
             self._in_fp8(product, linear) for product in ("forward", "input_gradient", "weight_gradient")
         )
@@ -111,7 +111,7 @@ class Fp8Step(HandStep):
                 stack = self._stack(linear, self.regions[1].low)
                 self._weights[linear] = self.kernels.cast(stack, self.scales[f"weight {linear}"], wanted)
 
-    # What makes an operand makes its forms; where no product is in fp8 it is the bf16 step's.
+    # What makes an operand makes its forms; where no matmul is in fp8 it is the bf16 step's.
 
     def _norm(
         self, stream: Tensor, branch: Tensor | None, bias: Tensor | None, norm: str, to: str
@@ -151,7 +151,7 @@ class Fp8Step(HandStep):
             return _plain(super()._qkv_operand(gradient, qkv))
         return self.kernels.cast(gradient, self._slot("gradient", qkv), wanted, self._bias_sums(qkv))
 
-    # The products
+    # The matmuls
 
     def _product(self, operand: Fp8Forms, linear: str, bias: bool = False) -> Tensor:
         if self._measuring or not self._in_fp8("forward", linear):

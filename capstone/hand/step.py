@@ -1,6 +1,6 @@
 """The training step of GPT-2 scheduled by hand: forward, backward and AdamW as one list of kernels.
 
-Autograd decides what runs by what was written; here we decide. Products of matrices are cuBLAS's and attention is
+Autograd decides what runs by what was written; here we decide. Matmuls are cuBLAS's and attention is
 cuDNN's, as everywhere. All between them is `kernels`, and each visit to memory does all that there is to do there:
 
 - The residual stream is written once a half block: branch, the bias of its linear, the sum and the layer norm together.
@@ -51,7 +51,7 @@ class HandStep:
     """A training step of a MiniGPT with a tied head, for batches of one shape.
 
     The model gives its parameters' values and is not used again (see `weights`). AdamW decays matrices and embeddings,
-    not vectors. dtype: of products, activations and the matrices' gradients, bfloat16, float32 or float64 (reference
+    not vectors. dtype: of matmuls, activations and the matrices' gradients, bfloat16, float32 or float64 (reference
     only); masters, moments, and the gradients of embeddings and vectors are float32, in float64 steps float64.
     kernels: "triton" or "reference"; by default what the model's device can run. graph: the step as a CUDA graph,
     captured at the first call; by default on a GPU. turned: linears whose weights are transposed once a step, because
@@ -342,7 +342,7 @@ class HandStep:
         torch.sum(gradient.view(self.batch, self.length, -1), 0, dtype=self.sums, out=positions)
         self.kernels.embed_backward_(gradient, self.tokens, self.gradient["token_embedding.weight"])
 
-    # What a step in another precision does otherwise. An operand is what a product is given: here, the tensor itself.
+    # What a step in another precision does otherwise. An operand is what a matmul is given: here, the tensor itself.
 
     def _settle(self) -> None:
         """Before the first step."""

@@ -1,4 +1,4 @@
-"""Every kernel beside its reference, on the device and in the run that is about to trust it.
+"""Every kernel against its reference, on the device and in the run that is about to trust it.
 
 A compiler can be wrong without an error: Triton 3.6's ptxas took wrong registers for single bytes of a packed fp8
 conversion, and gradients were 36 % off. What has not been compared here is not used in a measurement.
@@ -29,7 +29,7 @@ ATTENDED = 1e-2
 BYTES = 1e-3
 """Share of fp8 bytes: a value between two fp8 numbers may fall to either where float32 differs in its last bits."""
 FAST = 5e-3
-"""Relative error of a product whose sums are kept, for some steps, in the matrix unit's narrower accumulator."""
+"""Relative error of a matmul whose sums are kept, for some steps, in the matrix unit's narrower accumulator."""
 
 
 def verify(
@@ -198,7 +198,7 @@ def _sums(make: _Inputs) -> Outputs:
 
 
 def _attended(make: _Inputs) -> dict[str, Finding]:
-    """cuDNN's attention and its gradient beside torch's, in float64."""
+    """cuDNN's attention and its gradient against torch's, in float64."""
     qkv, gradient = make.x(2, 256, 3 * make.dim), make.x(512, make.dim)
     ours, right = (attend(each, make.dim // 64) for each in (qkv, qkv.double()))
     pairs = {
@@ -221,7 +221,7 @@ def verify_fp8(
 
     Of fp8 matrices, what is found is the share of bytes that differ from the reference's ("rows"), and from the bytes
     of which they should be the transpose ("turned", limit 0). Inputs reach one and a half times the scale's range, so
-    that some values are cut off. On a GPU the product too.
+    that some values are cut off. On a GPU the matmul too.
     """
     found: dict[str, Finding] = {}
     for number in (E4M3, E5M2):
@@ -251,7 +251,7 @@ def _slot(make: _Inputs, number: torch.dtype, top: float, layers: int = 1) -> Sc
 def _compared(
     make: _Inputs, number: torch.dtype, run: Callable[..., tuple[Fp8Forms, Tensor | None]], top: float, layers: int = 1
 ) -> Iterator[tuple[str, Finding]]:
-    """Forms and sums of the kernel beside the reference's; a second run without `plain` must not change the bytes."""
+    """Forms and sums of the kernel against the reference's; a second run without `plain` must not change the bytes."""
     from . import kernels
 
     slots = [_slot(make, number, top, layers) for _ in range(3)]
@@ -310,7 +310,7 @@ def _gelu_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
 
 
 def _products(make: _Inputs) -> dict[str, Finding]:
-    """cuBLAS's product of fp8 matrices beside one of float32: the same bytes, the same scales, rounded to dtype."""
+    """cuBLAS's matmul of fp8 matrices against one of float32: the same bytes, the same scales, rounded to dtype."""
     from . import kernels
 
     found = {}

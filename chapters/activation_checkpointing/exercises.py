@@ -14,7 +14,7 @@ from ..exercises.judging import exercise
 
 @exercise("08.2", takes=Callable)
 def keeps_products(answer: Callable) -> str | None:
-    """A policy under which linear, GELU, linear repeats the GELU and no matrix product."""
+    """A policy under which linear, GELU, linear repeats the GELU and no matmul."""
     for bias in (True, False):
         torch.manual_seed(0)
         block = nn.Sequential(nn.Linear(8, 16, bias=bias), nn.GELU(), nn.Linear(16, 8, bias=bias), nn.Tanh())
@@ -26,9 +26,9 @@ def keeps_products(answer: Callable) -> str | None:
             work_of(lambda fn=fn, x=x, wanted=wanted: torch.autograd.grad(fn(x).sum(), wanted)) for fn in (block, again)
         )
         if found.flops > plain.flops:
-            return f"a matrix product of a Linear {'with' if bias else 'without'} a bias is computed twice."
+            return f"the matmul of a Linear {'with' if bias else 'without'} a bias is computed twice."
         if found.ops == plain.ops:
-            return "nothing is computed twice: the policy keeps more than products."
+            return "nothing is computed twice: the policy keeps more than matmuls."
     return None
 
 

@@ -67,12 +67,12 @@ def kept_or_again(costs: Mapping[str, Cost], layers: int, input_nbytes: float, p
     alt = (
         f"{layers} blocks drawn to scale, three times. All kept: {with_unit(first.peak_nbytes)} at the peak. With only "
         f"each block's input kept, {with_unit(every.peak_nbytes)}, for {_work(every, plain)}. With one input kept for "
-        f"all, the backward begins by making everything again: {with_unit(whole.peak_nbytes)}, for "
+        f"all, the backward begins by recomputing everything: {with_unit(whole.peak_nbytes)}, for "
         f"{_work(whole, plain)}."
     )
     caption = (
-        f"A block keeps {with_unit(block_nbytes)}, its input is {with_unit(input_nbytes)}. The blocks are drawn as the "
-        "backward has made its first segment again; the bars are the peaks"
+        f"A block keeps {with_unit(block_nbytes)}, its input is {with_unit(input_nbytes)}. The blocks are drawn when "
+        "the backward has recomputed its first segment; the bars are the peaks"
         + "".join(
             f", which “{name}” has in the forward" for name in ROWS if name != "none" and _in_forward(costs[name])
         )

@@ -13,8 +13,8 @@ from ..exercises.judging import exercise
 
 
 @exercise("07.3", takes=Callable)
-def bias_by_the_product(answer: Callable) -> str | None:
-    """linear(x, weight, bias) whose backward, on an H200, has no reduction beside its matrix products."""
+def bias_by_the_matmul(answer: Callable) -> str | None:
+    """linear(x, weight, bias) whose backward, on an H200, has no reduction besides its matmuls."""
     torch.manual_seed(0)
     sizes = ((6, 4), (5, 4), (5,))
     given = [torch.randn(size, requires_grad=True) for size in sizes]

@@ -45,7 +45,7 @@ def gained(cases: Iterable[Mapping[str, Any]], provenance: object) -> Figure:
             if told_apart(cost, eager):
                 found.setdefault(name, {})[case["what"]] = round(times, 2)
             else:
-                unclear.append(f"{name} on {case['what']} cannot be told from eager")
+                unclear.append(f"{name} on {case['what']} is not told apart from eager")
     series = [Series(name, list(ratios), list(ratios.values())) for name, ratios in found.items()]
     series = series or [Series("eager", [case["what"] for case in cases], [1.0] * len(cases))]
     name = cases[0]["case"]
@@ -94,7 +94,7 @@ def busy(comparisons: Sequence[Comparison], modes: Sequence[str] = SHOWN) -> Fig
 
 
 def heads(cases: Sequence[Mapping[str, Any]], provenance: object) -> Figure:
-    """The time of a product and of a step with two sizes of vocabulary, eager and compiled; ratios in the table."""
+    """The time of a matmul and of a step with two sizes of vocabulary, eager and compiled; ratios in the table."""
     ordered = sorted(cases, key=lambda case: (case["part"], case["vocabulary"]))
     places = [f"{case['part']}, {case['vocabulary']:,} words" for case in ordered]
     series = []

@@ -6,9 +6,9 @@ from ..exercises.judging import exercise
 @exercise("15.4", takes=list, asks="a list of names of weights")
 def fewest_annotated(answer: list) -> str | None:
     """The fewest weights to annotate so that Shardy decides tensor parallel for all sixteen."""
-    from .gspmd_beside import jax_example
     from .gspmd_block import LAYOUTS, block
     from .gspmd_propagation import decided
+    from .gspmd_side_by_side import jax_example
 
     layout = LAYOUTS["tp"]
     found = decided(block, jax_example(), (layout.annotated(answer).weights, layout.x)).scopes()

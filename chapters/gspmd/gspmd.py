@@ -26,7 +26,7 @@ from .gspmd_hlo import Sent, sent, totals
 TESTED_JAX = "0.10.2"
 DEVICES = 8
 PLATFORM = os.environ.get("COMPILE_LAB_XLA", "cpu")
-"""Whose devices. A GPU is left alone unless it is asked for, so that every machine shows the same."""
+"""Whose devices. A GPU is left alone unless it is requested, so that every machine shows the same."""
 PARTITIONERS = ("shardy", "gspmd")
 AXIS = "x"
 FREE = "free"
@@ -78,7 +78,7 @@ def jax_here(devices: int = DEVICES if PLATFORM == "cpu" else 1) -> Any:
         jax = importlib.import_module("jax")
     except ModuleNotFoundError:
         raise ModuleNotFoundError(
-            f'jax is not installed, and what XLA does cannot be asked without it: pip install "jax=={TESTED_JAX}" '
+            f'jax is not installed, and XLA cannot run without it: pip install "jax=={TESTED_JAX}" '
             "(about 500 MB). The page's stored outputs show what it said"
         ) from None
     with contextlib.suppress(RuntimeError):  # it has been started: what counts is how many devices it has

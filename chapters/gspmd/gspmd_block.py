@@ -286,7 +286,7 @@ def same(module: nn.Module, x: Tensor, layout: str = "", devices: int = 4) -> Sa
     """Run a MiniGPT block on ``x`` [batch, length, dim] as it is in torch, and in JAX with its weights; compare.
 
     With a ``layout`` of `LAYOUTS`, JAX's program is partitioned over ``devices``. Both are compared with the module
-    itself, whose q, k and v are one product. Raises ValueError for a layout that is not known.
+    itself, whose q, k and v are one matmul. Raises ValueError for a layout that is not known.
     """
     jax, weights = jax_here(), weights_of(module)
     parameters = list(module.parameters())

@@ -100,7 +100,7 @@ def decided(
     The mesh has one axis. Raises as `partitioned`, and ValueError for a mesh of several axes.
     """
     if isinstance(mesh, Mapping) and len(mesh) != 1:
-        raise ValueError(f"mesh has the axes {', '.join(mesh)}: decisions are told for one axis")
+        raise ValueError(f"mesh has the axes {', '.join(mesh)}: decisions are shown for one axis")
     axes = {"x": mesh} if isinstance(mesh, int) else dict(mesh)
     with tempfile.TemporaryDirectory(prefix="gspmd-") as folder:
         options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PASS}
@@ -248,5 +248,6 @@ def _sharding_of(value: Any) -> str:
     owner = value.owner
     if hasattr(owner, "attributes"):
         return _told(owner, "sdy.sharding")
-    attributes = owner.owner.attributes["arg_attrs"][value.arg_number]
+    number = list(owner.arguments).index(value)  # jax 0.7's values do not know theirs
+    attributes = owner.owner.attributes["arg_attrs"][number]
     return str(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ""

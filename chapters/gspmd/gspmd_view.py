@@ -12,8 +12,8 @@ from compile_lab.page.units import with_unit
 from compile_lab.simulator.collectives import Collective
 
 from .gspmd import Partitioned
-from .gspmd_beside import Beside
 from .gspmd_propagation import Propagated
+from .gspmd_side_by_side import SideBySide
 from .gspmd_three_ways import JaxRefusal, Way
 
 SYSTEMS = {"xla": "XLA", "dtensor": "DTensor, eager", "owed": "DTensor, gradients finished", "formula": "by formula"}
@@ -38,13 +38,13 @@ _WIDE, _HIGH = 76, 40
 
 
 @door
-def three_systems(rows: Sequence[Beside], caption: str = "", provenance: object | None = None) -> Drawing:
+def three_systems(rows: Sequence[SideBySide], caption: str = "", provenance: object | None = None) -> Drawing:
     """For each layout a bar for each system: bytes that a device sends with collectives on a ring, coloured by kind.
 
     A refusal has words in its bar's place. Raises ValueError for no rows.
     """
     if not rows:
-        raise ValueError("rows is empty: hand over what beside() gave")
+        raise ValueError("rows is empty: hand over what side_by_side() gave")
     most = max(each.sent(system) or 0 for each in rows for system in SYSTEMS) or 1
     canvas, left, y = Canvas(), 300, 4.0
     scale = (canvas.width - left - 190) / most
@@ -75,7 +75,7 @@ def three_systems(rows: Sequence[Beside], caption: str = "", provenance: object 
     return Drawing(canvas.svg(), _told(rows), caption, systems_table(rows), provenance, legend)
 
 
-def _told(rows: Sequence[Beside]) -> str:
+def _told(rows: Sequence[SideBySide]) -> str:
     said = [
         f"{row.layout} on {row.devices}: "
         + ", ".join(f"{name} {held:,.0f}" for system, name in SYSTEMS.items() if (held := row.sent(system)) is not None)
@@ -85,7 +85,7 @@ def _told(rows: Sequence[Beside]) -> str:
 
 
 @door
-def systems_table(rows: Sequence[Beside], caption: str = "") -> Table:
+def systems_table(rows: Sequence[SideBySide], caption: str = "") -> Table:
     """The same in words: each layout, each system, its collectives, and why DTensor refused."""
     told = []
     for row in rows:

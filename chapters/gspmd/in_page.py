@@ -56,20 +56,20 @@ def collectives_of(answer: Callable) -> str | None:
     return None
 
 
-PRODUCTS = {
+MATMULS = {
     ("R", "R"): "R",
     ("S(0)", "R"): "S(0)",
     ("R", "S(1)"): "S(1)",
     ("S(1)", "S(0)"): "P",
     ("S(0)", "S(1)"): "conflict",
 }
-"""Placements of the factors along one axis of the mesh, and of the product. The last: both ask for the axis."""
+"""Placements of the operands along one axis of the mesh, and of the result. The last: both need the axis."""
 
 
 @exercise("15.3", takes=Callable)
-def product_of(answer: Callable) -> str | None:
-    """product(a, b): where ``a @ b`` is split if nothing is sent; P is a sum that is still to be made."""
-    for (left, right), placed in PRODUCTS.items():
+def matmul_of(answer: Callable) -> str | None:
+    """matmul(a, b): where ``a @ b`` is split if nothing is sent; P is a sum that is still to be made."""
+    for (left, right), placed in MATMULS.items():
         if (got := answer(left, right)) != placed:
             return f"for a in {left} and b in {right} it says {got!r}."
     return None

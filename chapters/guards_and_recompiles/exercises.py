@@ -117,7 +117,7 @@ Given = tuple[int, int, bool]
 
 
 def signed(x: torch.Tensor, n: int, up: bool) -> torch.Tensor:
-    """The function whose compilations 02.5 foretells."""
+    """The function whose compilations 02.5 predicts."""
     return x * n + x.shape[0] if up else x * n - x.shape[0]
 
 
@@ -141,7 +141,7 @@ def _compilations(calls: tuple[Given, ...]) -> int:
 
 
 @exercise("02.5", takes=Callable)
-def foretells_compilations(answer: Callable) -> str | None:
+def predicts_compilations(answer: Callable) -> str | None:
     """compilations(calls): how many calls of signed, each (length of x, n, up), torch compiles."""
     drawn = random.Random(0)
     pools = ([(drawn.choice((1, 2, 3, 5, 8)), drawn.randrange(4), drawn.random() < 0.7) for _ in "1234"] for _ in "12")

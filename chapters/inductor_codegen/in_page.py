@@ -15,9 +15,7 @@ KERNELS = 2
 @exercise("04.1", takes=int)
 def predicted_kernels(answer: int) -> str | None:
     """How many launches: a linear layer, a GELU, a layer norm, in inference and float32."""
-    return more_or_fewer(
-        answer, KERNELS, "which of the three can be one loop with its neighbour, and which is a library's?"
-    )
+    return more_or_fewer(answer, KERNELS, "which of the three fuse into one loop, and which one is a library call?")
 
 
 class PlainOp(NamedTuple):

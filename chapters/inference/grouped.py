@@ -1,4 +1,4 @@
-"""Mixture of experts: tokens sorted by expert, each group multiplied by its expert's matrix. A loop, or one product.
+"""Mixture of experts: tokens sorted by expert, each group multiplied by its expert's matrix. A loop, or one matmul.
 
 ``torch.nn.functional.grouped_mm(rows, weights, offs=ends)``: rows [tokens, k] in the order of their expert, weights
 [experts, k, n], ends [experts], int32, the row at which each group ends. It checks the dtype of ``ends`` and trusts
@@ -31,7 +31,7 @@ MOST_TOKENS = 1 << 20
 class ExpertLayer(nn.Module):
     """GELU(x Up) Down with the matrices of one expert a token, which a router chooses: [tokens, width] -> the same.
 
-    ``way`` is "loop" (an expert after the other, on its rows) or "grouped" (two products over all experts at once).
+    ``way`` is "loop" (an expert after the other, on its rows) or "grouped" (two matmuls over all experts at once).
     Raises ValueError for another way, or for sizes that are no multiple of 16 bytes, which grouped_mm wants.
     """
 
@@ -76,7 +76,7 @@ class ExpertLayer(nn.Module):
 @dataclass(frozen=True)
 class LayerRun:
     """One way to run the layer: its error against float64, relative to the largest value, and what is called for the
-    product; ``stopped`` says why, if it came to no end.
+    matmul; ``stopped`` says why, if it came to no end.
     """
 
     way: str
@@ -101,7 +101,7 @@ def layer_runs(
 ) -> list[LayerRun]:
     """The layer in bf16 in each way and mode on this CPU, judged by float64; what is refused is told.
 
-    The loop compiles too, for its cuts become unknown sizes, one matrix product an expert: half a minute a mode, where
+    The loop compiles too, for its cuts become unknown sizes, one matmul an expert: half a minute a mode, where
     the grouped layer takes four seconds, and ten for a package.
 
     Raises ValueError for an unknown way or mode, and for sizes below 1.
@@ -174,6 +174,6 @@ def _packaged_run(model: ExpertLayer, x: Tensor) -> LayerRun:
 
 
 def product_calls(sources: Iterable[str]) -> tuple[str, ...]:
-    """The names under which generated code calls a grouped product, in order, each once."""
+    """The names under which generated code calls a grouped matmul, in order, each once."""
     found = re.findall(r"(?<![\w.])[\w.:]*_grouped_mm(?:\.default)?(?=\()", "\n".join(sources))
     return tuple(dict.fromkeys(found))

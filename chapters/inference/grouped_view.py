@@ -14,7 +14,7 @@ from .grouped import LayerRun
 
 @dataclass(frozen=True)
 class LayerCost:
-    """One way at one size, from the recording: milliseconds, rate of the two products, error against float64."""
+    """One way at one size, from the recording: milliseconds, rate of the two matmuls, error against float64."""
 
     way: str
     experts: int
@@ -67,7 +67,7 @@ def by_tokens(costs: Sequence[LayerCost], experts: int, provenance: object) -> F
 
 @door
 def runs_table(runs: Iterable[LayerRun]) -> Table:
-    """Each way and mode: its error against float64, and the name under which its code calls the product."""
+    """Each way and mode: its error against float64, and the name under which its code calls the matmul."""
     columns = ["way", "mode", "error", "calls", "through the proxy", "stopped"]
     rows = [
         [

@@ -41,7 +41,7 @@ def roofline(
         x_title="sequences in the batch",
         y_title="ms a decode step",
         alt=f"{said}. {turning(work, bytes_per_s, flop_per_s)}",
-        caption=f"a copy moves {with_unit(bytes_per_s)} a second here, a large product computes "
+        caption=f"a copy moves {with_unit(bytes_per_s)} a second here, a large matmul computes "
         f"{number(rounded(flop_per_s / 1e12, 3))} TFLOP a second",
         provenance=provenance,
         log_x=True,

@@ -95,10 +95,11 @@ def _told(streams: Sequence[Stream]) -> str:
     parts = []
     for stream in streams:
         first = stream.answers[0]
-        compiled = ", ".join(f"{count} for request {at}" for at, count in stream.compilations.items()) or "none"
+        compiled = " and ".join(map(str, stream.compilations)) or "none"
         settled = stream.settled(first.request)
         then = f", settled {number(settled.median_ms)} ms" if settled else ""
-        parts.append(f"{stream.mode}: request 1 takes {number(first.total_ms)} ms{then}; graphs compiled: {compiled}")
+        took = f"request 1 takes {number(first.total_ms)} ms{then}"
+        parts.append(f"{stream.mode}: {took}; compiled for request {compiled}")
     return ". ".join(parts) + "."
 
 

@@ -66,7 +66,7 @@ CHANGES: dict[str, Change] = {
 SWAPPED = "swapped with another's"
 PLANTED = (*CHANGES, SWAPPED)
 ROUNDED = "rounded to bf16 and back"
-"""Changes nothing, unless Inductor is told to emulate casts: it keeps numbers in fp32 registers."""
+"""Changes nothing, unless Inductor is set to emulate casts: it keeps numbers in fp32 registers."""
 
 
 @door

@@ -27,7 +27,7 @@ Rounded = tuple[str, Callable[..., Any], tuple[Tensor, ...]]
 @dataclass(frozen=True)
 class Measured:
     """A subject, ``name``, whose compiled results are ``wrong`` or not; the least tolerance t with which ``allclose``
-    (rtol = atol = t) holds for all of them, and the worst in units of rounding. ``refused``: what was not judged."""
+    (rtol = atol = t) holds for all of them, and the worst in units of rounding. ``refused``: what was not compared."""
 
     name: str
     wrong: bool

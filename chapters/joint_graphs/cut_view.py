@@ -16,9 +16,9 @@ from compile_lab.page.tables import Code, Table
 from compile_lab.page.units import with_unit, without_namespace
 
 FAMILIES = {
-    "the result of a product or of attention": "blue",
-    "the operand of a product": "orange",
-    "the cheapest form of something else": "purple",
+    "the result of a matmul or of attention": "blue",
+    "the operand of a matmul": "orange",
+    "the cheapest place to cut": "purple",
 }
 """Why a tensor is kept, in three families, and their colours."""
 
@@ -29,8 +29,8 @@ _OF_MODULES = ("linear", "layer_norm", "embedding")
 
 def family(each: SavedTensor) -> str:
     """One of `FAMILIES`."""
-    product, operand, cheapest = FAMILIES
-    return {"not in recomputable allowlist": product, "materialized in backward": operand}.get(each.rule, cheapest)
+    matmul, operand, cheapest = FAMILIES
+    return {"not in recomputable allowlist": matmul, "materialized in backward": operand}.get(each.rule, cheapest)
 
 
 def bands(graphs: TrainingGraphs, caption: str = "", provenance: object | None = None) -> Drawing:

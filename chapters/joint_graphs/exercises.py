@@ -13,10 +13,10 @@ from ..exercises.judging import exercise
 
 @exercise("03.2", takes=Callable)
 def keeps_nothing(answer: Callable) -> str | None:
-    """A function of x and w, both 32 by 32, with a matrix product and a sine, that keeps nothing besides its inputs."""
+    """A function of x and w, both 32 by 32, with a matmul and a sine, that keeps nothing besides its inputs."""
     graphs = training_graphs(answer, *(torch.randn(32, 32, requires_grad=True) for _ in range(2)))
     ops = {node.op for node in graphs.forward.nodes}
-    for op, what in (("aten.mm", "matrix product"), ("aten.sin", "sine")):
+    for op, what in (("aten.mm", "matmul"), ("aten.sin", "sine")):
         if op not in ops:
             return f"there is no {what} in its forward graph."
     kept = next((each for each in graphs.saved if each.extra_nbytes), None)

@@ -69,7 +69,9 @@ def attention_by_blocks(answer: Callable) -> str | None:
         def asked(query: Tensor, key: Tensor, width: int = width) -> Tensor:
             allowed = (query >= key) & (query - key < width)
             if allowed.numel() > BLOCK**2:
-                raise ValueError(f"the mask is asked for {allowed.numel()} pairs at once, and a block has {BLOCK**2}")
+                raise ValueError(
+                    f"the mask is evaluated for {allowed.numel()} pairs at once, and a block has {BLOCK**2}"
+                )
             return allowed
 
         rows = visits(four, length, BLOCK).rows

@@ -69,7 +69,7 @@ class BlockVisits:
     def __str__(self) -> str:
         return (
             f"{self.length:,} tokens: {self.visited:,} of {self.blocks:,} blocks visited ({100 * self.share:.1f} %), "
-            f"{self.full:,} of them without asking the mask"
+            f"{self.full:,} of them without evaluating the mask"
         )
 
 

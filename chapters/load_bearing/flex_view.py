@@ -14,20 +14,20 @@ from .flex import FULL, PARTIAL, BlockVisits, FlexKernels
 
 COLOURS = {FULL: "blue", PARTIAL: "orange"}
 MEANT = {
-    "every pair allowed: not asked": "blue",
-    "the mask asked of each pair": "orange",
+    "every pair allowed: mask not evaluated": "blue",
+    "mask evaluated for each pair": "orange",
     "left out": "#8884",
 }
 GAP, HEAD, LEFT = 36.0, 34.0, 26.0
 
 
 def blocks(several: Mapping[str, BlockVisits], caption: str = "") -> Drawing:
-    """A square a mask, of up to four beside one another: a small square for each block, by what becomes of it.
+    """A square a mask, of up to four side by side: a small square for each block, by what becomes of it.
 
     Raises ValueError for no mask, or more than four.
     """
     if not 1 <= len(several) <= 4:
-        raise ValueError(f"{len(several)} masks: give 1 to 4, they stand beside one another")
+        raise ValueError(f"{len(several)} masks: give 1 to 4, they are drawn side by side")
     canvas = Canvas()
     side = min(300.0, (WIDTH - LEFT - GAP * (len(several) - 1)) / len(several))
     for at, (name, found) in enumerate(several.items()):
@@ -58,7 +58,7 @@ def _grid(canvas: Canvas, x: float, y: float, side: float, found: BlockVisits) -
 
 
 def counts(several: Mapping[str, BlockVisits]) -> Table:
-    """One row a mask: blocks visited, those without asking the mask, and the pairs that are computed for nothing."""
+    """One row a mask: blocks visited, those without evaluating the mask, and the pairs that are wasted."""
     rows = [
         (
             name,
@@ -71,7 +71,7 @@ def counts(several: Mapping[str, BlockVisits]) -> Table:
         )
         for name, each in several.items()
     ]
-    columns = ["mask", "tokens", "blocks visited", "of", "mask not asked", "visited", "pairs for nothing"]
+    columns = ["mask", "tokens", "blocks visited", "of", "mask not evaluated", "visited", "wasted pairs"]
     return Table(columns, rows, align="lrrrrrr")
 
 
@@ -92,7 +92,7 @@ def visited(several: Mapping[str, Sequence[BlockVisits]], caption: str = "") -> 
     )
 
 
-def beside(found: FlexKernels, *functions: Callable[..., object]) -> Table:
+def side_by_side(found: FlexKernels, *functions: Callable[..., object]) -> Table:
     """One row a function of the user's, and its derivative: the source, and the lines that it became in each kernel.
 
     ``functions``: the mask, and the score if there was one, as they were given to `written`.

@@ -13,10 +13,10 @@ from compile_lab.page.units import with_unit
 
 COLOURS = {"all_gather": "blue", "reduce_scatter": "orange", "all_reduce": "purple", "collective": "sky"}
 _WORDS = {"all_gather": "all-gather", "reduce_scatter": "reduce-scatter", "all_reduce": "all-reduce"}
-_BARE, _PRODUCT, _KERNEL = "vermillion", "green", "grey"
+_BARE, _MATMUL, _KERNEL = "vermillion", "green", "grey"
 _WIDE = {"MM": 1.0, "k": 0.45}
 _MARK = 0.16
-"""How wide a start or a wait is, in products."""
+"""How wide a start or a wait is, in matmuls."""
 _LANES, _WORK = 96, 18
 _GAP = 24
 _GRAPHS = ("forward", "backward")
@@ -26,8 +26,8 @@ _GRAPHS = ("forward", "backward")
 def orders(several: Mapping[str, StepCollectives], caption: str = "", graphs: tuple[int, ...] = (0, 1)) -> Drawing:
     """Each way's graphs side by side, 0 the forward, 1 the backward: a line from each collective's start to its wait.
 
-    Below the lines stand products and generated kernels in the order of the code; the picture has no time. A line is
-    red where no product lies under it: that collective is exposed on any wire.
+    Below the lines stand matmuls and generated kernels in the order of the code; the picture has no time. A line is
+    red where no matmul lies under it: that collective is exposed on any wire.
     Raises ValueError for no way, and for a graph that is not there.
     """
     if not several:
@@ -47,7 +47,7 @@ def orders(several: Mapping[str, StepCollectives], caption: str = "", graphs: tu
         top += 56 + _LANES + _WORK + 30
     shown = {each.kind for found in several.values() for graph in found.graphs for each in graph.collectives}
     legend = {_WORDS.get(kind, kind): colour for kind, colour in COLOURS.items() if kind in shown}
-    legend |= {"no product under it": _BARE, "matrix product": _PRODUCT, "generated kernel": _KERNEL}
+    legend |= {"no matmul under it": _BARE, "matmul": _MATMUL, "generated kernel": _KERNEL}
     alt = " ".join(_said(*each) for each in several.items())
     return Drawing(canvas.svg(), alt, caption, table(several), None, key(legend))
 
@@ -61,11 +61,12 @@ def _graph(canvas: Canvas, left: float, top: float, wide: float, graph: GraphOrd
     for row, each in enumerate(graph.collectives):
         begin, end = left + scale * edges[each.start], left + scale * edges[each.wait + 1]
         size = with_unit(each.nbytes) if each.nbytes is not None else "a symbolic size"
-        title = f"{_WORDS.get(each.kind, each.kind)}, {size}, {each.dtype}, {each.products} products before its wait"
-        colour = COLOURS[each.kind] if each.products else _BARE
+        matmuls = f"{each.matmuls} matmul{'s' * (each.matmuls != 1)} before its wait"
+        title = f"{_WORDS.get(each.kind, each.kind)}, {size}, {each.dtype}, {matmuls}"
+        colour = COLOURS[each.kind] if each.matmuls else _BARE
         canvas.box(begin, top + row * lane, max(2.0, end - begin), max(1.5, lane - 1), colour, title=title)
     body = top + _LANES + 4
-    for token, colour in (("MM", _PRODUCT), ("k", _KERNEL)):
+    for token, colour in (("MM", _MATMUL), ("k", _KERNEL)):
         spans = [
             (left + scale * edges[at], scale * _WIDE[token] - 1) for at, each in enumerate(graph.order) if each == token
         ]
@@ -81,7 +82,7 @@ def _counted(graph: GraphOrder) -> str:
 def _said(name: str, found: StepCollectives) -> str:
     covered = found.covered_nbytes / found.nbytes if found.nbytes else 0.0
     counts = "; ".join(_counted(graph) for graph in found.graphs)
-    return f"{name}: {counts}; {100 * covered:.0f} % of the bytes have a product between start and wait."
+    return f"{name}: {counts}; {100 * covered:.0f} % of the bytes have a matmul between start and wait."
 
 
 @door
@@ -99,5 +100,5 @@ def table(several: Mapping[str, StepCollectives], caption: str = "", folded: str
         )
         for name, found in several.items()
     ]
-    names = ["gathers", "scatters", "bytes", "with a product under them", "in flight at most", "kept for the backward"]
+    names = ["gathers", "scatters", "bytes", "with a matmul under them", "in flight at most", "kept for the backward"]
     return Table(["", *names], rows, caption, align="lrrrrrr", folded=folded)

@@ -24,7 +24,7 @@ LANES = {"fp32": "blue", "bf16": "orange", "both": "green"}
 
 @door
 def bits(shown: Sequence[Format] = tuple(FORMATS.values())) -> Drawing:
-    """Each format's bits to scale, and beside them what they reach: the largest number, and the step after 1.
+    """Each format's bits to scale, and next to them what they reach: the largest number, and the step after 1.
 
     >>> from chapters.mixed_precision.compared_view import bits
     >>> from compile_lab.precision.formats import FORMATS
@@ -94,7 +94,7 @@ PANELS, PANEL_WIDE, PANEL_HIGH = 4, 236, 104
 def apart(runs: Mapping[str, Training], reference: str, provenance: object = None, caption: str = "") -> Drawing:
     """How far each run's loss is from that of ``reference``, step by step: a panel a run, one logarithmic scale.
 
-    Raises ValueError for a reference that is none of the runs, and where there is nothing beside it.
+    Raises ValueError for a reference that is none of the runs, and where there is no other run.
 
     >>> from chapters.mixed_precision.compared_view import apart
     >>> from chapters.mixed_precision.training import Training
@@ -105,7 +105,7 @@ def apart(runs: Mapping[str, Training], reference: str, provenance: object = Non
     """
     others = {name: run for name, run in runs.items() if name != reference}
     if reference not in runs or not others:
-        raise ValueError(f"reference={reference!r}: it is one of the runs, beside at least one other: {list(runs)}")
+        raise ValueError(f"reference={reference!r}: it must be one of the runs, with at least one other: {list(runs)}")
     exact = runs[reference].losses
     found = {
         name: [abs(one - wanted) for one, wanted in zip(run.losses, exact, strict=True)] for name, run in others.items()

@@ -51,7 +51,7 @@ def to_fp8(answer: Callable) -> str | None:
         if values.dtype != torch.float8_e4m3fn:
             return f"the values are {values.dtype}."
         if torch.as_tensor(scale).numel() != 1:
-            return "one scale is asked for the whole tensor."
+            return "return one scale for the whole tensor."
         lost = relative_error(values.float() * scale, x * size)
         if not lost < 0.04:
             return f"for numbers around {size:g} the error is {lost:.2g}."

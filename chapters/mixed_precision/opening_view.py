@@ -73,7 +73,7 @@ def floors(trace: TypedTrace, caption: str = "", provenance: object = None) -> D
     back = {what: count for what, count in trace.cast_counts().items() if "gradient" in what}
     computed = {lane: sum(column.op.outputs[0] == lane for column in columns) for lane in LANES}
     alt = (
-        f"One block forward: {computed['bf16']} operations in bf16, the products and what lies between them, and "
+        f"One block forward: {computed['bf16']} operations in bf16, the matmuls and what lies between them, and "
         f"{computed['fp32']} in fp32, norms and the additions of the stream. {len(activations)} casts of an activation "
         f"and {len(parameters)} of a parameter lead from fp32 to bf16; none leads back."
     )

@@ -203,7 +203,7 @@ class Gradients:
 def gradients(model: nn.Module, batch: Batch, recipe: Recipe, scale: float = 1.0) -> Gradients:
     """The gradients of one batch under a recipe, the loss multiplied by ``scale`` before the backward.
 
-    Looks at the output of every ``nn.Linear``: there the gradient has the precision of the product that follows.
+    Looks at the output of every ``nn.Linear``: there the gradient has the precision of the matmul that follows.
     """
     model = copy.deepcopy(model).to(recipe.parameters)
     zeros: dict[str, float] = {}

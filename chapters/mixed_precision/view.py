@@ -107,7 +107,7 @@ def errors(rows: Iterable[Row], provenance: object) -> Table:
         table.append(cells)
     columns = ["operation", *(title for one in precisions for title in (one, "of rounding"))]
     caption = (
-        "In fp32 there is nothing finer to compute in, so a product, a thousand sums, shows more than one rounding. · "
+        "fp32 results are accumulated in fp32, so a matmul, a sum of a thousand terms, shows more than one rounding. · "
         if "fp32" in precisions
         else ""
     )
@@ -115,7 +115,7 @@ def errors(rows: Iterable[Row], provenance: object) -> Table:
 
 
 def rates(rows: Sequence[Row], provenance: object) -> Figure:
-    """Rate of a matrix product over its size, one line a precision."""
+    """Rate of a matmul over its size, one line a precision."""
     series = [
         Series(name, [row["n"] for row in mine], [row["tflop_per_s"] for row in mine])
         for name in _in_order(rows)
@@ -123,9 +123,9 @@ def rates(rows: Sequence[Row], provenance: object) -> Figure:
     ]
     return lines(
         series,
-        x_title="n of an n×n product",
+        x_title="n of an n×n matmul",
         y_title="TFLOP/s",
-        alt="Rates of square matrix products over their size, one line for each precision: fp8 above 16 bits, those "
+        alt="Rates of square matmuls over their size, one line for each precision: fp8 above 16 bits, those "
         "above TF32, and that above fp32, from a size at which the chip is full.",
         provenance=provenance,
         log_x=True,
@@ -134,7 +134,7 @@ def rates(rows: Sequence[Row], provenance: object) -> Figure:
 
 
 def rate_table(rows: Iterable[Row], n: int, provenance: object) -> Table:
-    """The products of one size: rate with its spread, ratio to fp32 and to TF32, error."""
+    """The matmuls of one size: rate with its spread, ratio to fp32 and to TF32, error."""
     mine = {row["precision"]: row for row in rows if row["n"] == n}
     mine = {name: mine[name] for name in _in_order(mine.values())}
     table = [
@@ -149,7 +149,7 @@ def rate_table(rows: Iterable[Row], n: int, provenance: object) -> Table:
     columns = ["precision", "TFLOP/s", "× fp32", "× TF32", "error"]
     caption = (
         "“Error” includes rounding the inputs. “Quantised each time” finds the scales and casts both operands before "
-        "each product, in eager: three passes over memory that a layer has to pay somewhere."
+        "each matmul, in eager: three passes over memory that every fp8 layer pays for somewhere."
     )
     return Table(columns, table, f"n = {n:,}. {caption} · {provenance}", "lrrrr")
 
@@ -201,11 +201,11 @@ def recipes(shown: Mapping[str, Recipe] = RECIPES) -> Table:
     rows = []
     for name, one in shown.items():
         kept = short(one.parameters)
-        products = short(one.autocast or one.parameters) + ", the loss times a scale" * one.scaled
+        matmuls = short(one.autocast or one.parameters) + ", the loss times a scale" * one.scaled
         copy = ", and a copy in fp32" * (one.updates == "masters")
-        rows.append((name, kept + copy, products, updates.get(one.updates, kept)))
-    folded = "The recipes: the precision of parameters, products and update"
-    return Table(["recipe", "parameters", "products", "update"], rows, folded=folded)
+        rows.append((name, kept + copy, matmuls, updates.get(one.updates, kept)))
+    folded = "The recipes: the precision of parameters, matmuls and update"
+    return Table(["recipe", "parameters", "matmuls", "update"], rows, folded=folded)
 
 
 def endings(
@@ -218,7 +218,7 @@ def endings(
         rows.append((name, f"{loss:.4f}", f"{100 * apart:.3g} %", f"{100 * run.stuck:.1f} %"))
     caption = (
         "Loss at the end: of the final parameters on sentences not seen before, computed in float64 for all. "
-        "(While training, runs with bf16 parameters also tell their loss in bf16, in steps of 1/32.) "
+        "(While training, runs with bf16 parameters also report their loss in bf16, in steps of 1/32.) "
         f"Parameters apart: their distance from those of the {reference} run, as a share of the way that run has come. "
         "Unmoved: how often a gradient was not zero and its parameter stayed where it was."
     )
@@ -264,7 +264,7 @@ PRECISIONS: dict[str, tuple[str, str, str, str]] = {
     "TF32": ("tf32", "tf32", "tf32", 'fp32 everywhere but in the multiplier: `set_float32_matmul_precision("high")`.'),
     "bf16": ("bf16", "bf16", "bf16 autocast", "fp32's range with 8 bits of precision, the hidden one counted."),
     "fp16": ("fp16", "fp16", "fp16 autocast, scaled", "8 times finer than bf16, in a range that gradients leave."),
-    "fp8 e4m3": ("fp8 e4m3", "fp8 e4m3", "", "for products only, and with a scale for each tensor."),
+    "fp8 e4m3": ("fp8 e4m3", "fp8 e4m3", "", "for matmuls only, and with a scale for each tensor."),
 }
 """For each choice of the explorer: the format, the name of its errors and rates, that of its step, a sentence."""
 
@@ -295,7 +295,7 @@ def _error_panel(name: str, recorded: Mapping[str, Any], provenance: object) -> 
     mine = [row for row in recorded["ops"] if row["precision"] == name]
     if not mine or name == "tf32":  # whose results are fp32: rounding them says nothing about it
         found = [row for row in recorded["rates"] if row["precision"] == name]
-        rows = [(f"product, n = {row['n']:,}", f"{row['error']:.1e}") for row in found]
+        rows = [(f"matmul, n = {row['n']:,}", f"{row['error']:.1e}") for row in found]
         return Table(["operation", "error, rounding of the inputs included"], rows, str(provenance), "lr")
     rows = [(row["op"], f"{row['error']:.1e}", f"{row['error'] / row['rounding']:.1f}×") for row in mine]
     return Table(["operation", "error", "of rounding the result once"], rows, str(provenance), "lrr")

@@ -68,7 +68,7 @@ ORDERS = (
 
 @exercise("13.4", takes=Callable)
 def prefetch(answer: Callable) -> str | None:
-    """prefetch(order): every gather started one product earlier, and none earlier than that."""
+    """prefetch(order): every gather started one matmul earlier, and none earlier than that."""
     for text in ORDERS:
         order = text.split()
         got = answer(list(order))
@@ -88,7 +88,7 @@ def prefetch(answer: Callable) -> str | None:
 
 
 def _most_ahead(order: Sequence[str]) -> int:
-    """Weights that are gathered, or on their way, and whose product has not begun."""
+    """Weights that are gathered, or on their way, and whose matmul has not begun."""
     ahead = most = 0
     for token in order:
         ahead += (token[:2] == "AG") - (token == "MM")

@@ -40,7 +40,7 @@ SAME: dict[str, dict] = {
     "another rank on the same device": {"rank": 3},
     "its flags named in another order": {"flags": {"epilogue_fusion": True, "max_autotune": False}},
     "a comment added": {"source": "def step(x, w):\n    # twice\n    y = x @ w\n    return y * 2 + x\n"},
-    "a variable renamed": {"source": "def step(x, w):\n    product = x @ w\n    return product * 2 + x\n"},
+    "a variable renamed": {"source": "def step(x, w):\n    hidden = x @ w\n    return hidden * 2 + x\n"},
 }
 
 

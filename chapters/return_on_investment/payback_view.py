@@ -65,7 +65,7 @@ def compared(crossings: Sequence[Crossing]) -> Table:
         "predicted [95 %]",
         "real",
         "predicted / real",
-        "compile, s: foretold with",
+        "compile, s: predicted with",
         "then",
         "ms eager",
         "compiled",

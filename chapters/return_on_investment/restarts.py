@@ -50,11 +50,11 @@ class Restart:
         return cls(**fields)
 
     def said(self, layer: str) -> str:
-        """What a layer answered, in a word: "hit", "miss", "bypass", "both" for hits and misses, or "not asked"."""
+        """What a layer answered, in a word: "hit", "miss", "bypass", "both" for hits and misses, or "not queried"."""
         if self.found is None:
             return "not measured"
         answers = [answer for answer in ANSWERS if self.found[layer].get(answer)]
-        return answers[0] if len(answers) == 1 else "both" if answers else "not asked"
+        return answers[0] if len(answers) == 1 else "both" if answers else "not queried"
 
 
 @dataclass(frozen=True)

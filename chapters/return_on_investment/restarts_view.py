@@ -9,7 +9,7 @@ from compile_lab.page.units import with_unit
 
 from .restarts import LAYERS, Restart, Restarts
 
-SAID = {"hit": "green", "both": "yellow", "miss": "vermillion", "bypass": "purple", "not asked": "grey"}
+SAID = {"hit": "green", "both": "yellow", "miss": "vermillion", "bypass": "purple", "not queried": "grey"}
 _ROW, _CELL, _BARS, _RIGHT = 56, 150, 330.0, 900.0
 
 
@@ -33,7 +33,7 @@ def picture(found: Restarts, names: Sequence[str] = (), caption: str = "", cpu: 
         for at, layer in enumerate(LAYERS):
             said = one.said(layer)
             box = (_CELL * at, top + 2, _CELL - 6, 26)
-            canvas.box(*box, SAID.get(said, "grey"), said, title=f"{layer}: {said}", faint=said == "not asked")
+            canvas.box(*box, SAID.get(said, "grey"), said, title=f"{layer}: {said}", faint=said == "not queried")
         long = taken / until * (_RIGHT - _BARS)
         canvas.box(_BARS, top + 2, max(long, 1), 26, "blue", title=f"{one.name}: {taken:.3g} s")
         canvas.words(_BARS + long + 8, top + 22, "stopped" if one.stopped else f"{taken:.3g} s")

@@ -47,7 +47,7 @@ from .audit_cases import GRADIENT, SEED, VALUE, cases_of, matching
 
 SAMPLES = 6
 LONGER = 3
-"""A case that found no end within its time is asked again, alone, with so many times as much."""
+"""A case that found no end within its time runs again, alone, with so many times as much."""
 _START_OVER = "the ranks start over"
 
 

@@ -79,7 +79,7 @@ def candidates(
     Raises ValueError for a layout that does not fit, RuntimeError if a process group is up in this process, and what
     DTensor raises for the call.
 
-    Rows of a times the whole of b: nothing must move, and the product lies in rows.
+    Rows of a times the whole of b: nothing must move, and the result lies in rows.
 
     >>> import torch
     >>> from chapters.sharding_strategies.candidates import candidates

@@ -24,11 +24,11 @@ def by_line(found: Sequence[Redistribution], caption: str = "", provenance: obje
     >>> from chapters.sharding_strategies.redistributions_view import by_line
     >>> from compile_lab.source import Line
     >>> by_line([Redistribution("_softmax", 0, "S(0)", "R", 64, ("all_gather",), False, Line("model.py", 7))]).alt
-    'Lines at which DTensor moves a tensor without being told. model.py, line 7: forward 64 bytes, backward 0.'
+    'Lines at which DTensor redistributes a tensor implicitly. model.py, line 7: forward 64 bytes, backward 0.'
     """
     paid = [each for each in found if each.sent_nbytes]
     if not paid:
-        raise ValueError("nothing is sent without being told, so there is nothing to draw; say so in words")
+        raise ValueError("nothing is sent implicitly, so there is nothing to draw; say so in words")
     lines = sorted({(each.place, each.text) for each in paid}, key=lambda line: _first(paid, line[0]))
     bytes_of = {
         (place, way): sum(each.sent_nbytes for each in paid if each.place == place and each.backward == way)
@@ -50,7 +50,7 @@ def by_line(found: Sequence[Redistribution], caption: str = "", provenance: obje
                 title = f"{place}, {name}: a rank sends {sent:,} bytes"
                 canvas.box(_LEFT, top, max(2, wide * sent / most), 18, colour, title=title)
             canvas.words(_LEFT + wide * sent / most + 8, top + 15, with_unit(sent) if sent else "0", size=15)
-    alt = "Lines at which DTensor moves a tensor without being told. " + " ".join(
+    alt = "Lines at which DTensor redistributes a tensor implicitly. " + " ".join(
         f"{place}: forward {bytes_of[place, False]:,} bytes, backward {bytes_of[place, True]:,}." for place, _ in lines
     )
     legend = key({"sent in the forward": "blue", "sent in the backward": "orange"})

@@ -57,7 +57,7 @@ class SilentError:
 @door
 @dataclass(frozen=True)
 class Finding:
-    """What a run of a silent error's program said: "" as a ``difference`` if torch has mended it.
+    """What a run of a silent error's program said: "" as a ``difference`` if torch has fixed it.
 
     ``ranks`` and ``alone`` are the two answers in a few words, of the first rank that differs. An exception, which is
     an answer that nobody overlooks, is told in the difference, as ``refused: …``.

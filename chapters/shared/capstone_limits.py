@@ -18,7 +18,7 @@ def tokens(result: Result) -> int:
 
 
 def step_flops(result: Result, vocabulary: int) -> int:
-    """Operations of a step's matrix products and causal attention, forward and backward; each product counts twice.
+    """Operations of a step's matmuls and causal attention, forward and backward; each multiply-add counts twice.
 
     A matrix of n weights costs 6 n operations a token: 2 forward, 4 backward. A causal mask leaves half of attention.
     """
@@ -33,7 +33,7 @@ def utilisation(result: Result, row: Row, tflop_per_s: float) -> float:
 
 
 def rate(result: Result, precision: str = "bf16", kind: str = "sustained") -> float:
-    """10¹² operations a second of a large product, measured in the same run: "sustained" or, after a rest, "burst"."""
+    """10¹² operations a second of a large matmul, measured in the same run: "sustained" or, after a rest, "burst"."""
     found = [row for row in result["ceilings"]["matmul"] if row["precision"] == precision]
     return max(found, key=lambda row: row["n"])[f"{kind}_tflop_per_s"]["median"]
 
@@ -52,7 +52,7 @@ def parameters(result: Result, vocabulary: int) -> int:
 def limits(result: Result, vocabulary: int) -> dict[str, float]:
     """Milliseconds that each family of kernels needs at the least in bf16, by family.
 
-    Products and attention are limited by the sustained rate of the tensor cores; attention's backward computes the
+    Matmuls and attention are limited by the sustained rate of the tensor cores; attention's backward computes the
     scores once more, so that it costs 2.5 times the forward. The others are limited by memory: each tensor is read and
     written once by one kernel that does all that there is to do with it. "other" reads the queries' gradients
     for their bias, and writes and reads the embedded rows.
@@ -61,7 +61,7 @@ def limits(result: Result, vocabulary: int) -> dict[str, float]:
     flops, copied = rate(result) * 1e9, copy_rate(result) / 1e3
     row = batch * dim * BF16
     return {
-        "products": batch * 6 * (12 * layers * dim**2 + vocabulary * dim) / flops,
+        "matmuls": batch * 6 * (12 * layers * dim**2 + vocabulary * dim) / flops,
         "attention": 7 * batch * layers * dim * length / flops,
         "loss": 2 * batch * vocabulary * BF16 / copied,
         "GELU": 5 * 4 * row * layers / copied,
@@ -72,7 +72,7 @@ def limits(result: Result, vocabulary: int) -> dict[str, float]:
 
 
 def joules(row: Row) -> float:
-    """Energy of a rung's step: the power that the driver told, in the mean, times the median of its time."""
+    """Energy of a rung's step: the power that the driver reported, in the mean, times the median of its time."""
     if not row["power_w"]:
-        raise ValueError("no power was told in this recording")
+        raise ValueError("no power was reported in this recording")
     return sum(row["power_w"]) / len(row["power_w"]) * row["median_ms"] / 1e3

@@ -26,7 +26,7 @@ TICKS = (50, 100, 200, 400, 800)
 
 FAMILIES = {
     "attention": r"sdpa|flash|fmha|compute_dot_do_o|convert_dq|attention",
-    "products": r"nvjet|gemm|cutlass|cublas|splitk",
+    "matmuls": r"nvjet|gemm|cutlass|cublas|splitk",
     "loss": r"softmax|logsumexp|nll|cross_entropy",
     "GELU": r"gelu",
     "norms": r"layer_norm|add_norm|norm_backward|GammaBeta",
@@ -35,7 +35,7 @@ FAMILIES = {
 """What a kernel's name says of its work, the first that fits; the rest is "other". A kernel that fuses several is
 counted where its largest part is: Inductor names the operations that are in it."""
 FAMILY_COLOURS = {
-    "products": "blue", "attention": "orange", "loss": "green", "GELU": "vermillion", "norms": "purple",
+    "matmuls": "blue", "attention": "orange", "loss": "green", "GELU": "vermillion", "norms": "purple",
     "optimizer": "sky", "other": "grey",
 }  # fmt: skip
 SMOOTHED, DRAWN_EVERY = 20, 5
@@ -52,13 +52,18 @@ def peers(result: Result) -> dict[str, Row]:
     return {row["name"]: row for row in result["rungs"] if "median_ms" in row and _is_peer(row)}
 
 
+def _does(row: Row) -> str:
+    """What a rung does; recordings before 2026-11-29 have another word for a matmul."""
+    return row["does"].replace("product", "matmul")
+
+
 def told_apart(one: Row, other: Row) -> bool:
     """Whether the quartiles of two rungs' times do not overlap."""
     return one["high_ms"] < other["low_ms"] or other["high_ms"] < one["low_ms"]
 
 
 def ladder(result: Result, provenance: object | None = None) -> Drawing:
-    """A bar a rung on one logarithmic scale, with the peers' times as lines; beside it tokens a second and the MFU."""
+    """A bar a rung on one logarithmic scale, with the peers' times as lines; next to it tokens a second and the MFU."""
     climbed, others = rungs(result), peers(result)
     until = max(TICKS[-1], 1.1 * next(iter(climbed.values()))["median_ms"])
 
@@ -76,7 +81,7 @@ def ladder(result: Result, provenance: object | None = None) -> Drawing:
     for at, (name, row) in enumerate(climbed.items()):
         y, ms = TOP + at * ROW + 4, row["median_ms"]
         canvas.words(0, y + 19, name)
-        title = f"{name}: {row['does']}; {with_quartiles(ms, row['low_ms'], row['high_ms'])} ms"
+        title = f"{name}: {_does(row)}; {with_quartiles(ms, row['low_ms'], row['high_ms'])} ms"
         canvas.box(LEFT, y, x(ms) - LEFT, ROW - 8, COLOURS[row["by"]], title=title)
         for end, cell in zip(ends, (f"{ms:.1f} ms", *speed(result, row)), strict=True):
             canvas.words(end, y + 19, cell, anchor="end")
@@ -123,10 +128,10 @@ def table(result: Result) -> Table:
                 f"{power:.0f}" if power else None,
             )
         )
-    head = ["rung", "ms", "tokens/s", "MFU", "of a product's rate", "memory", "first call, s", "MHz", "W"]
+    head = ["rung", "ms", "tokens/s", "MFU", "of a matmul's rate", "memory", "first call, s", "MHz", "W"]
     caption = (
         f"MFU, model FLOPs utilisation, is the share of the data sheet's {DATA_SHEET:.0f} · 10¹² operations a second; "
-        "the column beside it, of what a long product of matrices sustained in the same run"
+        "the column next to it, of the rate that a large matmul sustained in the same run"
     )
     return Table(head, cells, caption, align="lrrrrrrrr")
 
@@ -177,33 +182,32 @@ def where(result: Result, names: Sequence[str], provenance: object | None = None
     )
 
 
-def beside_limits(result: Result, names: Sequence[str], provenance: object | None = None) -> Drawing:
-    """Each family's milliseconds in some rungs, beside the least that it needs. All rungs have one vocabulary."""
+def against_limits(result: Result, names: Sequence[str], provenance: object | None = None) -> Drawing:
+    """Each family's milliseconds in some rungs, and the least that it needs. All rungs have one vocabulary."""
     timed = rungs(result) | peers(result)
     spent = {name: _kernels_of(name, timed) for name in names}
     least = limits(result, timed[names[0]]["vocabulary"])
     series = {name: [parts[family] for family in least] for name, parts in spent.items()}
-    series["at the least"] = list(least.values())
+    series["limit"] = list(least.values())
     said = "; ".join(
-        f"{family}: at the least {ms:.1f} ms, "
-        + ", ".join(f"{name} {parts[family]:.1f}" for name, parts in spent.items())
+        f"{family}: limit {ms:.1f} ms, " + ", ".join(f"{name} {parts[family]:.1f}" for name, parts in spent.items())
         for family, ms in least.items()
     )
     return dots(
         list(least),
         series,
         unit="ms",
-        alt=f"Milliseconds of each family of kernels beside its limit. {said}.",
-        caption="Each family beside the least that it needs, at rates measured in the same run",
+        alt=f"Milliseconds of each family of kernels and its limit. {said}.",
+        caption="Each family's time and its limit, from rates measured in the same run",
         provenance=provenance,
     )
 
 
 def clocks(result: Result, provenance: object | None = None) -> Drawing:
-    """The multiprocessors' clock in each rung, with power and energy in the table. ValueError where none was told."""
+    """The multiprocessors' clock in each rung, with power and energy in the table. ValueError where none was kept."""
     told = {name: row for name, row in (rungs(result) | peers(result)).items() if row["clock_mhz"]}
     if not told:
-        raise ValueError("no clock was told in this recording")
+        raise ValueError("no clock was reported in this recording")
     middle = {name: statistics.median(row["clock_mhz"]) for name, row in told.items()}
     rows = [
         (name, f"{middle[name]:,.0f}", f"{statistics.median(row['power_w']):.0f}", f"{joules(row):.0f}")
@@ -221,7 +225,7 @@ def clocks(result: Result, provenance: object | None = None) -> Drawing:
 
 
 def predictions(result: Result, saved_ms: Mapping[str, float]) -> Table:
-    """What was predicted of some rungs beside what their kernels and their steps changed, against the rung before."""
+    """What was predicted of some rungs, and what their kernels and their steps changed, against the rung before."""
     climbed = rungs(result)
     before = dict(zip(list(climbed)[1:], climbed, strict=False))
     busy = {name: sum(kernel["us"] for kernel in row["kernels"]) / 1e3 for name, row in climbed.items()}

@@ -23,7 +23,7 @@ def autograd_sequence_nr() -> int:
 
 
 scaled_mm = torch._scaled_mm
-"""The product of two fp8 matrices, the second stored column by column, with a scale for each; CPU and GPU."""
+"""The matmul of two fp8 matrices, the second stored column by column, with a scale for each; CPU and GPU."""
 
 
 def operator_names(namespace: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Private names around the grouped matrix product."""
+"""Private names around the grouped matmul."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from unittest import mock
 
 @contextmanager
 def few_tilings(most: int) -> Iterator[None]:
-    """While the block runs, autotuning a grouped product tries no more than ``most`` of its Triton template's tilings.
+    """While the block runs, autotuning a grouped matmul tries no more than ``most`` of its Triton template's tilings.
 
     They are taken evenly from those that torch would try, in the order of its own list.
     """

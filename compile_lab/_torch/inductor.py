@@ -26,7 +26,7 @@ def option_of(name: str) -> Any:
 
 
 def searches_products() -> bool:
-    """Whether max-autotune would search templates of matrix products on this GPU: Inductor asks for a number of
+    """Whether max-autotune would search templates of matmuls on this GPU: Inductor asks for a number of
     multiprocessors. Its warning is left to the cell that meets it."""
     from torch._inductor import utils
 

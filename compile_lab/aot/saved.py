@@ -201,7 +201,7 @@ def _cheapest(node: torch.fx.Node, cut: Cut, kept: set[str]) -> str:
 
 
 _FAMILIES = {
-    "mm": "a matrix product",
+    "mm": "a matmul",
     "convolution": "a convolution",
     "attention": "attention",
     "rand": "a random draw",

@@ -59,7 +59,7 @@ class Cost:
     recomputed: int
     """Those of them that run a second time; in eager torch 2.11 with two more of the checkpoint's own for a segment."""
     flops: int
-    """Of matrix products, convolutions and attention in the step."""
+    """Of matmuls, convolutions and attention in the step."""
     loss: float
     gradient_error: float
     """The largest difference from the gradients without a strategy, over the parameters, in parts of the largest
@@ -75,7 +75,8 @@ class Cost:
     def from_json(cls, found: dict[str, Any]) -> "Cost":
         """Of what the recording keeps."""
         given = found["strategy"]
-        return cls(**{**found, "strategy": Strategy(**{**given, "keep": tuple(given["keep"])})})
+        name = given["name"].replace("products", "matmuls")  # recorded before the strategy was called so
+        return cls(**{**found, "strategy": Strategy(**{**given, "name": name, "keep": tuple(given["keep"])})})
 
 
 @dataclass(frozen=True)

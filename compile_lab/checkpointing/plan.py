@@ -37,7 +37,7 @@ class Decision:
     nbytes: int
     """Bytes of its result: what saving it keeps."""
     flops: int
-    """Floating-point operations to compute it again; 0 for what is no matrix product, convolution or attention."""
+    """Floating-point operations to compute it again; 0 for what is no matmul, convolution or attention."""
     saved: int
     """Of so many the result is kept for the backward."""
     recomputed: int

@@ -81,7 +81,7 @@ class Strategy:
 
 NONE = Strategy("none")
 EVERY_LAYER = Strategy("every layer", every=1)
-MATMULS_KEPT = Strategy("keep products", every=1, keep=(*MATMULS, *ATTENTION))
+MATMULS_KEPT = Strategy("keep matmuls", every=1, keep=(*MATMULS, *ATTENTION))
 
 
 @door

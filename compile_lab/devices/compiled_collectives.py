@@ -15,7 +15,7 @@ from ..doors import door
 from ..inductor.wrapper import Called, Launched, Started, Waited, Wrapper
 
 STARTS = {"all_gather": "AG", "reduce_scatter": "RS", "all_reduce": "AR"}
-_PRODUCT = re.compile(r"extern_kernels\.(mm|addmm|bmm)|_mkl_linear|_linear_pointwise")
+_MATMUL = re.compile(r"extern_kernels\.(mm|addmm|bmm)|_mkl_linear|_linear_pointwise")
 
 REORDERED = {
     "reorder_for_compute_comm_overlap": True,
@@ -35,7 +35,7 @@ def order(source: str) -> tuple[str, ...]:
     """In what order does generated code start and await collectives, and compute?
 
     "AG0", "RS1", "AR2" start an all-gather, a reduce-scatter, an all-reduce, "C3" another collective; "w0" waits for
-    number 0. "MM" is a matrix product of a library, "k" a generated kernel.
+    number 0. "MM" is a matmul of a library, "k" a generated kernel.
     """
     tokens: list[str] = []
     numbers: dict[str, int] = {}
@@ -49,7 +49,7 @@ def order(source: str) -> tuple[str, ...]:
                 tokens.append(f"{kind}{number}")
             case Launched():
                 tokens.append("k")
-            case Called(op) if _PRODUCT.search(op):
+            case Called(op) if _MATMUL.search(op):
                 tokens.append("MM")
     return tuple(tokens)
 

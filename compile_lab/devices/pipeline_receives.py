@@ -1,4 +1,4 @@
-"""What does a receive cost while it waits? ``covered(measured)`` finds the actions that computed beside one.
+"""What does a receive cost while it waits? ``covered(measured)`` finds the actions that computed while one waited.
 
 torch's schedules with several stages a rank post receives ahead of their need. On a GPU one that waits is a kernel of
 NCCL: from when it is posted until the sender has sent, it holds multiprocessors that the computation could use.
@@ -16,7 +16,7 @@ from ..simulator.pipeline import INPUT_GRAD, Action, Timeline
 from .pipeline import RECEIVES_LATE, resimulated
 
 ALONE = 0.01
-"""A share below which an action has no receive beside it."""
+"""A share below which an action counts as having no receive."""
 ROUNDS = 50
 """Of simulating, after which times and receives are taken as they are."""
 
@@ -76,7 +76,7 @@ class Covered(NamedTuple):
 
 @door
 def covered(timeline: Timeline) -> list[Covered]:
-    """For each action, the share of its time in which a receive waits beside it.
+    """For each action, the share of its time in which a receive waits.
 
     >>> from compile_lab.devices import covered
     >>> from compile_lab.simulator import simulate
@@ -97,9 +97,9 @@ def _shared(action: Action, waits: Iterable[Waiting]) -> float:
 
 @door
 def share_lost(several: Iterable[Timeline]) -> float | None:
-    """The share of its speed that a computation loses beside a waiting receive, from measured timelines.
+    """The share of its speed that a computation loses to a waiting receive, from measured timelines.
 
-    The median over actions that have one beside them most of their time, each against the median of its kind without.
+    The median over actions that have one waiting most of their time, each against the median of its kind without.
     None where there are no such actions.
 
     >>> from compile_lab.devices import share_lost, slowed
@@ -128,12 +128,12 @@ def _like(action: Action) -> tuple[str, bool]:
 
 
 @door
-def slowed(measured: Timeline, lost: float, *, beside: bool = True) -> Timeline:
-    """The prediction from a pipeline's own times *without* waiting receives, and a share ``lost`` beside them.
+def slowed(measured: Timeline, lost: float, *, receives: bool = True) -> Timeline:
+    """The prediction from a pipeline's own times *without* waiting receives, and a share ``lost`` to them.
 
     Which receive waits how long depends on the times, and these on the receives: it is simulated until they agree.
-    Without ``beside`` no action is slowed: what the schedule would be if a waiting receive cost nothing. Transfers and
-    gaps are those of ``resimulated``.
+    Without ``receives`` no action is slowed: what the schedule would be if a waiting receive cost nothing. Transfers
+    and gaps are those of ``resimulated``.
 
     >>> from compile_lab.devices import slowed
     >>> from compile_lab.simulator import simulate
@@ -142,7 +142,7 @@ def slowed(measured: Timeline, lost: float, *, beside: bool = True) -> Timeline:
     (27.0, [27.0, 27.18])
     """
     corrected = simulated = resimulated(measured, alone := _alone(measured, lost))
-    for _ in range(ROUNDS if beside else 0):
+    for _ in range(ROUNDS if receives else 0):
         shares = {(a.kind, a.stage, a.microbatch): share for a, share in covered(simulated)}
         single = {name: alone[name[:2]] / (1 - lost * share) for name, share in shares.items()}
         corrected = resimulated(measured, alone, single)

@@ -41,7 +41,7 @@ PRELOADED = (
 LIMIT_S = 600.0
 """For a call to come to its end, if nobody says otherwise: also on a slow machine that does other things."""
 GRACE_S = 0.3
-"""For a rank to write where it is, and for a second failure to show beside a first."""
+"""For a rank to write where it is, and for a second failure to show next to a first."""
 LOST = ("Connection closed by peer", "Connection reset by peer", "Broken pipe", "remote process exited")
 """What a rank says whose partner is gone: not the cause, which then shows within `CAUSE_S`."""
 CAUSE_S = 5.0

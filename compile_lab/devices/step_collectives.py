@@ -27,14 +27,14 @@ from .compiled_collectives import BUCKETED, REORDERED, order
 
 _A = "aten_distributed_optimizations."
 SCHEDULED_BY_TIMES = {f"{_A}enable_overlap_scheduling": True}
-"""Inductor's option: order the whole graph by what products, run once, and collectives are estimated to take. For GPUs
+"""Inductor's option: order the whole graph by what matmuls, run once, and collectives are estimated to take. For GPUs
 alone."""
 
 SCHEDULED = SCHEDULED_BY_TIMES | {f"{_A}compute_estimator": "analytical"}
-"""The same where no GPU is there to run a product."""
+"""The same where no GPU is there to run a matmul."""
 
 BUCKETS_THAT_STAY_HIDDEN = {f"{_A}collective_bucketing": True}
-"""Inductor's option beside these: join the collectives that stay hidden."""
+"""Inductor's option in addition to these: join the collectives that stay hidden."""
 
 WAYS: dict[str, dict[str, Any]] = {
     "as it is": {},
@@ -78,8 +78,8 @@ class GraphCollective:
     start: int
     """Its place in the graph's order, and that of its wait."""
     wait: int
-    products: int
-    """Matrix products between the two: what can hide it."""
+    matmuls: int
+    """Matmuls between the two: what can hide it."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class GraphOrder:
     """Bytes of the buffers that it made and gives back: a forward's are what is kept for the backward."""
 
     @property
-    def products(self) -> int:
+    def matmuls(self) -> int:
         return self.order.count("MM")
 
     @property
@@ -103,8 +103,8 @@ class GraphOrder:
 
     @property
     def covered_nbytes(self) -> int:
-        """Of those with a product between start and wait: no more than these can be hidden."""
-        return sum(each.nbytes or 0 for each in self.collectives if each.products)
+        """Of those with a matmul between start and wait: no more than these can be hidden."""
+        return sum(each.nbytes or 0 for each in self.collectives if each.matmuls)
 
     @property
     def in_flight_nbytes(self) -> int:
@@ -116,15 +116,15 @@ class GraphOrder:
         """How many of a kind: "all_gather", "reduce_scatter", "all_reduce"."""
         return sum(each.kind == kind for each in self.collectives)
 
-    def on_wire(self, product_ms: float, bytes_per_ms: float, start_ms: float = 0.0) -> Overlap:
-        """On paper: each product takes `product_ms`, a collective `start_ms` and its bytes over the wire's speed.
+    def on_wire(self, matmul_ms: float, bytes_per_ms: float, start_ms: float = 0.0) -> Overlap:
+        """On paper: each matmul takes `matmul_ms`, a collective `start_ms` and its bytes over the wire's speed.
 
         Raises ValueError for a wire without speed, and as `simulator.wire.step_of` does.
         """
         if not bytes_per_ms > 0:
             raise ValueError(f"bytes_per_ms={bytes_per_ms}: a wire carries more than 0 bytes in a millisecond")
         times = [start_ms + (each.nbytes or 0) / bytes_per_ms for each in self.collectives]
-        return step_of(self.order, product_ms, times)
+        return step_of(self.order, matmul_ms, times)
 
 
 @dataclass(frozen=True)
@@ -192,8 +192,8 @@ def _read(source: str, sizes: Mapping[str, tuple[tuple[Any, ...], torch.dtype]])
         ranks = int(found[1]) if kind == "reduce_scatter" and (found := _GROUP.search(call.line)) else 1
         shape, dtype = sizes[call.place]
         nbytes = ranks * math.prod(shape) * dtype.itemsize if all(isinstance(n, int) for n in shape) else None
-        products = tokens[start:wait].count("MM")
-        collectives.append(GraphCollective(kind, nbytes, str(dtype).removeprefix("torch."), start, wait, products))
+        matmuls = tokens[start:wait].count("MM")
+        collectives.append(GraphCollective(kind, nbytes, str(dtype).removeprefix("torch."), start, wait, matmuls))
     return GraphOrder(tokens, tuple(collectives), _given_back(wrapper, sizes))
 
 

@@ -74,11 +74,11 @@ def row_by_row(
     return Drawing(canvas.svg(), f"{what}: {alt}", caption, table or _table(several, shown), provenance, legend)
 
 
-SIGNS = {"as foretold": "blue", "compiled": "orange", "wrong": "vermillion"}
-"""What a tile of `foretold` says, and its colour."""
+SIGNS = {"as predicted": "blue", "compiled": "orange", "wrong": "vermillion"}
+"""What a tile of `predicted` says, and its colour."""
 
 
-def foretold(
+def predicted(
     events: Mapping[str, tuple[bool, str, bool, str]], caption: str = "", provenance: object | None = None
 ) -> Drawing:
     """A row for each thing that happens to a model: what the guards said of the next call, what torch did, the result.
@@ -96,9 +96,9 @@ def foretold(
         canvas.words(0, top + 22, name)
         made = SIGNS["compiled"]
         cells = (
-            ("one fails" if recompiles else "all hold", made if recompiles else SIGNS["as foretold"]),
-            (done, made if done == "compiled" else SIGNS["as foretold"]),
-            ("as eager" if right else "wrong", SIGNS["as foretold" if right else "wrong"]),
+            ("one fails" if recompiles else "all hold", made if recompiles else SIGNS["as predicted"]),
+            (done, made if done == "compiled" else SIGNS["as predicted"]),
+            ("as eager" if right else "wrong", SIGNS["as predicted" if right else "wrong"]),
         )
         for x, (text, colour) in zip(_COLUMNS, cells, strict=True):
             canvas.box(x, top, 195, 30, colour, text)

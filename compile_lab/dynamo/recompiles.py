@@ -5,6 +5,7 @@
 """
 
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,6 +67,8 @@ class WatchedCall(Told):
     """Where it broke, if it was compiled for it."""
     failed: tuple[str, ...]
     """Why it was compiled again, in torch's own account: what each earlier compilation failed, newest first."""
+    unlike_first: tuple[str, ...]
+    """What the first compilation of each function failed alone: how this call differs from the first one."""
     result: Any = field(repr=False, compare=False)
     """What it returned, or the exception that it raised."""
 
@@ -143,6 +146,7 @@ class Watched:
             outcome = f"raised {type(result).__name__}"
         else:
             outcome = "compiled" if new else "reused" if self._runs() > ran else "eager"
+        reasons = [why for event in log.of(Recompiled) for why in event.failed]
         self.calls.append(
             WatchedCall(
                 described(*args, **kwargs),
@@ -151,7 +155,8 @@ class Watched:
                 tuple(graph(each, log) for each in new),
                 tuple(guard for tree in log.of(GuardTree) for guard in guards_of(tree)),
                 merged_breaks(log.of(BreakReported)),
-                tuple(_reason(why) for event in log.of(Recompiled) for why in event.failed),
+                tuple(map(_reason, reasons)),
+                tuple(dict.fromkeys(_reason(each) for each in reasons if _FIRST.match(each))),
                 result,
             )
         )
@@ -252,6 +257,9 @@ def _frame(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     bound.apply_defaults()
     cells = zip(own.__code__.co_freevars, own.__closure__ or (), strict=True)
     return own.__code__, {**bound.arguments, **{name: cell.cell_contents for name, cell in cells}}
+
+
+_FIRST = re.compile(r"\d+/0: ")
 
 
 def _reason(said: str) -> str:

@@ -76,7 +76,7 @@ def conditions(guards: Iterable[Guard], about: str | None = None) -> Table:
         for line in folded(guards)
         if about in (None, line.about)
     ]
-    return Table(["times", "guard", "asked for by"], rows)
+    return Table(["times", "guard", "created by"], rows)
 
 
 def calls(made: Sequence[WatchedCall]) -> Table:

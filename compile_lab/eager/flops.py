@@ -1,6 +1,6 @@
 """How much work is an operation? Floating-point operations by torch's own formulas, for nodes and for running code.
 
-The formulas are those of ``torch.utils.flop_counter``: two for each multiplication and addition of a matrix product, a
+The formulas are those of ``torch.utils.flop_counter``: two for each multiplication and addition of a matmul, a
 convolution or attention, none for anything else.
 """
 

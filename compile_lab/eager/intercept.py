@@ -97,15 +97,15 @@ def _numbers_as_tensors(op: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     at = [place for place in _tensor_places(op) if place < len(args) and type(args[place]) in _NUMBERS]
     if not at or not tensors:
         return args
-    mended = list(args)
+    converted = list(args)
     _unseen.now = True
     try:
         with DisableTorchFunction():
             for place in at:
-                mended[place] = _as_tensor(args[place], tensors[0])
+                converted[place] = _as_tensor(args[place], tensors[0])
     finally:
         _unseen.now = False
-    return tuple(mended)
+    return tuple(converted)
 
 
 def _as_tensor(number: Any, beside: torch.Tensor) -> torch.Tensor:

@@ -49,7 +49,7 @@ class Kernel:
     call: str = field(default="", repr=False)
     """The line of the wrapper that launches it."""
     node_by_line: tuple[str, ...] = field(default=(), repr=False)
-    """For each line of ``body`` the origin that it computes, or ""; empty where it cannot be told (C++)."""
+    """For each line of ``body`` the origin that it computes, or ""; empty where it cannot be known (C++)."""
     parts: tuple[str, ...] = field(default=(), repr=False)
     """The entries of the schedule before fusion that it is made of: names of ``Group``."""
 
@@ -132,7 +132,7 @@ class Buffer:
     shape: tuple[int, ...]
     dtype: str
     nbytes: int
-    """Bytes from its first element to its last: what is asked for if it gets memory of its own."""
+    """Bytes from its first element to its last: what is requested if it gets memory of its own."""
     strides: tuple[int, ...] = ()
     of: str = ""
     """The tuple that it is a member of, which a call of torch's own gave back: used or not."""

@@ -59,7 +59,7 @@ class Traffic:
         return tuple(launch for launch in self.launches if launch.direction == direction)
 
     def nbytes(self, direction: str, matmuls: bool = True) -> int:
-        """Bytes that the launches of a direction move, with or without its matrix products."""
+        """Bytes that the launches of a direction move, with or without its matmuls."""
         return sum(each.nbytes for each in self.of(direction) if matmuls or each.kind != "matmul")
 
     def in_role(self, role: str, direction: str | None = None) -> tuple[Written, ...]:

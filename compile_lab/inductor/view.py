@@ -125,7 +125,7 @@ def _points(space: tuple[int | str, ...]) -> str:
 
 
 def totals(traffics: Mapping[str, Traffic]) -> Table:
-    """One row a way and direction: launches, bytes with and without the products, and bytes of intermediates."""
+    """One row a way and direction: launches, bytes with and without the matmuls, and bytes of intermediates."""
     rows: list[list[Cell]] = []
     for direction in ("forward", "backward"):
         for way, traffic in traffics.items():
@@ -133,5 +133,5 @@ def totals(traffics: Mapping[str, Traffic]) -> Table:
             kept = sum(each.nbytes for each in traffic.in_role("saved", direction)) if direction == "forward" else None
             sizes = [traffic.nbytes(direction), traffic.nbytes(direction, matmuls=False), between, kept]
             rows.append([direction, way, len(traffic.of(direction)), *(n and round(n / MB, 1) for n in sizes)])
-    columns = ["", "way", "launches", "MB moved", "outside products", "MB intermediate", "MB saved"]
+    columns = ["", "way", "launches", "MB moved", "outside matmuls", "MB intermediate", "MB saved"]
     return Table(columns, rows, align="llrrrrr")

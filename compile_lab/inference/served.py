@@ -50,7 +50,7 @@ class Served:
 class ServedModels:
     """All of a recording: the models by name, and the two rates measured in the same run that bound them.
 
-    ``bytes_per_s``: of a copy, each byte read and written; ``flop_per_s``: of a large product in the models' precision.
+    ``bytes_per_s``: of a copy, each byte read and written; ``flop_per_s``: of a large matmul in the models' precision.
     """
 
     models: Mapping[str, Served]

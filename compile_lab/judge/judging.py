@@ -36,7 +36,7 @@ WRONG = 64.0
 """Units from which on a difference is no rounding. Rounding has been seen up to 30, faults from 290,000 on."""
 DWARFED, SHARE = 100.0, 1e-3
 """Where moving operands by an ulp moves a result so many times as far as eager is from exact, and by such a share of
-its size, the program decides something by its last bit (a bucket, a largest element): that is not judged."""
+its size, the program decides something by its last bit (a bucket, a largest element): that is not compared."""
 SWITCHES = tuple(dict.fromkeys(each.option for each in KNOWN_FAULTS))
 """Passes of Inductor's that are turned off, one by one, where its code for a chip is wrong."""
 
@@ -66,7 +66,7 @@ class Verdict:
             cure = f"; right with {self.cure}" if self.cure else ""
             return f"{self.backend}: WRONG in {', '.join(self.wrong)}{cure}"
         if not self.units:
-            return f"{self.backend}: nothing of it could be judged"
+            return f"{self.backend}: nothing of it could be compared"
         worst = max(self.units, key=self.units.__getitem__)
         return f"{self.backend}: right, at most {self.units[worst]:.1f} units off ({worst})"
 
@@ -84,7 +84,7 @@ class Judged(Told):
         return tuple(dict.fromkeys(name for each in self.verdicts for name in each.wrong))
 
     def __str__(self) -> str:
-        refused = [f"not judged: {name}, since {why}" for name, why in self.refused.items()]
+        refused = [f"not compared: {name}, since {why}" for name, why in self.refused.items()]
         return "\n".join([*map(str, self.verdicts), *refused])
 
 
@@ -258,7 +258,7 @@ def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Ve
 
 def _for_chip(chip: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
     """Inductor's code for a chip, at the first call: what it returns and nothing has written, with the switch that
-    mends it, if one does; else what its kernels compute, by Triton's interpreter. Raises VirtualGPUError."""
+    fixes it, if one does; else what its kernels compute, by Triton's interpreter. Raises VirtualGPUError."""
     begun, cure = time.perf_counter(), ""
     if found := _unwritten(chip, subject):
         cures = (each for each in SWITCHES if not _unwritten(chip, subject, **{each: False}))

@@ -32,7 +32,7 @@ def compiled_lifetimes(code: GeneratedCode) -> Lifetimes:
     code of several graphs, and for code of which a part is missing or not known here.
     """
     if code.trouble:
-        raise ValueError(f"this code is not complete ({code.trouble[0]}), so its lifetimes cannot be told")
+        raise ValueError(f"this code is not complete ({code.trouble[0]}), so its lifetimes cannot be computed")
     if code.breaks:
         raise ValueError(
             f"the function broke at {code.breaks[0].place}: {_ONE} What Python runs between its graphs is in neither"
@@ -232,9 +232,9 @@ def _is_its_argument(line: str) -> bool:
         return False
 
 
-_ONE = "lifetimes are told of one forward and its backward."
+_ONE = "lifetimes are computed for one forward and its backward."
 _TORCHS_OWN = re.compile(r"= torch\.ops\.(\w+)\.(\w+)\.(\w+)\(")
-_REPORT = "so its lifetimes cannot be told; compile_lab.memory.eager_lifetimes tells those of the eager step"
+_REPORT = "so its lifetimes cannot be computed; compile_lab.memory.eager_lifetimes computes those of the eager step"
 
 
 def _tensor(buffer: Buffer, op: str = "", kind: str = "temporary") -> Tensor:

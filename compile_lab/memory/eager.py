@@ -133,7 +133,7 @@ class _StorageWatch(TorchDispatchMode):
         for hollow in filter(is_hollow, parts):
             raise ValueError(
                 f"{type(hollow).__name__} is a tensor that wraps others and does not say which, so its memory cannot "
-                "be told: give it __tensor_flatten__ and __tensor_unflatten__, or look at the step without it"
+                "be computed: give it __tensor_flatten__ and __tensor_unflatten__, or look at the step without it"
             )
         return parts
 

@@ -32,8 +32,8 @@ def graph_lifetimes(graphs: TrainingGraphs) -> Lifetimes:
     """
     if graphs.others:
         raise ValueError(
-            f"this function broke into {len(graphs.each)} graphs, and lifetimes are told of one: see where in .breaks, "
-            "or hand over .each one by one"
+            f"this function broke into {len(graphs.each)} graphs, and lifetimes are computed for one: see where in "
+            ".breaks, or hand over .each one by one"
         )
     ledger = Ledger()
     forward = _GraphRun(ledger, graphs.forward, Counter())

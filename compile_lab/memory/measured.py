@@ -122,7 +122,7 @@ def measure_step(forward: Callable[[], torch.Tensor], reset: Callable[[], Any] |
     if not peak.peak_nbytes:
         raise RuntimeError(
             f"{getattr(forward, '__qualname__', repr(forward))}: no allocation was seen, though a loss and its "
-            "gradients take memory: the profiler lost them. Measure again, with less beside it"
+            "gradients take memory: the profiler lost them. Measure again, with less running at the same time"
         )
     return peak
 
@@ -207,7 +207,9 @@ def _peak(device: str, changes: Sequence[_Change]) -> Peak:
         if live > most:
             most, at, at_peak = live, change.by[-1], dict(alive)
     if _STEP_DONE not in marks:
-        raise RuntimeError("the profiler saw nothing of the step, not even its end: measure again, with less beside it")
+        raise RuntimeError(
+            "the profiler saw nothing of the step, not even its end: measure again, with less running at the same time"
+        )
     allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
     between = _most_between_calls(changes) if device == "CPU" else None
     seen = {"curve": tuple(curve), "forward_events": forward, "between_calls_nbytes": between}

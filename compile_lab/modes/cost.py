@@ -316,7 +316,7 @@ def measure(
     device = device_of(fn, args)
     try:
         if mode == "eager":
-            return ModeCost(mode, **_settled(lambda: step(fn), device), cuda_graphs="not asked for")
+            return ModeCost(mode, **_settled(lambda: step(fn), device), cuda_graphs="not requested")
         if folders or not cold:
             return _compiled(fn, step, mode, device, folders if cold else (), options)
         with tempfile.TemporaryDirectory() as folder:

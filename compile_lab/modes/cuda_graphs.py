@@ -98,7 +98,7 @@ def readable_reason(message: str) -> str:
 def status(asked: bool, device: str, seen: Launches | None, reasons: tuple[str, ...]) -> str:
     """One line: whether CUDA graphs ran, by what the profiler saw, and torch's reasons if it skipped any."""
     if not asked:
-        return "not asked for"
+        return "not requested"
     if device != "cuda":
         return "none: the mode asks for CUDA graphs, and a CPU has none; the code is that of the mode without them"
     why = "; ".join(reasons)

@@ -84,10 +84,10 @@ def totals(comparison: Comparison, start: str = "cold", shown: str = "compared w
 def opening(found: Mapping[str, Comparison]) -> Drawing:
     """A small input and a training step: GPT-2 twice."""
     small, large = found["GPT-2 inference, batch 1"], found["GPT-2 training"]
-    return beside({"One sequence, inference": small, "A training step": large})
+    return side_by_side({"One sequence, inference": small, "A training step": large})
 
 
-def beside(comparisons: Mapping[str, Comparison], start: str = "cold") -> Drawing:
+def side_by_side(comparisons: Mapping[str, Comparison], start: str = "cold") -> Drawing:
     """The same of a few workloads side by side, compared with eager; the names in ``comparisons`` stand above them."""
     canvas = Canvas(size=20)
     gap = 92
@@ -98,7 +98,7 @@ def beside(comparisons: Mapping[str, Comparison], start: str = "cold") -> Drawin
         _plot(canvas, field, comparison, start, marks=False, every=2)
     some = next(iter(comparisons.values()))
     alt = " ".join(alternative(comparison, start) for comparison in comparisons.values())
-    caption = f"Time for compiling, {start}, and so many calls, in times eager's; below 1× compiling has paid"
+    caption = f"Time for compiling, {start}, and so many calls, as a multiple of eager's; below 1× compiling has paid"
     limited = [f"{name}: {one.limits}" for name, one in comparisons.items() if one.limits]
     if limited:
         caption += f"; max-autotune's search was limited for {'; '.join(limited)}"
@@ -129,7 +129,7 @@ def alternative(comparison: Comparison, start: str) -> str:
             when = "never pays" if pays == "never" else f"pays after {pays} calls"
             ends = f"{when} and ends at {ratio:.2f} times eager's speed"
             clear = told_apart(cost, comparison.eager)
-            parts.append(f"{comparison.named(mode)} {ends if clear else 'cannot be told from eager'}")
+            parts.append(f"{comparison.named(mode)} {ends if clear else 'is not told apart from eager'}")
     return f"{comparison.name}, {start}, time against calls: {'; '.join(parts)}."
 
 

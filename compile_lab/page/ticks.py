@@ -8,7 +8,7 @@ from typing import Any
 from .units import number
 
 MOST = 8
-"""So many names stand beside one another without touching."""
+"""So many names stand side by side without touching."""
 UNEVEN = 2.5
 """Places are no scale if one gap is more than so many times another: names would touch, or a stretch have none."""
 

@@ -280,9 +280,7 @@ def named(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     try:
         spec.loader.exec_module(loaded)
     except (Exception, SystemExit) as reason:  # whatever the reader's file raises
-        raise BisectError(
-            f"{file}: importing it fails ({type(reason).__name__}: {reason}); mend that first"
-        ) from reason
+        raise BisectError(f"{file}: importing it fails ({type(reason).__name__}: {reason}); fix that first") from reason
     there = [each for each, value in vars(loaded).items() if callable(value) and not each.startswith("_")]
     if name not in there:
         raise BisectError(f"{file} has no function {name!r}; there is {', '.join(there) or 'none'}")
@@ -291,7 +289,7 @@ def named(target: str) -> tuple[Callable[..., Any], tuple[Any, ...]]:
     try:
         args = loaded.inputs()
     except (Exception, SystemExit) as reason:
-        raise BisectError(f"inputs() of {file} fails ({type(reason).__name__}: {reason}); mend that first") from reason
+        raise BisectError(f"inputs() of {file} fails ({type(reason).__name__}: {reason}); fix that first") from reason
     if not isinstance(args, tuple):
         raise BisectError(f"inputs() of {file} returned a {type(args).__name__}; it must return a tuple of arguments")
     return getattr(loaded, name), args

@@ -73,7 +73,7 @@ FORMATS: dict[str, Format] = {
 
 @contextlib.contextmanager
 def float32_products(precision: str) -> Iterator[None]:
-    """While the block runs, matrix products of fp32 use "highest" (all bits) or "high" (TF32, where there is any)."""
+    """While the block runs, matmuls of fp32 use "highest" (all bits) or "high" (TF32, where there is any)."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision(precision)
     try:

@@ -31,20 +31,22 @@ _KNOWN = (
     ),
     (
         r"Could not run 'aten::\w+' with arguments from the '(CPU|Meta)'",
-        "that operator has kernels for GPUs alone, and nothing tells a virtual one the shapes of its results: that is "
-        "its limit, not your model's. A GPU runs it; here, the parts of the model before and behind it can be told",
+        "that operator has kernels for GPUs alone, and it has no fake function that gives a virtual one the shapes of "
+        "its results: that is its limit, not your model's. A GPU runs it; here, the parts of the model before and "
+        "behind it can be analysed",
     ),
     (
         r"ValueUnknown|GuardOnDataDependent|value that only the real GPU",
-        "the code asks for a tensor's value: mend that graph break first, then everything behind it can be seen",
+        "the code asks for a tensor's value: fix that graph break first, then everything behind it can be seen",
     ),
     (
-        r"broke into \d+ graphs|told of one",
-        "what one graph hands to the next is in neither: mend the graph breaks above, then the whole step can be told",
+        r"broke into \d+ graphs|(told of|computed for) one",
+        "what one graph hands to the next is in neither: fix the graph breaks above, then the whole step can be "
+        "analysed",
     ),
     (
         r"captured no graph|No graph was captured",
-        "all of the forward runs eagerly: mend the first of the graph breaks, then there is a graph to look at",
+        "all of the forward runs eagerly: fix the first of the graph breaks, then there is a graph to look at",
     ),
     (r"needs Linux", "the virtual GPU runs on Linux alone: try Colab, or a container"),
     (

@@ -146,8 +146,8 @@ def guards_card(found: Captured) -> ReportCard:
     listed = tuple((each.text, each.count, each.source) for each in folded(guards)[:MOST_GUARDS])
     parts = (
         CardTable(("what changed", "what became of it", "the guard that failed"), rows),
-        CardText(f"{len(guards)} guards are asked before each call, global switches aside. They speak of: {by}."),
-        CardTable(("guard", "times", "asked for by"), listed, folded=f"The guards, {len(listed)} kinds of them"),
+        CardText(f"{len(guards)} guards are checked before each call, global switches aside. They are about: {by}."),
+        CardTable(("guard", "times", "created by"), listed, folded=f"The guards, {len(listed)} kinds of them"),
     )
     figures = (CardFigure("guards", len(guards)), CardFigure("changes that compile again", len(again) + bool(rate)))
     return ReportCard("guards", "Guards, and what compiles again", verdict, severity, parts, figures)

@@ -81,7 +81,7 @@ class Captured:
     def __getitem__(self, part: str) -> Any:
         """The result of a part. PartFailed if it has none."""
         if part not in self.parts:
-            raise PartFailed(part, "it was not asked for", "make the report with all of its parts")
+            raise PartFailed(part, "it was not requested", "make the report with all of its parts")
         found = self.parts[part]
         if isinstance(found, PartFailed):
             raise found
@@ -133,7 +133,9 @@ class Captured:
     def state(self) -> OptimizerState:
         """Without its bytes, where they were not asked for."""
         found = self.parts.get("state")
-        return found if isinstance(found, OptimizerState) else OptimizerState("the optimizer", True, None, "not asked")
+        return (
+            found if isinstance(found, OptimizerState) else OptimizerState("the optimizer", True, None, "not requested")
+        )
 
     @property
     def graphs(self) -> TrainingGraphs:

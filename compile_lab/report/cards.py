@@ -6,7 +6,12 @@ from typing import Any, NamedTuple
 
 SEVERITIES = ("bad", "failed", "look", "good")
 """Worst first: something is lost, the part itself failed, worth a look, nothing to do."""
-SAID = {"bad": "costs you something", "failed": "could not be told", "look": "worth a look", "good": "nothing to do"}
+SAID = {
+    "bad": "costs you something",
+    "failed": "could not be found out",
+    "look": "worth a look",
+    "good": "nothing to do",
+}
 
 PlainCell = str | int | float | bool | None
 

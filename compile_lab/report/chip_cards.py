@@ -54,7 +54,7 @@ def kernels_card(found: Captured) -> ReportCard:
         todo = [CardText(f"**What to do:** {cure_of(verdict)}.")]
     parts: list[CardPart] = [
         *todo,
-        CardTable(("", "launches", "matrix products", "bytes read and written"), tuple(rows)),
+        CardTable(("", "launches", "matmuls", "bytes read and written"), tuple(rows)),
         _written(found),
         *([] if "registers" not in found.parts else [_registers_said(found)]),
         _boundaries(found),
@@ -107,7 +107,7 @@ def _registers_said(found: Captured) -> CardText:
     try:
         count = len(found.registers)
     except PartFailed as error:
-        return CardText(f"Registers are not told: {error.why}. {error.todo}.")
+        return CardText(f"Registers are not known: {error.why}. {error.todo}.")
     return CardText(f"Registers and spills are those of Triton's own compiler, for the {count} that move most bytes.")
 
 
@@ -133,7 +133,7 @@ def casts_card(found: Captured) -> ReportCard:
     ran = Counter((op.op, "fp32" in op.outputs) for op in trace.ops if op.computes and op.direction == "forward")
     kept = {op for (op, wide), _ in ran.items() if wide}
     heavy = Counter("fp32" if "fp32" in op.inputs else "bf16" for op in trace.ops if op.kind == "matmul")
-    wide = f"{heavy['fp32']} of {sum(heavy.values())} matrix products stay in fp32"
+    wide = f"{heavy['fp32']} of {sum(heavy.values())} matmuls stay in fp32"
     of_parameters = counts.get("parameter", 0)
     verdict = f"Under bf16 autocast a step makes {len(trace.casts)} casts, {of_parameters} of parameters; {wide}."
     rows = tuple((what, count) for what, count in sorted(counts.items(), key=lambda each: -each[1]))
@@ -149,7 +149,7 @@ def casts_card(found: Captured) -> ReportCard:
     if raises:
         severity, verdict = "bad", f"Under bf16 autocast the step raises {raises}. {verdict}"
         parts.insert(0, cure)
-    figures = (CardFigure("casts", len(trace.casts)), CardFigure("matrix products in fp32", heavy["fp32"]))
+    figures = (CardFigure("casts", len(trace.casts)), CardFigure("matmuls in fp32", heavy["fp32"]))
     return ReportCard("casts", "Casts under autocast", verdict, severity, tuple(parts), figures)
 
 

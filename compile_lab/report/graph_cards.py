@@ -40,7 +40,7 @@ def part_of(found: Captured) -> str:
         share = ""
         if isinstance(graphs, TrainingGraphs) and eager and eager.flops:
             flops = sum(sum(graph_flops(one)) for each in graphs.each for one in (each.forward, each.backward))
-            share = f", {flops / eager.flops:.0%} of the matrix products' work of `{step.name}`"
+            share = f", {flops / eager.flops:.0%} of the matmul FLOPs of `{step.name}`"
         return f"one call of `{step.main.name}` and a backward of its own{share}"
     if not isinstance(trace, DynamoTrace) or not trace.breaks:
         return ""
@@ -49,7 +49,7 @@ def part_of(found: Captured) -> str:
     if isinstance(graphs, TrainingGraphs) and eager:
         held = sum(sum(graph_flops(each.forward)) for each in graphs.each)
         if eager.forward_flops and held < ALL * eager.forward_flops:
-            return f"{held / eager.forward_flops:.0%} of the forward's matrix products are in it; Python runs the rest"
+            return f"{held / eager.forward_flops:.0%} of the forward's matmul FLOPs are in it; Python runs the rest"
     return "what Python runs between its graphs is not in it"
 
 
@@ -58,7 +58,7 @@ def eagerly(found: Captured, name: str) -> str:
     if not (eager := found.eager):
         return ""
     said = {
-        "joint": f"the step runs {eager.ops:,} operations, with {eager.flops / 1e9:,.3g} GFLOP in matrix products",
+        "joint": f"the step runs {eager.ops:,} operations, with {eager.flops / 1e9:,.3g} GFLOP in matmuls",
     }
     if eager.saved_nbytes is not None:
         said["saved"] = f"{with_unit(eager.saved_nbytes)} are kept for the backward"
@@ -76,7 +76,7 @@ def step_card(found: Captured) -> ReportCard:
     verdict = (
         f"`{step.name}` calls {modules}, runs {backwards} and "
         f"{f'steps {kinds}' if kinds else 'no optimizer'}: {eager.ops:,} operations, {eager.flops / 1e9:,.3g} GFLOP in "
-        f"matrix products, eagerly. What is said of graphs and kernels is of `{step.main.name}` alone."
+        f"matmuls, eagerly. Graphs and kernels are those of `{step.main.name}` alone."
     )
     figures = (
         CardFigure("operations of the step", eager.ops),
@@ -105,7 +105,7 @@ def joint_card(found: Captured) -> ReportCard:
     table = CardTable(("graph", "operations", "floating-point operations", "bytes of its results"), tuple(rows))
     kinds = Counter(node.op for graphs in each for node in graphs.joint.nodes if node.is_op).most_common(25)
     listed = CardTable(("operation", "times"), tuple(kinds), folded="The operations of the joint graph, most first")
-    said = CardText("Counted by torch's formulas: two for each multiplication and addition of a matrix product.")
+    said = CardText("Counted by torch's formulas: two for each multiplication and addition of a matmul.")
     figures = (
         CardFigure("operations of the joint graph", ops),
         CardFigure("floating-point operations of a step", flops),
@@ -245,7 +245,7 @@ def _read_from(found: Captured) -> str:
             "Read off the code that Inductor wrote for this machine's CPU, since that for the chip is not whole: a "
             "GPU's kernels and libraries take other buffers."
         )
-    return "Read off AOTAutograd's graphs: no code was asked for, so fusion is not in these numbers."
+    return "Read off AOTAutograd's graphs: no code was generated, so fusion is not in these numbers."
 
 
 def curve(memory: Lifetimes) -> CardCurve:

@@ -20,9 +20,9 @@ WHOSE = (
     "which stage of the compiler is at fault"
 )
 WHAT = (
-    "Judged are the outputs, all gradients, and inputs and buffers afterwards, of two calls with this batch, compiled "
-    "for this machine's CPU. A unit is what moving each operand by an ulp does to a number. Random numbers are drawn "
-    "as eager draws them. The optimizer's step is not judged, nor what the chip's kernels compute."
+    "The judge compares the outputs, all gradients, and inputs and buffers afterwards, of two calls with this batch, "
+    "compiled for this machine's CPU. A unit is what moving each operand by an ulp does to a number. Random numbers "
+    "are drawn as eager draws them. Neither the optimizer's step nor what the chip's kernels compute is compared."
 )
 
 
@@ -36,7 +36,7 @@ def judged_card(found: Captured) -> ReportCard:
     except PartFailed as error:
         if not lost:
             raise
-        step, said, severity, todo = None, f"What it computes could not be judged: {error.why}.", "look", error.todo
+        step, said, severity, todo = None, f"What it computes could not be checked: {error.why}.", "look", error.todo
     todos = [todo] if todo else []
     chip = found.options.chip
     if lost:
@@ -52,7 +52,7 @@ def judged_card(found: Captured) -> ReportCard:
     parts: list[CardPart] = [CardText(f"**What to do:** {each}.") for each in todos]
     figures: tuple[CardFigure, ...] = ()
     if step and step.refused:
-        parts.append(CardTable(("not judged", "since"), tuple(step.refused.items())))
+        parts.append(CardTable(("not compared", "since"), tuple(step.refused.items())))
     if step and step.verdict and step.verdict.units:
         parts += [_worst(step), CardText(WHAT)]
         figures = (CardFigure("results that are wrong", len(step.verdict.wrong) + len(lost or ())),)
@@ -63,7 +63,7 @@ def _told(step: JudgedStep) -> tuple[str, str, str]:
     """What the judge says in a sentence, how bad that is, and what to do."""
     verdict = step.verdict
     if verdict is None:
-        return f"Not judged: {step.skipped}.", "look", BY_ITSELF if step.costly else ""
+        return f"Not checked: {step.skipped}.", "look", BY_ITSELF if step.costly else ""
     if verdict.raised and step.ours:
         said = f"The judge's own call raises {verdict.raised}, and compiled without it the step runs."
         return said, "failed", BY_ITSELF
@@ -73,13 +73,13 @@ def _told(step: JudgedStep) -> tuple[str, str, str]:
         names = _listed(verdict.wrong)
         return f"WRONG in {names}: compiled for this machine's CPU, that is no rounding.", "bad", WHOSE
     if not verdict.units:
-        return "Nothing of it could be judged.", "look", ""
+        return "Nothing of it could be compared.", "look", ""
     worst = max(verdict.units, key=verdict.units.__getitem__)
     off = f"at most {verdict.units[worst]:.1f} units of rounding off ({worst}); from {WRONG:.0f} on it would be wrong"
     where, count = "compiled for this machine's CPU", len(verdict.units)
     if step.refused:  # first, since the judged ones may be those that say little
         names = _listed(tuple(step.refused))
-        return f"Not judged: {names}, see why below. The other {count} results, {where}, are {off}.", "look", ""
+        return f"Not compared: {names}, see why below. The other {count} results, {where}, are {off}.", "look", ""
     return f"Right: {count} results of two calls, {where}, are {off}.", "good", ""
 
 
@@ -89,7 +89,7 @@ def _cure_of_unwritten(found: Captured) -> tuple[str, str]:
     if isinstance(option, str):
         fault = next((each for each in KNOWN_FAULTS if each.option == option), None)
         if fault is None:
-            return "", f"no switch that was tried mends it; {WHOSE}"
+            return "", f"no switch that was tried fixes it; {WHOSE}"
         return f" (pytorch#{fault.number})", f"{fault.switch}: tried, the code writes all of its results then"
     switches = "; ".join(each.switch for each in KNOWN_FAULTS)
     return "", f"try {switches} (there was no time to try it here)"

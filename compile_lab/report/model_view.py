@@ -109,7 +109,7 @@ def _findings(report: ReportData) -> str:
     )
     counted = f"{len(report.findings)} of the {report.asked} troubles that people meet most apply here."
     unasked = "".join(f"<li>{marked_up(each)}</li>" for each in report.unasked)
-    more = f"<details><summary>{len(report.unasked)} could not be asked</summary><ul>{unasked}</ul></details>"
+    more = f"<details><summary>{len(report.unasked)} could not be answered</summary><ul>{unasked}</ul></details>"
     tone = "look" if report.findings else "good"
     body = f"<ul>{items}</ul>" if items else ""
     return (

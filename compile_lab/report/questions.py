@@ -25,7 +25,7 @@ GPU_MULTIPLE = 8
 """Elements of 16 bits that a row's size is a multiple of where tensor cores read it best: 16 bytes."""
 LARGE_SIDE = 1024
 UNROLLED = 16
-"""Turns of a loop from which it is told: fewer are what layers written one after another have, too."""
+"""Turns of a loop from which it is reported: fewer are what layers written one after another have, too."""
 
 
 def question(ask: Question) -> Question:
@@ -158,7 +158,7 @@ def unrolled_loop(found: Captured) -> NamedFinding | None:
         f"{line.partition(': ')[0]}: {sum(again.values()):,} of {len(ops):,} operations that Dynamo captured are of "
         f"{len({key[0] for key in again})} lines that run {UNROLLED} times or more in one call; each is compiled by "
         "itself, and another number of turns is another graph.",
-        "One operation over the whole axis (`cumsum`, a convolution, a matrix product) where there is one; else "
+        "One operation over the whole axis (`cumsum`, a convolution, a matmul) where there is one; else "
         "`torch._higher_order_ops.scan`, whose body is compiled once; or compile the body alone.",
     )
 
@@ -290,7 +290,7 @@ def _with_switches(tried: Switched | None, otherwise: str) -> str:
             f"then (of the switch alone {of_alone}). Mind what the lines behind it make of nothing: a mean of no rows "
             "is NaN."
         )
-    return f"{said}, which does not mend it alone: tried, {of_alone} ({left.reason.lower()})."
+    return f"{said}, which does not fix it alone: tried, {of_alone} ({left.reason.lower()})."
 
 
 @question

@@ -27,7 +27,7 @@ NO_COMPILER = re.compile(r"InvalidCxxCompiler|CppCompileError|[Nn]o working C\+\
 
 @dataclass(frozen=True)
 class EagerStep:
-    """The step as Python runs it: its operations, its matrix products' work, what the backward is left, its memory."""
+    """The step as Python runs it: its operations, its matmuls' work, what the backward is left, its memory."""
 
     ops: int
     flops: int

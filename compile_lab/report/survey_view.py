@@ -30,7 +30,7 @@ def summary(rows: Sequence[Mapping[str, Any]]) -> str:
 
 def table(rows: Sequence[Mapping[str, Any]]) -> Table:
     """A row an architecture; what failed is said in its own words."""
-    columns = ["Architecture", "Parameters", "Seconds", "Found by name", "Peak, predicted", "Allocator's", "Not told"]
+    columns = ["Architecture", "Parameters", "Seconds", "Found by name", "Peak, predicted", "Allocator's", "Missing"]
     return Table(columns, [_row(each) for each in rows], align="lrrlrrl", folded=f"All {len(rows)}, one by one")
 
 

@@ -46,8 +46,9 @@ OF_A_DTYPE = re.compile(
 
 @dataclass(frozen=True)
 class Tried:
-    """One change of the call: what became of it, and the guards that failed. ``outcome`` as in ``WatchedCall``, or
-    "refused" if the model does not take such a call eagerly either, or "not tried" where time was over."""
+    """One change of the call, what became of it, and the guards of the code for the call as it is that it ``failed``.
+    ``outcome`` as in ``WatchedCall``, or "refused" if the model does not take such a call eagerly either, or "not
+    tried" where time was over."""
 
     change: str
     call: str
@@ -121,12 +122,12 @@ def _one(watched: Watched, given: GivenModel, change: str, args: tuple[Any, ...]
     with contextlib.suppress(Exception):  # the call's own outcome says that it raised
         watched(*args, **kwargs)
     if len(watched.calls) == made:
-        return Tried(change, "", "could not be asked", ())
+        return Tried(change, "", "could not be tried", ())
     return _told(change, watched.calls[made])
 
 
 def _told(change: str, call: WatchedCall) -> Tried:
-    return Tried(change, call.arguments, call.outcome, call.failed)
+    return Tried(change, call.arguments, call.outcome, call.unlike_first or call.failed)
 
 
 def _changes(given: GivenModel) -> Iterator[tuple[str, bool | None, Callable[[Tensor], Tensor] | None]]:

@@ -31,7 +31,7 @@ class ModuleCall:
     times: int = 0
     without_gradient: int = 0
     flops: int = 0
-    """Floating-point operations of the matrix products of all of its calls."""
+    """Floating-point operations of the matmuls of all of its calls."""
 
 
 @dataclass(frozen=True)

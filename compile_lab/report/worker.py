@@ -27,7 +27,7 @@ from .model_view import page
 from .supervisor import LOST
 
 BESIDE_PARTS = 6
-"""Phases beside the parts: import, function, first forward, first backward, the way to the virtual GPU, the page."""
+"""Phases besides the parts: import, function, first forward, first backward, the way to the virtual GPU, the page."""
 _DIES_WITH_PARENT = 1
 """PR_SET_PDEATHSIG, as linux/prctl.h numbers it."""
 _exit, _getpid = os._exit, os.getpid

@@ -1,4 +1,4 @@
-"""How a ring adds up, and why a pair of products needs one sum: two pictures."""
+"""How a ring adds up, and why a pair of matmuls needs one sum: two pictures."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -80,7 +80,7 @@ def ring_all_reduce(ranks: int = 4) -> Drawing:
 
 
 def pair(names: Sequence[str] = ("up", "down")) -> Drawing:
-    """A pair of products on two devices: the first split by columns, the second by rows; one sum at the end."""
+    """A pair of matmuls on two devices: the first split by columns, the second by rows; one sum at the end."""
     canvas, unit, tokens = Canvas(), 28.0, 50.0
     wide, colours = 4 * unit, ("blue", "orange")
     for device, colour in enumerate(colours):

@@ -54,7 +54,7 @@ MOST_BARS, MOST_RANKS = 20_000, 32
 
 def pipeline(
     schedule: str,
-    beside: str,
+    compared_with: str,
     ranks: int,
     micro_batches: int,
     backward: float,
@@ -70,7 +70,7 @@ def pipeline(
     check_whole("ranks", ranks), check_whole("micro_batches", micro_batches)
     check_amount("backward", backward), check_amount("last_stage_longer_by", last_stage_longer_by)
     several = {}
-    for name in dict.fromkeys((schedule, beside)):
+    for name in dict.fromkeys((schedule, compared_with)):
         on_each = SCHEDULES[name]
         stages = ranks * on_each
         check_pairs(stages, micro_batches)
@@ -92,14 +92,14 @@ def _picture(several: dict[str, Timeline]) -> list[str | Drawing]:
 
 
 def _noticed(timelines: list[Timeline]) -> str:
-    """What the chosen schedule, the first, takes; and the other one beside it, in time and in memory."""
+    """What the chosen schedule, the first, takes; and the other one next to it, in time and in memory."""
     chosen, *others = timelines
     takes = f"takes as long as {chosen.span:.4g} forwards of a micro-batch (F)"
     said = f"**{chosen.schedule}** {takes}, and its ranks wait {chosen.bubble_fraction:.1%} of that"
-    held, *beside = (max(each.held_microbatches) for each in timelines)
+    held, *held_by_others = (max(each.held_microbatches) for each in timelines)
     if not others:
         return f"{said}; a rank holds up to {held:g} micro-batches."
-    (other,), (there,) = others, beside
+    (other,), (there,) = others, held_by_others
     more = other.span / chosen.span - 1
     takes = f"takes {abs(more):.1%} {'longer' if more > 0 else 'less'}" if abs(more) > 5e-4 else "takes as long"
     holds = f"{there:g} instead of {held:g} micro-batches" if there != held else f"as many micro-batches, {held:g}"
@@ -126,7 +126,7 @@ def buckets(bucket: float, wire: float, devices: int, backward: float, latency: 
     """A step of GPT-2 124M under DDP: how much of its communication hides, with ``bucket`` in MB and ``wire`` in GB/s.
 
     A ring sends 2 · (n − 1) / n of the bytes and takes ``latency`` ms to start. The forward takes half of the
-    ``backward``, in ms, of which each gradient takes a share as large as its matrix product. Raises ValueError as
+    ``backward``, in ms, of which each gradient takes a share as large as its matmul. Raises ValueError as
     ``ddp_overlap``.
     """
     check_whole("devices", devices)
@@ -156,7 +156,7 @@ def _ddp_step(cap_mb: float, wire_gb_s: float, devices: int, backward_ms: float,
     block = [each for each in parts if each.part == "block"]
     first, last = ([each for each in parts if each.part == part] for part in ("first", "last"))
     in_order = [*first, *block * shape.layers, *last]
-    head, *others = [4 * each.numbers() for each in in_order]  # the tied embedding: its product is the backward's first
+    head, *others = [4 * each.numbers() for each in in_order]  # the tied embedding: its matmul is the backward's first
     whole, made, gradients = head + sum(others), head, []
     for size in reversed(others):
         made += size

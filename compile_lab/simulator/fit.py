@@ -22,7 +22,7 @@ class Card:
     """A card's memory, its dense matrix rates by precision, and what it can send a second, from its data sheet.
 
     ``inside`` is NVLink, in one direction; ``across`` the network card beside it, of which a machine has one for each
-    device. ``switch``: can NVLink's switch add? fp32 means TF32 in products.
+    device. ``switch``: can NVLink's switch add? fp32 means TF32 in matmuls.
     """
 
     memory_gb: float

@@ -86,7 +86,7 @@ def fits(
     """What a device of so many holds beside its card, how long a step takes, and on what the answer hangs.
 
     ``sequences`` are those of one device, ``context`` their tokens, ``of_the_peak`` the share of the matrix rate that
-    products reach, in %. Sizes are looked at for a model of one's own only. Raises ValueError as ``fit``.
+    matmuls reach, in %. Sizes are looked at for a model of one's own only. Raises ValueError as ``fit``.
     """
     sizes = {"layers": layers, "width": width, "heads": heads, "vocabulary": vocabulary, "context": context}
     for name, value in sizes.items():
@@ -157,7 +157,7 @@ def memory(found: Fit, chip: str) -> Drawing:
     legend = key({f"{kind} {with_unit(nbytes)}": COLOURS[kind] for kind, nbytes in kinds.items()})
     return Drawing(
         canvas.svg(),
-        f"A bar of {in_gb(found.plan.total_nbytes)} beside a mark at {found.chip.memory_gb:g} GB, of which a tenth is "
+        f"A bar of {in_gb(found.plan.total_nbytes)} next to a mark at {found.chip.memory_gb:g} GB, of which a tenth is "
         f"left free: {held}",
         f"The fullest device. Thick: the card; dashed: {USABLE:.0%} of it, the rest is for what a plan does not count.",
         legend=legend,
@@ -184,7 +184,7 @@ def pace(found: Fit) -> Drawing:
         f"A step of {seconds(found.step_s)}: {', '.join(said.values())}",
         f"Assumed: {assumed.matrix:.0%} of {chip.tflop_per_s[found.plan.precision]:g} TFLOP/s, {assumed.inside:.0%} of "
         f"{chip.inside_gb_per_s:g} GB/s a device in a machine of eight, {assumed.across:.0%} of eight cards of "
-        f"{chip.across_gb_per_s:g} GB/s out of it (data sheets). Gradients and parameters travel beside the "
+        f"{chip.across_gb_per_s:g} GB/s out of it (data sheets). Gradients and parameters travel during "
         "computation, which they slow; "
         "the rest is waited for.",
         Table(["part of a step", "takes"], [[name, seconds(value / 1e3)] for name, value in parts.items()]),

@@ -31,7 +31,7 @@ def layer_activations(layout: Layout) -> int:
 
     A layer keeps 16 numbers for each token and channel, if attention is one fused operation, which itself keeps only
     one number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
-    parallel; sequence parallel divides the inputs, but what was gathered for a matrix product is kept as it is. A norm
+    parallel; sequence parallel divides the inputs, but what was gathered for a matmul is kept as it is. A norm
     keeps a mean and a deviation a token.
     """
     shape, tp = layout.shape, layout.size("tp")

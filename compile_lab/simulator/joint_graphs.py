@@ -65,7 +65,7 @@ class StoredGraph:
 
     @functools.cached_property
     def flops(self) -> dict[int, int]:
-        """Arithmetic of the products; torch counts 1 for what has none."""
+        """Arithmetic of the matmuls; torch counts 1 for what has none."""
         return {at: flops for at, flops in self.knapsack if flops > 1}
 
     def place(self, at: int) -> str:

@@ -29,7 +29,7 @@ AXES: tuple[str, ...] = tuple(_TABLE["axes"]["outermost_first"])
 """The dimensions that a mesh may have, outermost first: neighbours along ``tp`` are neighbouring ranks."""
 
 DATA_AXES: tuple[str, ...] = tuple(_TABLE["axes"]["split_the_batch"])
-"""Along these the batch is split, and traffic runs beside the computation."""
+"""Along these the batch is split, and traffic runs during the computation."""
 
 SEQUENCE_PARALLEL: tuple[str, ...] = tuple(_TABLE["axes"]["split_the_sequence"])
 """Patterns in which tensor parallel splits the sequence too."""

@@ -33,7 +33,7 @@ class Precision:
 
 
 PRECISIONS = {"fp32": Precision(FP32, FP32, FP32), "bf16": Precision(2, 2, FP32)}
-"""``bf16``: as autocast does on a GPU. Products are computed, and by FSDP parameters gathered, in bf16; what is between
+"""``bf16``: as autocast does on a GPU. Matmuls are computed, and by FSDP parameters gathered, in bf16; what is between
 them, norms and the loss stay in fp32, and gradients are reduced in it."""
 
 OPTIMIZERS = {"AdamW": 2, "SGD, momentum": 1, "SGD": 0}

@@ -87,7 +87,7 @@ def _split_in_words(rows: Sequence[Parameter], patterns: Sequence[str]) -> str:
     sentences = {
         "ddp": "under ddp every device holds all parameters",
         "fsdp": "under fsdp each parameter is split by rows",
-        "tp": f"under tp products are split by rows or columns, and whole remain {', '.join(whole)}",
+        "tp": f"under tp matmuls are split by rows or columns, and what stays whole is {', '.join(whole)}",
         "pp": "under pp each device holds some layers, the first the embeddings, the last the head",
     }
     return "; ".join(sentences[pattern] for pattern in patterns if pattern in sentences) or "shards of each parameter"

@@ -129,8 +129,8 @@ class Balance:
 
     @property
     def verdict(self) -> str:
-        """ "pays" or "loses" where the whole interval is on one side, else "cannot be told"."""
-        return "pays" if self.net_s.low > 0 else "loses" if self.net_s.high < 0 else "cannot be told"
+        """ "pays" or "loses" where the whole interval is on one side, else "undecided"."""
+        return "pays" if self.net_s.low > 0 else "loses" if self.net_s.high < 0 else "undecided"
 
 
 @door
@@ -146,7 +146,7 @@ def balance(way: CompiledWay, steps: int, restarts: int = 0, cache: str = "cold"
     >>> for steps in (1_000, 2_500, 10_000):
     ...     print(steps, balance(way, steps).verdict)
     1000 loses
-    2500 cannot be told
+    2500 undecided
     10000 pays
     """
     check_whole("steps", steps, 0)

@@ -100,7 +100,7 @@ def told(row: CompiledWay, steps: int, restarts: int, cache: str, devices: int =
     """The verdict with its interval, the break-even, and how many restarts the saving bears."""
     found = balance(row, steps, restarts, cache)
     net, whole_s = found.net_s, steps * row.eager_ms / 1e3
-    verdict = {"pays": "It pays", "loses": "It loses", "cannot be told": "It cannot be told"}[found.verdict]
+    verdict = {"pays": "It pays", "loses": "It loses", "undecided": "It is undecided"}[found.verdict]
     word = "lost" if net.value < 0 else "saved"
     sure = spread(net if net.value >= 0 else Interval(-net.value, -net.high, -net.low))
     on = f", on each of {devices:,} devices: {duration(devices * abs(net.value))} in all" if devices > 1 else ""

@@ -241,7 +241,7 @@ def _sizes(orders: Sequence[Order]) -> tuple[int, int]:
             if (times := counted.pop((kind, stage, m), 0)) != 1:
                 raise ValueError(f"{kind} of stage {stage} for micro-batch {m} is there {times} times, not once")
     if counted:
-        raise ValueError(f"{next(iter(counted))} is no action, or a half beside its whole; kinds are F, B, I and W")
+        raise ValueError(f"{next(iter(counted))} is no action, or a half next to its whole; kinds are F, B, I and W")
     for stage in range(stages):
         on = [rank for rank, order in enumerate(orders) if any(action[1] == stage for action in order)]
         if len(on) > 1:

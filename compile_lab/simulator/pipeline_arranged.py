@@ -29,7 +29,7 @@ def lean_fault(orders: Sequence[Order], ranks: int, microbatches: int) -> str | 
         return f"with {ranks} ranks and {microbatches} micro-batches it is no schedule: {error}."
     if (found.ranks, found.stages, found.microbatches) != (ranks, ranks, microbatches):
         asked = f"{microbatches} micro-batches on {ranks}"
-        return f"asked for {asked} ranks, it runs {found.microbatches} through {found.stages} stages."
+        return f"given {asked} ranks, it runs {found.microbatches} through {found.stages} stages."
     if (most := max(found.peak_activations)) > min(ranks, microbatches):
         return f"with {ranks} ranks and {microbatches} micro-batches a rank holds {most} activations at a time."
     if found.span > (limit := simulate("GPipe", ranks, microbatches).span):

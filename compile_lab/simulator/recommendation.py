@@ -36,7 +36,7 @@ class Network:
     The defaults are those of a machine of eight H100 or H200 with a network card for each: `Links`, 40 % of the matrix
     rate in bf16, and four fifths of the memory's bandwidth, at which the optimizer goes over what it updates. The
     others are rounded from
-    recordings on two H200: floor_s, a collective's least time, however little it sends; beside, the share of hidden
+    recordings on two H200: floor_s, a collective's least time, however little it sends; hidden, the share of hidden
     traffic's time by which it lengthens the computation; repeated, the share of the work that every device of a
     tensor-parallel group does whole; host, the program's rates, None if it is never late. ValueError for a rate that
     is none.
@@ -52,7 +52,7 @@ class Network:
     flop_per_s: float = 400e12
     memory_bytes_per_s: float = 2.7e12
     floor_s: float = 40e-6
-    beside: float = 0.88
+    hidden: float = 0.88
     repeated: float = 0.16
     host: HostRates | None = HostRates()  # noqa: RUF009, for it is frozen
 
@@ -60,14 +60,14 @@ class Network:
         for name in ("flop_per_s", "memory_bytes_per_s"):
             if not 0 < (rate := getattr(self, name)) < math.inf:
                 raise ValueError(f"Network.{name} is {rate}: a rate is a number above 0; leave it out for the default")
-        for name in ("floor_s", "beside", "repeated"):
+        for name in ("floor_s", "hidden", "repeated"):
             if not 0 <= (part := getattr(self, name)) < math.inf:
                 raise ValueError(f"Network.{name} is {part}: it is 0 or more; leave it out for the default")
 
     def __str__(self) -> str:
         return (
             f"assumed: {self.links}; {self.flop_per_s / 1e12:g} TFLOP/s; "
-            f"{1e6 * self.floor_s:g} µs a collective at the least, {self.beside:.0%} of hidden traffic paid, "
+            f"{1e6 * self.floor_s:g} µs a collective at the least, {self.hidden:.0%} of hidden traffic paid, "
             f"{self.repeated:.0%} of the work undivided under tp; "
             + (f"{1e3 * self.host.layer_s:.2g} ms of Python a layer" if self.host else "a program that is never late")
         )
@@ -231,7 +231,7 @@ def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
     computing = compute_s(plan, network) * last_stage(plan) * undivided
     traffic = traffic_s(plan, network)
     behind = sum(each for axis, each in traffic.items() if axis in DATA_AXES)
-    waited = max(network.beside * behind, behind - computing)
+    waited = max(network.hidden * behind, behind - computing)
     waited += sum(each for axis, each in traffic.items() if axis not in DATA_AXES)
     bubble = computing * (plan.mesh.get("pp", 1) - 1) / plan.microbatches
     update = update_s(plan, network)

@@ -1,4 +1,4 @@
-"""What bounds a decode step: the bytes it must read, or the products it must compute? Formulas alone, without torch.
+"""What bounds a decode step: the bytes it must read, or the matmuls it must compute? Formulas alone, without torch.
 
 A decode step computes one new token for each sequence of a batch. It reads every weight once, whatever the batch, and
 each sequence's keys and values; it multiplies every weight once for each sequence. So the weights are shared by the
@@ -17,7 +17,7 @@ class DecodeWork:
     """What a decode step of a GPT must move and compute: bytes and floating-point operations.
 
     ``weights_nbytes`` are read once a step. The rest counts for each sequence: ``cache_nbytes`` of the ``slots`` that
-    it reads of its cache, ``weights_flop`` of the products with weights, ``attention_flop`` of those with the cache.
+    it reads of its cache, ``weights_flop`` of the matmuls with weights, ``attention_flop`` of those with the cache.
     Left out, as small or as kept on the chip: activations, logits, the rows of the embeddings, the new key and value.
     """
 
@@ -53,7 +53,7 @@ def decode_work(
     """The work of a GPT's decode step that reads ``slots`` positions of its cache, each number ``itemsize`` bytes.
 
     A step needs the slots that are used; one that masks a static cache reads all that there are.
-    Weights of a layer: 12 dim² in its products and 13 dim in biases and norms; the head has vocabulary · dim, with a
+    Weights of a layer: 12 dim² in its matmuls and 13 dim in biases and norms; the head has vocabulary · dim, with a
     bias unless its matrix is the token embedding's. A sequence multiplies each matrix once (2 operations a weight), and
     its query with every key, its shares with every value: 4 · layers · slots · dim. ValueError for a size below 1.
 
@@ -94,7 +94,7 @@ def least_ms(work: DecodeWork, batch: int, bytes_per_s: float, flop_per_s: float
 def turning_batch(work: DecodeWork, bytes_per_s: float, flop_per_s: float) -> int | None:
     """The smallest batch at which computing takes as long as reading; None if reading is longer at any batch.
 
-    It is None where one more sequence's cache takes longer to read than its products take to compute.
+    It is None where one more sequence's cache takes longer to read than its matmuls take to compute.
 
     >>> from compile_lab.simulator.serving import sized_work, turning_batch
     >>> models = [sized_work(8, context, weight_nbytes=2) for context in (16, 4096)]
@@ -110,7 +110,7 @@ def turning_batch(work: DecodeWork, bytes_per_s: float, flop_per_s: float) -> in
 def most_slots(work: DecodeWork, bytes_per_s: float, flop_per_s: float) -> int | None:
     """The longest cache, in slots, with which some batch is bound by arithmetic; None if any cache would do.
 
-    A sequence's slot takes seconds to read and, while it is read, leaves time to compute; the products with the weights
+    A sequence's slot takes seconds to read and, while it is read, leaves time to compute; the matmuls with the weights
     fill that time up to this many slots.
 
     >>> from compile_lab.simulator.serving import most_slots, sized_work

@@ -81,14 +81,14 @@ def _binds(found: Capacity) -> str:
 
 
 def limits(found: Capacity, memory_nbytes: float) -> Drawing:
-    """Three bars: milliseconds to read, with the weights' share apart, to compute, and bytes beside the memory."""
+    """Three bars: milliseconds to read, with the weights' share apart, to compute, and bytes against the memory."""
     canvas, work = Canvas(), found.work
     weights_ms = found.reading_ms * work.weights_nbytes / work.nbytes(found.batch)
     until = _rounded_up(found.step_ms)
     for row, (name, parts) in enumerate(
         {
             "reading": (("weights", weights_ms, "blue"), ("caches", found.reading_ms - weights_ms, "orange")),
-            "arithmetic": (("products", found.computing_ms, "green"),),
+            "arithmetic": (("matmuls", found.computing_ms, "green"),),
         }.items()
     ):
         canvas.words(0, 30 + 44 * row, name)

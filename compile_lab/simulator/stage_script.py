@@ -28,7 +28,7 @@ MOMENTS = 17
 """From the devices at rest to the step that is done."""
 
 SPANS = MOMENTS - 3
-"""Of a pipeline's schedule: what is left beside rest, the gradients' last way, and the optimizer."""
+"""Of a pipeline's schedule: what is left besides rest, the gradients' last way, and the optimizer."""
 
 Moves = list[tuple[str, str, str, int]]
 """Kind, axis, what it is, and the bytes of the whole tensors."""
@@ -104,7 +104,7 @@ class _Device:
 
 
 def _pairs(layout: Layout, pairs: float, forward: bool) -> Moves:
-    """What tensor parallel sends for so many pairs of products, of one micro-batch."""
+    """What tensor parallel sends for so many pairs of matmuls, of one micro-batch."""
     numbers = pairs * layout.rows // layout.pieces * layout.length * layout.shape.dim
     made, norm = int(numbers * layout.computed), int(numbers * FP32)
     if not layout.sequence:

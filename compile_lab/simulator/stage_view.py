@@ -48,7 +48,7 @@ NOTICE = {
     "hsdp": "two moves follow each other: slices inside a group, and the sum of slices between groups.",
     "tp": "something is sent in the middle of each layer, forward and backward, and all devices wait for it.",
     "tp+sp": "one all-reduce has become a gather before and a scatter after the pair: as many bytes, less held.",
-    "pp": "devices that have nothing to do say so, and only neighbours talk. The last device has the head, too.",
+    "pp": "idle devices say so, and only consecutive stages communicate. The last device has the head, too.",
     "fsdp+tp": "a device gathers only its own slice for tensor parallel, not the whole layer.",
     "pp+fsdp": "from the first backward on a stage keeps its layers gathered, and scatters gradients once.",
     "pp+tp": "sends go from each device to its fellow of the next stage; sums stay within the stage.",

@@ -106,7 +106,7 @@ def _each(layout: Layout, stage: int) -> Iterator[Row]:
 
 
 def _along_tp(layout: Layout, stage: int) -> Iterator[Row]:
-    """One all-reduce forward and one backward for each pair of split products; or a gather and a scatter in its place.
+    """One all-reduce forward and one backward for each pair of split matmuls; or a gather and a scatter in its place.
 
     The embedding and the head are split by the vocabulary, so each adds one more. The logits stay sliced: for the loss
     the devices exchange, for each token, the largest logit, the sum of exponentials, and the target's part. (Or they

@@ -12,7 +12,7 @@ from ..doors import check_amount, check_whole, door, shown
 from .overlap import Overlap, Span, Transfer, overlap_of
 
 MB = 2**20
-MOST_PRODUCTS = 100_000  # of a step that is written out
+MOST_MATMULS = 100_000  # of a step that is written out
 """As DDP counts: ``bucket_cap_mb`` is in units of 2²⁰ bytes."""
 
 
@@ -109,7 +109,7 @@ COLLECTIVES = {"AG": "all_gather", "RS": "reduce_scatter", "AR": "all_reduce"}
 def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequence[float]) -> Overlap:
     """How long does a compiled step take, and what is exposed? `order` is as `devices.compiled_collectives` reads it.
 
-    Each matrix product ("MM") takes `compute_ms`, other kernels ("k") no time. A collective ("AG0", "RS1", …) starts at
+    Each matmul ("MM") takes `compute_ms`, other kernels ("k") no time. A collective ("AG0", "RS1", …) starts at
     once if the wire is free, and takes `collective_ms`: a number, or one for each. "w0" waits for collective 0.
     Raises ValueError for a wait whose collective has not been started, where a collective is not waited for, and for
     times below 0 or not one for each collective.
@@ -183,21 +183,21 @@ def _on_the_line(at: float, places: Sequence[float], values: Sequence[float]) ->
 def fsdp_order(blocks: int, head: int, prefetch: bool = True, reshard: bool = True) -> list[str]:
     """A step of FSDP2 in the order in which its host issues it, for `step_of`: forward and backward.
 
-    Each block is one product in the forward and two in the backward; after the blocks comes a head of `head` products.
+    Each block is one matmul in the forward and two in the backward; after the blocks comes a head of `head` matmuls.
     The embedding takes no time. Collectives are numbered: 0 gathers the root, which has embedding and head, then come
     the blocks; with ``reshard`` the gathers of the backward have numbers ``blocks + 1`` higher; the reduce-scatters
     come after them.
 
     The host is ahead, so the next block is gathered while one computes. In the backward that takes `prefetch`: without
     it, a gather is issued behind the reduce-scatter of the block before, and waits on the wire until that is done.
-    Raises ValueError for less than 1 block or 0 products of the head, and for more than `MOST_PRODUCTS` of either.
+    Raises ValueError for less than 1 block or 0 matmuls of the head, and for more than `MOST_MATMULS` of either.
 
     >>> from compile_lab.simulator import fsdp_order
     >>> " ".join(fsdp_order(blocks=2, head=0))
     'AG0 w0 AG1 w1 AG2 MM w2 MM AG3 AG5 w3 w5 AG4 MM MM RS8 w4 MM MM RS7 RS6 w6 w7 w8'
     """
-    check_whole("blocks", blocks, 1, MOST_PRODUCTS)
-    check_whole("head", head, 0, MOST_PRODUCTS)
+    check_whole("blocks", blocks, 1, MOST_MATMULS)
+    check_whole("head", head, 0, MOST_MATMULS)
     again, scatter = (blocks + 1 if reshard else 0), 2 * (blocks + 1)
     order = ["AG0", "w0", "AG1"]
     for block in range(1, blocks + 1):

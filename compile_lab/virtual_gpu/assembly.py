@@ -108,8 +108,8 @@ def assemble(
     """Compile a kernel for a chip, without either a GPU or a launch.
 
     ``kernel``: an ``inductor.Kernel`` (anything with a Triton ``source`` of Inductor's), or a ``@triton.jit`` function;
-    then ``arguments`` says for each parameter that is no ``tl.constexpr`` its type ("*bf16", "fp32", "i64"; pointers
-    are taken to be aligned, as torch's are) or an example ``int``, which is specialised as a launch would do it.
+    then ``arguments`` says for each parameter that is no ``tl.constexpr`` its type (``"*bf16"``, ``"fp32"``, ``"i64"``;
+    pointers are taken to be aligned, as torch's are) or an example ``int``, which is specialised as a launch would.
     ``config``: for a kernel of Inductor's, by default, the first of the configurations that Inductor would try.
 
     Raises ValueError for an unknown chip or names that do not fit the kernel's, TypeError for what is no kernel,

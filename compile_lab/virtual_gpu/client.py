@@ -23,7 +23,7 @@ from .errors import VirtualGPUError
 
 TIMEOUT_S = 600
 LINES, LINE = 3, 300
-"""How much is told of a child's exception: lines, and of each the characters."""
+"""How much is shown of a child's exception: lines, and of each the characters."""
 
 
 @door
@@ -155,7 +155,7 @@ def interpret(
     """Are the kernels that Inductor generates for `chip` right? Runs them on CPU tensors by Triton's interpreter.
 
     ``fn(*args, **kwargs)`` runs twice in a child process, eagerly and compiled for the chip, on copies of the same
-    data. What requires grad is differentiated: the loss it returns, or the sum of its outputs. Matrix products and
+    data. What requires grad is differentiated: the loss it returns, or the sum of its outputs. Matmuls and
     attention, which are no Triton kernels, run on the CPU as aten computes them. ``edit`` replaces kernels before they
     run: ``{name: source}``, or a function of name and source; so a broken kernel can be put before the judge.
 

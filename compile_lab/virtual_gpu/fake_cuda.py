@@ -27,7 +27,7 @@ CUDA = torch.device("cuda", 0)
 CUDNN_OF_TORCH = {(2, 11): 91900, (2, 13): 92000, (2, 14): 92400, (2, 15): 92600}
 """Which cuDNN the CUDA 13 wheel of a torch asks for."""
 
-# Whether an odd-shaped matrix product is padded, Inductor decides by timing it on the GPU (shape_padding). Nothing is
+# Whether an odd-shaped matmul is padded, Inductor decides by timing it on the GPU (shape_padding). Nothing is
 # timed here: it is not padded, unless force_shape_pad asks for it.
 SETTINGS = {"fx_graph_cache": False, "compile_threads": 1, "shape_padding": False}
 

@@ -75,8 +75,8 @@ def tensor_parallel(
 ) -> nn.Module:
     """Every rank computes some heads, some of the MLP's width and some of the vocabulary.
 
-    sequence: what lies between the matrix products (norms, residual stream) holds a slice of the positions, so that
-    an all-gather before and a reduce-scatter after each pair of products take the place of one all-reduce.
+    sequence: what lies between the matmuls (norms, residual stream) holds a slice of the positions, so that
+    an all-gather before and a reduce-scatter after each pair of matmuls take the place of one all-reduce.
     gathered_logits: without, the logits are a DTensor sliced by the vocabulary; torch's `loss_parallel` computes the
     loss of that, and both forward and backward run inside of it.
     Shoeybi et al. 2019, and Korthikanti et al. 2022 for the sequence.

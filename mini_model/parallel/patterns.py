@@ -33,7 +33,7 @@ class Pattern:
     """
 
     axes: tuple[str, ...]
-    sequence: bool  # outside the matrix products, tensor parallel splits the sequence
+    sequence: bool  # outside the matmuls, tensor parallel splits the sequence
 
 
 PATTERNS = {

@@ -66,6 +66,19 @@ def test_a_chapter_opens_with_a_drawing_of_its_own_numbers(path):
     assert "lab-drawing" in shown and "<svg" in shown and "aria-label=" in shown
 
 
+def test_a_chapter_says_what_it_means_for_the_slow_step(path):
+    """The book's thread: two numbers at the least, by a cell that reads a recording."""
+    if path.stem == "19_capstone":
+        return  # it is about nothing else
+    cells = read(path).cells
+    begins = next(at for at, cell in enumerate(cells) if "the slow step" in cell.source.lower())
+    cell = next(cell for cell in cells[begins:] if cell.cell_type == "code")
+    (output,) = cell.outputs
+    said = output.data.get("text/markdown", output.data["text/plain"])
+    assert "recordings.load(" in cell.source and re.search(r"\b(ms|GB|MB|s|steps|tokens)\b", "".join(said))
+    assert len(re.findall(r"\d+", "".join(said))) >= 2
+
+
 def test_outputs_are_small_and_clean(path):
     for cell in code(path):
         place = f"cell {cell.execution_count}"

@@ -48,14 +48,14 @@ def test_a_receive_waits_from_where_it_was_posted_until_its_sender_is_done():
 def test_what_a_waiting_receive_costs_is_found_again_in_what_it_slowed():
     plain = simulate("LoopedBFS", 4, 8, **HALVES)
     assert slowed(plain, 0.0) == plain
-    found = slowed(plain, 0.2, beside=False)
+    found = slowed(plain, 0.2, receives=False)
     assert found.span < plain.span, "times that the receives are said to have lengthened, without them"
     after = slowed_by_hand(plain, 0.2)
     assert share_lost([after]) == pytest.approx(0.2, abs=0.02)
     again = slowed(after, 0.2)
     assert again.span == pytest.approx(after.span, rel=0.01)
     assert again.bubble_fraction == pytest.approx(after.bubble_fraction, abs=0.01)
-    assert slowed(after, 0.2, beside=False).span == pytest.approx(plain.span, rel=0.01)
+    assert slowed(after, 0.2, receives=False).span == pytest.approx(plain.span, rel=0.01)
     assert share_lost([simulate("GPipe", 2, 4)]) is None
 
 

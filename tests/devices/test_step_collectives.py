@@ -48,14 +48,14 @@ SIZES = {
 def test_each_collective_has_its_larger_side_and_what_could_hide_it():
     found = _read(SOURCE, SIZES)
     assert found.order == ("AG0", "AG1", "w0", "MM", "k", "w1", "RS2", "w2")
-    assert [(each.kind, each.nbytes, each.dtype, each.products) for each in found.collectives] == [
+    assert [(each.kind, each.nbytes, each.dtype, each.matmuls) for each in found.collectives] == [
         ("all_gather", 256, "float32", 0),
         ("all_gather", 128, "bfloat16", 1),
         ("reduce_scatter", 256, "float32", 0),
     ]
     assert found.nbytes == 640 and found.covered_nbytes == 128 and found.in_flight_nbytes == 384
     assert found.returned_nbytes == 256 + 32, "an input that is given back is none of its own"
-    assert found.count("all_gather") == 2 and found.products == 1
+    assert found.count("all_gather") == 2 and found.matmuls == 1
 
 
 def test_a_symbolic_size_is_left_out_of_the_sums():
@@ -86,7 +86,7 @@ def test_on_pretended_ranks_the_bytes_are_the_models_whatever_the_way():
     for each in found.values():
         forward, backward = each.graphs
         assert forward.nbytes == backward.nbytes == whole, "one gather and one scatter of each weight"
-        assert (forward.products, backward.products) == (4, 7)
+        assert (forward.matmuls, backward.matmuls) == (4, 7)
     assert found["as it is"].covered_nbytes == 0 and found["bucketed"].count("all_gather") == 1
     assert found["as it is"].count("reduce_scatter") == found["reordered"].count("reduce_scatter") == 4
     moved = found["reordered"].graphs[0]

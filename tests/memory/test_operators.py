@@ -12,7 +12,7 @@ from compile_lab.memory import lifetimes
 from .programs import differentiable, measured, program
 
 MANY = 220
-PART = "lifetimes are told of one forward and its backward"
+PART = "lifetimes are computed for one forward and its backward"
 """How a function that breaks, or one that Inductor leaves without a backward, is refused."""
 
 

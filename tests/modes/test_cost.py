@@ -221,7 +221,7 @@ def test_launches_are_read_from_a_trace():
 
 def test_the_status_says_what_ran_and_why_not():
     none, some = Launches(10, 1, 10, 0, 0.1), Launches(10, 1, 0, 2, 0.1)
-    assert status(False, "cuda", none, ()) == "not asked for"
+    assert status(False, "cuda", none, ()) == "not requested"
     assert status(True, "cuda", some, ()) == "used"
     assert status(True, "cuda", none, ("mutated inputs",)) == "skipped: mutated inputs"
     assert status(True, "cuda", none, ()) == "skipped: torch gives no reason"

@@ -298,10 +298,10 @@ def test_two_hundred_live_explorers_never_make_a_client_send(monkeypatch):
 
 # Any value: ranges, and panels that the reader's browser computes
 
-RANGED = {"schedule": ["GPipe", "1F1B"], "beside": ["1F1B", "GPipe"], "ranks": Range(1, 16, start=4)}
+RANGED = {"schedule": ["GPipe", "1F1B"], "compared_with": ["1F1B", "GPipe"], "ranks": Range(1, 16, start=4)}
 RANGED |= {"micro_batches": Range(1, 64, start=8), "backward": Range(0.5, 4, start=2, step=0.5, unit="F")}
 RANGED |= {"transfer": Range(0, 1, start=0, step=0.25), "last_stage_longer_by": Range(0, 2, start=0)}
-STORED = {"beside": ["1F1B"], "ranks": [4, 8]}
+STORED = {"compared_with": ["1F1B"], "ranks": [4, 8]}
 
 
 def live_explorer(**given) -> Explorer:
@@ -315,7 +315,10 @@ def test_a_live_explorer_stores_some_panels_and_says_how_the_others_are_computed
     assert [axis["options"] for axis in stored["axes"]] == options and len(stored["panels"]) == 4 == len(explorer)
     assert stored["live"]["panel"] == "compile_lab.simulator.explored_view:pipeline"
     ranks = {"key": "ranks", "stored": [4, 8], "low": 1, "high": 16, "start": 4, "step": 1, "unit": ""}
-    assert stored["live"]["axes"][1:3] == [{"key": "beside", "stored": ["1F1B"], "all": ["1F1B", "GPipe"]}, ranks]
+    assert stored["live"]["axes"][1:3] == [
+        {"key": "compared_with", "stored": ["1F1B"], "all": ["1F1B", "GPipe"]},
+        ranks,
+    ]
 
 
 def test_what_is_stored_is_what_the_browser_is_to_answer(publishing):

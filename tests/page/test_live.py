@@ -7,7 +7,7 @@ import pytest
 from compile_lab.page import live
 from compile_lab.simulator import explored_view
 
-CHOICE = {"schedule": "GPipe", "beside": "1F1B", "ranks": 4, "micro_batches": 8}
+CHOICE = {"schedule": "GPipe", "compared_with": "1F1B", "ranks": 4, "micro_batches": 8}
 CHOICE |= {"backward": 2, "transfer": 0, "last_stage_longer_by": 0}
 
 

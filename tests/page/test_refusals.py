@@ -15,7 +15,7 @@ RATIO = {"low": 0.1, "high": 10, "log": True, "unit": "×"}
 HERE = ("On a CPU", "It took 2 of 3.")
 OWN = Range(1, 8, start=2, where=("model", "my own"))
 ROWS = Rows("F0 B0 | F0 B0")
-LIVE = {"schedule": ["GPipe"], "beside": ["1F1B"], "ranks": Range(1, 16, start=4)}
+LIVE = {"schedule": ["GPipe"], "compared_with": ["1F1B"], "ranks": Range(1, 16, start=4)}
 
 
 def panel(cause, version):
@@ -55,7 +55,7 @@ def asked(measured=1, **options):
         (lambda: Explorer("T", {"a": ["1"]}, lambda a: a, live=True), "top of a module"),
         (lambda: live(rank=[4]), "no axis 'rank'"),
         (lambda: live(ranks=["4"]), "takes a number, not '4'"),
-        (lambda: live(beside=["ZBV"]), "no option 'ZBV'"),
+        (lambda: live(compared_with=["ZBV"]), "no option 'ZBV'"),
         # a Prediction, a verdict, a number
         (lambda: asked(), "neither choices nor a number"),
         (lambda: asked(low=0, high=4, log=True), "above 0"),

@@ -107,7 +107,7 @@ def test_what_hangs_on_a_last_bit_is_refused_and_nothing_is_fine():
     model, batch = Buckets(), torch.tensor([0.1, 0.2, 0.3] * 50)
     found = judged_of(model, batch)
     made = card("judged", with_code(found, generated_code(model, batch)))
-    assert made.severity == "look" and made.verdict.startswith("Not judged: output, ")
+    assert made.severity == "look" and made.verdict.startswith("Not compared: output, ")
     assert any(name == "output" and "last bit" in why for name, why in made.parts[0].rows)
 
 
@@ -161,7 +161,7 @@ def test_what_would_take_long_is_not_begun(monkeypatch):
     monkeypatch.setattr(judged, "units_of", None)
     said = not_judged(Small(), drawn(3, 8), ReportOptions(limit_s=600), costly=True)
     assert said.startswith(
-        "Not judged: running it often, and building its kernels for this machine, would take about 47 s. "
+        "Not checked: running it often, and building its kernels for this machine, would take about 47 s. "
     )
 
 
@@ -240,7 +240,7 @@ def test_what_nothing_writes_is_bad_also_where_nothing_else_could_be_judged(monk
     found = with_code(judged_of(model, batch), generated_code(model, batch))
     for parts, said in (
         ({"judged": late, "cured": late}, "there was no time to try it here"),
-        ({"judged": late, "cured": ""}, "no switch that was tried mends it"),
+        ({"judged": late, "cured": ""}, "no switch that was tried fixes it"),
         ({"cured": KNOWN_FAULTS[0].option}, "tried, the code writes all of its results then"),
     ):
         made = card("judged", dataclasses.replace(found, parts={**found.parts, **parts}))

@@ -145,6 +145,18 @@ def test_a_report_whose_time_is_over_tries_no_further_change_and_says_so():
     assert f"time was over for {len(whole.tries) - 1} of {len(whole.tries) - 1} changes" in said.verdict
 
 
+def test_a_change_lists_only_how_it_differs_from_the_call_as_it_is():
+    """Between them came a batch of 1, whose own code expects one row: that is no news of another length."""
+    model = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 1))
+    changes = {each.change: each for each in tried(given(model, torch.ones(2, 8, dtype=torch.long)))}
+    one, shorter = changes["batch of 1"], changes["length 7"]
+    assert (one.outcome, shorter.outcome) == ("compiled", "compiled")
+    assert [re.findall(r"index .*", said) for said in (*one.failed, *shorter.failed)] == [
+        ["index 0. expected 2, actual 1"],
+        ["index 1. expected 8, actual 7"],
+    ]
+
+
 def test_the_kernels_have_their_time_from_the_reports_begin(monkeypatch):
     now = [0.0]
     monkeypatch.setattr("compile_lab.report.captured.time", SimpleNamespace(perf_counter=lambda: now[0]))
@@ -210,7 +222,7 @@ def test_a_forward_that_is_left_to_python_has_nothing_that_is_fine():
         and "`forward` is whole left to Python" in cards["breaks"].verdict
     )
     assert {cards[name].severity for name in ("breaks", "guards", "kernels")} == {"bad"}
-    assert cards["joint"].severity == "bad" and "mend the first" in cards["joint"].parts[0].text
+    assert cards["joint"].severity == "bad" and "fix the first" in cards["joint"].parts[0].text
 
 
 class Stem(nn.Module):
@@ -245,7 +257,7 @@ class Tagger(nn.Module):
 @pytest.mark.parametrize(
     ("model", "batch", "said"),
     [
-        (Stem(), torch.ones(4, 3, 32, 32), "of the forward's matrix products are in it"),
+        (Stem(), torch.ones(4, 3, 32, 32), "of the forward's matmul FLOPs are in it"),
         (Tagger(), torch.ones(16, 12, 8), "`read`, left to Python, is not in it"),
     ],
 )
@@ -274,7 +286,7 @@ def test_a_failed_part_takes_no_other_card_away(branching):
     lost = {**branching.parts, "eager": RuntimeError("no eager step today")}
     memory = card("memory", dataclasses.replace(branching, parts=lost))
     assert memory.severity == "failed" and "graphs" in memory.verdict
-    assert "mend the graph breaks" in memory.parts[0].text
+    assert "fix the graph breaks" in memory.parts[0].text
     assert cards["saved"].severity == cards["joint"].severity == "look"
 
 

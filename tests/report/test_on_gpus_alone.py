@@ -81,7 +81,7 @@ def test_a_gru_runs_on_a_virtual_gpu_cell_by_cell():
     found = cards(Recurrent(), torch.randn(4, 6, 8))
     assert found["joint"].severity == found["saved"].severity == "bad"  # no graph is the finding, and no failure
     assert "No graph was captured" in found["joint"].verdict
-    assert "matrix products stay in fp32" in found["casts"].verdict
+    assert "matmuls stay in fp32" in found["casts"].verdict
 
 
 class Masked(nn.Module):

@@ -238,4 +238,4 @@ def test_a_question_whose_part_failed_is_not_asked_and_says_so():
     findings, unasked = answers(broken)
     assert not findings
     assert "layer_index: RuntimeError: no trace today" in unasked
-    assert any(each.startswith("double_precision: it was not asked for") for each in unasked)
+    assert any(each.startswith("double_precision: it was not requested") for each in unasked)

@@ -88,5 +88,5 @@ def test_the_finding_says_what_the_try_said():
     assert "tried, the forward is one graph then" in cure and "a mean of no rows is NaN" in cure
     told = {each.name: each.cure for each in report(ByCount(), (ROWS,)).findings}
     assert (
-        "does not mend it alone" in told["number_out_of_a_tensor"] and "if count > 3:" in told["number_out_of_a_tensor"]
+        "does not fix it alone" in told["number_out_of_a_tensor"] and "if count > 3:" in told["number_out_of_a_tensor"]
     )

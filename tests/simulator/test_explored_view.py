@@ -12,7 +12,7 @@ from compile_lab.simulator.recommendation import recommend
 from compile_lab.simulator.sharding import parameter_count
 from mini_model.model import GPT2_124M, MiniGPT
 
-CHOICE = {"schedule": "GPipe", "beside": "1F1B", "ranks": 4, "micro_batches": 8}
+CHOICE = {"schedule": "GPipe", "compared_with": "1F1B", "ranks": 4, "micro_batches": 8}
 CHOICE |= {"backward": 2, "transfer": 0, "last_stage_longer_by": 0}
 
 
@@ -26,7 +26,7 @@ def end_of_axis(drawing: Drawing) -> float:
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_two_schedules_stand_on_one_axis_with_their_costs(schedule):
-    said, drawing, table = pipeline(schedule=schedule, beside="1F1B")
+    said, drawing, table = pipeline(schedule=schedule, compared_with="1F1B")
     parts = dict.fromkeys(("forward", "input_grad", "weight_grad"), 1 / SCHEDULES[schedule])
     found = simulate(schedule, 4 * SCHEDULES[schedule], 8, **parts)
     assert table.rows[0][:3] == (schedule, pytest.approx(found.span), f"{found.bubble_fraction:.1%}")
@@ -39,7 +39,7 @@ def test_two_schedules_stand_on_one_axis_with_their_costs(schedule):
     [
         ({}, "1F1B takes as long; its fullest rank holds 4 instead of 8 micro-batches."),
         ({"schedule": "ZBVZeroBubble"}, "29.4% longer; its fullest rank holds as many micro-batches, 4."),
-        ({"schedule": "1F1B", "beside": "ZBVZeroBubble"}, "22.7% less; its fullest rank holds as many"),
+        ({"schedule": "1F1B", "compared_with": "ZBVZeroBubble"}, "22.7% less; its fullest rank holds as many"),
     ],
 )
 def test_the_sentence_tells_what_speed_costs_in_memory(choice, told):

@@ -53,7 +53,7 @@ def test_ddp_on_two_machines_waits_for_what_does_not_hide():
     (sent,) = found.plan.busiest.collectives
     each_s = Links().seconds("all_reduce", 16, 8, 2 * 15 / 16 * 4 * numbers / sent.count)
     updates = 28 * numbers / (0.8 * 3.35e12)
-    assert found.step_s == pytest.approx(computes + Network().beside * sent.count * each_s + updates) and not found.fits
+    assert found.step_s == pytest.approx(computes + Network().hidden * sent.count * each_s + updates) and not found.fits
     assert found.deciding == "matrix" and found.slower["inside"] > found.slower["across"] >= 1
 
 

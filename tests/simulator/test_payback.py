@@ -51,7 +51,7 @@ def test_what_saves_nothing_never_pays_and_what_is_not_known_is_said():
     found = balance(SLOWER, 10_000)
     assert found.break_even[0] == math.inf and found.break_even[2] == math.inf and found.verdict == "loses"
     assert found.break_even[1] == pytest.approx(15e3 / 0.1) and found.restarts[0] == 0
-    assert balance(GPT, 1_800).verdict == "cannot be told"
+    assert balance(GPT, 1_800).verdict == "undecided"
 
 
 def test_an_interval_from_quartiles_is_that_of_the_median():

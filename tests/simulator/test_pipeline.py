@@ -100,7 +100,7 @@ RIGHT = [[(F, 0, 0), (B, 0, 0)], [(F, 1, 0), (B, 1, 0)]]
     [
         ([RIGHT[0], RIGHT[1][:1]], "I of stage 1 for micro-batch 0 is there 0 times"),
         ([RIGHT[0] * 2, RIGHT[1]], "F of stage 0 for micro-batch 0 is there 2 times"),
-        ([RIGHT[0], [*RIGHT[1], ("W", 1, 0)]], "a half beside its whole"),
+        ([RIGHT[0], [*RIGHT[1], ("W", 1, 0)]], "a half next to its whole"),
         ([[(F, 0, 0), (B, 1, 0)], [(F, 1, 0), (B, 0, 0)]], r"stage 0 is on ranks \[0, 1\]"),
         ([RIGHT[0], RIGHT[1][::-1]], "B of stage 1 for micro-batch 0 comes before its own F"),
         ([[(F, 0, 0), (B, 0, 0), (F, 2, 0), (B, 2, 0)], RIGHT[1]], "deadlock: ranks"),

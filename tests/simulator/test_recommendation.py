@@ -22,9 +22,9 @@ def test_what_fits_with_all_traffic_hidden_comes_before_what_waits():
     found = recommend(SEVEN_B, 8, 80e9, batch=32)
     best = found.choices[0]
     sending_s = sum(traffic_s(best.plan, Network()).values())
-    assert best.plan.pattern == "fsdp" and best.exposed_ms == pytest.approx(1e3 * Network().beside * sending_s)
+    assert best.plan.pattern == "fsdp" and best.exposed_ms == pytest.approx(1e3 * Network().hidden * sending_s)
     assert "% of it for messages" in best.why and "of 80 GB" in best.why
-    free = recommend(SEVEN_B, 8, 80e9, batch=32, network=Network(beside=0.0)).choices[0]
+    free = recommend(SEVEN_B, 8, 80e9, batch=32, network=Network(hidden=0.0)).choices[0]
     assert free.exposed_ms == 0 and "all traffic hidden" in free.why
     assert [choice.step_ms for choice in found.choices] == sorted(choice.step_ms for choice in found.choices)
 
@@ -101,7 +101,7 @@ def test_the_last_stage_of_a_pipeline_has_the_head_besides_its_layers():
 
 def test_hidden_traffic_is_paid_in_part_and_tensor_parallel_leaves_work_undivided():
     ddp, tp = (plan(SEVEN_B, name, 8, batch=64, precision="bf16") for name in ("ddp", "tp"))
-    free, paid = (estimate(ddp, 1e12, Network(beside=share)) for share in (0.0, 0.5))
+    free, paid = (estimate(ddp, 1e12, Network(hidden=share)) for share in (0.0, 0.5))
     hidden = traffic_s(ddp, Network())["replicate"]
     assert free.exposed_ms == 0 and paid.exposed_ms == pytest.approx(500 * hidden)
     whole, part = (estimate(tp, 1e12, Network(repeated=share)).compute_ms for share in (0.0, 0.1))

@@ -50,7 +50,7 @@ STEP = lived(GRAPH, 0.5)
 WORK = decode_work(1, 4, 9, 4)
 
 # Of each explorer, a choice that it takes; a case changes one value of it.
-PIPELINE = {"schedule": "GPipe", "beside": "1F1B", "ranks": 4, "micro_batches": 8, "backward": 2, "transfer": 0}
+PIPELINE = {"schedule": "GPipe", "compared_with": "1F1B", "ranks": 4, "micro_batches": 8, "backward": 2, "transfer": 0}
 PIPELINE |= {"last_stage_longer_by": 0}
 MACHINES = {"model": "7 B", "devices": 8, "sequences": 1, "card": 80}
 BUCKETS = {"bucket": 25, "wire": 12.5, "devices": 8, "backward": 40, "latency": 0.05}
@@ -115,7 +115,7 @@ def test_a_choice_that_cannot_be_is_told_to_the_reader_of_an_explorer(panel, goo
         *((lambda r=r: Links(r), "nvlink_bytes_per_s") for r in (-1.0, 0.0, math.nan, math.inf)),
         (lambda: Links(cards=0), "cards"),
         *((lambda r=r: Network(memory_bytes_per_s=r), "memory_bytes_per_s") for r in (-1, 0, math.nan, math.inf)),
-        *((lambda n=n: Network(**{n: -1.0}), f"{n} is -1.0") for n in ("floor_s", "beside", "repeated")),
+        *((lambda n=n: Network(**{n: -1.0}), f"{n} is -1.0") for n in ("floor_s", "hidden", "repeated")),
         *((lambda s=s: HostRates(bucket_s=s), f"bucket_s is {s}") for s in (-1.0, math.nan, math.inf)),
         (lambda: ring(1), "ranks is 1"),
         # pipelines

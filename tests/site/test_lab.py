@@ -41,6 +41,7 @@ calls = ["one <lambda>", "two"]
 times = [Series("eager", calls, [2.0, 4.0], [1.8, 3.5], [2.3, 4.4]), Series("compiled", calls, [1.0, 1.5])]
 bars(times, value_title="time (ms)", alt="Four bars.", caption="Time of a call", provenance="measured live on a test")
 """,
+    "from compile_lab.page import Verdict\nVerdict('C07', 'Printing breaks the graph', False, 'Here', 'It does not.')",
     "from compile_lab.preflight import preflight\npreflight()",
 ]
 
@@ -187,6 +188,16 @@ def test_code_is_coloured_and_the_marked_line_has_its_sign(page):
     assert listing.inner_text().splitlines()[:2] == ["  x = 1", "▶ print(x)"]
     colours = listing.locator("span.n, span.mi, span.nb").evaluate_all("all => all.map(e => getComputedStyle(e).color)")
     assert len(set(colours)) > 1
+
+
+def test_figures_follow_the_theme_and_a_verdict_has_its_colour(page):
+    plot, verdict = page.locator(".js-plotly-plot").first, page.locator(".lab-verdict")
+    filtered = "element => getComputedStyle(element).filter"
+    assert plot.evaluate(filtered) == "none"
+    page.evaluate("document.body.dataset.jpThemeLight = 'false'")
+    assert plot.evaluate(filtered).startswith("invert(0.9")
+    page.evaluate("document.body.dataset.jpThemeLight = 'true'")
+    assert verdict.evaluate("element => getComputedStyle(element).borderLeft") == "3px solid rgb(213, 94, 0)"
 
 
 def test_nothing_went_wrong_in_the_browser(lab):

@@ -22,7 +22,7 @@ AXE = harness.ROOT / "book/node_modules/axe-core/axe.min.js"
 MOST_NBYTES = 6_000_000  # on the wire, once for all pages
 CHAPTER = "notebooks/12_pipeline_bubbles.html"
 TITLE = "Where are the bubbles?"
-FIRST = {"schedule": "GPipe", "beside": "1F1B", "ranks": 4, "micro_batches": 8}
+FIRST = {"schedule": "GPipe", "compared_with": "1F1B", "ranks": 4, "micro_batches": 8}
 FIRST |= {"backward": 2, "transfer": 0, "last_stage_longer_by": 0}
 ADDRESS = "compile_lab.simulator.explored_view:pipeline"
 

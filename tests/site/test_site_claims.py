@@ -71,14 +71,14 @@ def test_each_claim_says_what_other_torches_say_and_why_where_it_is_something_el
     for version, each in kept.items():
         unasked, counts = len(set(own) - set(each["claims"])), page.locator("article").text_content()
         assert set(each["claims"]) <= set(own), f"torch {version} was asked of claims that are gone"
-        said_so = re.search(rf"torch {version} gives [^;.]*\(it was not asked for (\d+)\)", counts)
+        said_so = re.search(rf"torch {version} gives [^;.]*\((\d+) were not run\)", counts)
         assert (int(said_so[1]) if said_so else 0) == unasked, (
             f"torch {version}: {unasked} claims are not asked, unsaid"
         )
         for number, found in each["claims"].items():
             said = page.locator(f"{CLAIMS}[data-number={number[:3]}] .lab-torches").text_content()
             line = said[said.index(f"torch {version}: ") :].partition("torch ")[2]
-            part, word = number if number[3:] else "", found.get("verdict", "cannot be told")
+            part, word = number if number[3:] else "", found.get("verdict", "not checked")
             assert f"{part} {word}".strip() in line
             differs = found.get("verdict") != own[number]
             assert differs == bool(found.get("evidence") or found.get("stopped")), (version, number)

@@ -47,6 +47,17 @@ def test_the_extensions_examples_print_what_stands_below_them(name):
     assert tried and not failed
 
 
+def test_the_librarys_page_has_all_that_its_faces_hand_out(built):
+    page = parsed(built / "book/library.html")
+    named = {heading.get_text().removesuffix("#").strip() for heading in page.select("article h2")}
+    packages = {f"compile_lab.{path.parent.name}" for path in (harness.ROOT / "compile_lab").glob("*/__init__.py")}
+    faces = {each: importlib.import_module(each) for each in packages}
+    assert named == {each for each, face in faces.items() if hasattr(face, "__all__")}
+    doors = {f"{each}.{name}" for each in named for name in faces[each].__all__ if callable(getattr(faces[each], name))}
+    assert doors == {entry["id"] for entry in page.select("dl.py > dt")}
+    assert len(page.select("dl.py div.doctest")) > 100, "each with its example"
+
+
 def test_the_launch_buttons_lead_to_this_notebook_in_this_repository(chapter, built):
     owner_and_name = REPOSITORY["url"].removeprefix("https://github.com/")
     path = f"{owner_and_name}/blob/{REPOSITORY['branch']}/{chapter.name}.ipynb"

@@ -1,5 +1,6 @@
 """The book's own Sphinx extension: everything the site needs that Jupyter Book does not give.
 
+- ``api``: the page of the library, from its docstrings
 - ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
 - ``atlas``: the page of graph breaks, from their recording
 - ``bundle``: each chapter and the book as one Markdown file
@@ -26,6 +27,7 @@
 """
 
 from . import (
+    api,
     assets,
     atlas,
     bundle,
@@ -53,6 +55,7 @@ from . import (
 
 def setup(app):
     for part in (
+        api,
         assets,
         atlas,
         bundle,

@@ -62,7 +62,7 @@ def with_others(numbers: Iterable[str], others: dict[str, dict]) -> str:
         found = {number: kept["claims"][number] for number in numbers if number in kept["claims"]}
         if not found:
             continue
-        words = {number: each.get("verdict", "cannot be told") for number, each in found.items()}
+        words = {number: each.get("verdict", "not checked") for number, each in found.items()}
         parts = [f"{number} {word}" for number, word in words.items()] if len(words) > 1 else words.values()
         word = f"torch {version}: {', '.join(parts)}"
         whys = dict.fromkeys(why for each in found.values() if (why := each.get("evidence") or each.get("stopped")))
@@ -81,7 +81,7 @@ def counted(others: dict[str, dict], here: dict[str, str]) -> str:
         told = f"torch {version} gives {same} of these {len(here)} verdicts"
         told += f" and stops before {stopped}" if stopped else ""
         unasked = len(here.keys() - found.keys())
-        sentences.append(f"{told} (it was not asked for {unasked})" if unasked else told)
+        sentences.append(f"{told} ({unasked} were not run)" if unasked else told)
     date = max(kept["provenance"]["date"] for kept in others.values())
     return (
         f"The same cells, run on a CPU with other releases (last on {date}): {'; '.join(sentences)}. Where a verdict "

@@ -1,4 +1,4 @@
-"""What the step does between the products of matrices, as Triton kernels; ``reference`` has the same in plain torch.
+"""What the step does between the matmuls, as Triton kernels; ``reference`` has the same in plain torch.
 
 Each function of this face takes and returns tensors, launches one kernel, and waits for nothing. Launch shapes (rows
 of a tile, warps, stages) are those that were fastest of a few on an H200, at 32,768 rows of GPT-2's width.

@@ -40,7 +40,7 @@ def adamw_(
 ) -> None:  # fmt: skip
     """One update in place, as torch.optim.AdamW's. All tensors [n]; master and both moments are fp32.
 
-    low: what the products read, master's copy in their dtype (None: they read master). count (this step's number, from
+    low: what the matmuls read, master's copy in their dtype (None: they read master). count (this step's number, from
     1) and rate are 0-d fp32 tensors, so that a CUDA graph sees them change.
     """
     beta1, beta2 = betas

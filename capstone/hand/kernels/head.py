@@ -6,7 +6,7 @@ exponentials relative to it (Milakov and Gimelshein 2018); the second writes (so
 A program is as wide as a block can be, so that an H200 works on two rows for each of its multiprocessors and no more:
 at GPT-2's vocabulary 26 MB, which its L2 cache of 60 MB can hold. The second pass finds the row there, and memory is
 read once. Then instructions count, 1.6 billion times each: exponentials are of two, a number needs one multiplication
-and addition on its way to one, and the target's own place is mended after the row, instead of looked for in it.
+and addition on its way to one, and the target's own place is corrected after the row, instead of looked for in it.
 """
 
 from __future__ import annotations

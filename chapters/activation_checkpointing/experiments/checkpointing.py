@@ -27,7 +27,7 @@ STRATEGIES = (NONE, *segments_of(LAYERS), MATMULS_KEPT, *budgets((1.0, 0.5, 0.0,
 COMPILED_STRATEGIES = (
     NONE,
     *budgets((0.1,)),
-    Strategy("keep products, compiled", every=1, keep=MATMULS_KEPT.keep, compiled=True),
+    Strategy("keep matmuls, compiled", every=1, keep=MATMULS_KEPT.keep, compiled=True),
     Strategy("every layer, compiled", every=1, compiled=True),
     *budgets((0.75,)),
 )

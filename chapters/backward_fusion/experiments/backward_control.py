@@ -28,7 +28,7 @@ WAYS: dict[str, Mapping[str, Any]] = {"one pass": {}, "two passes": TWO_PASSES}
 
 
 def two_norms(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:
-    """Two layer norms whose scales and shifts are the four rows of one parameter, and a product between (adaLN)."""
+    """Two layer norms whose scales and shifts are the four rows of one parameter, and a matmul between (adaLN)."""
     scale, shift, then_scale, then_shift = table.chunk(4, dim=1)
     x = F.layer_norm(x, x.shape[-1:]) * (1 + scale) + shift
     return F.layer_norm(x @ weight, x.shape[-1:]) * (1 + then_scale) + then_shift

@@ -34,7 +34,7 @@ def told(case: Mapping[str, Any], direction: str, variant: str = "compiled") -> 
 
 
 def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object) -> Table:
-    """One row a case: eager and compiled with quartiles, their ratio, and the time of the products alone."""
+    """One row a case: eager and compiled with quartiles, their ratio, and the time of the matmuls alone."""
     rows = [
         [
             name_of(case),
@@ -45,7 +45,7 @@ def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object
         ]
         for case in cases
     ]
-    columns = ["case", "eager, µs", "compiled, µs", "eager / compiled", "products alone, µs"]
+    columns = ["case", "eager, µs", "compiled, µs", "eager / compiled", "matmuls alone, µs"]
     return Table(columns, rows, f"{direction.capitalize()} · {provenance}", "lrrrr")
 
 
@@ -105,10 +105,10 @@ def readable(name: str) -> str:
     return plain.rpartition("::")[2].partition("(")[0][:36]
 
 
-def busy_us(case: Mapping[str, Any], direction: str, variant: str, products: bool = True) -> float:
-    """Microseconds for which one pass keeps the GPU busy, with or without its matrix products."""
+def busy_us(case: Mapping[str, Any], direction: str, variant: str, matmuls: bool = True) -> float:
+    """Microseconds for which one pass keeps the GPU busy, with or without its matmuls."""
     kinds = by_kind(case, direction)[variant]
-    return sum(us for kind, (_, us) in kinds.items() if products or kind != "matmul")
+    return sum(us for kind, (_, us) in kinds.items() if matmuls or kind != "matmul")
 
 
 def busy(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object) -> Table:
@@ -124,15 +124,15 @@ def busy(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object)
 
 
 def outside(cases: Iterable[Mapping[str, Any]], copy_gb_per_s: float, provenance: object) -> Table:
-    """One row a case: GPU time of the backward outside its products, and what one pass at a copy's rate would take."""
+    """One row a case: GPU time of the backward outside its matmuls, and what one pass at a copy's rate would take."""
     rows: list[list[Cell]] = []
     for case in cases:
-        eager, compiled = (busy_us(case, "backward", name, products=False) for name in ("eager", "compiled"))
+        eager, compiled = (busy_us(case, "backward", name, matmuls=False) for name in ("eager", "compiled"))
         floor = floor_us(case, copy_gb_per_s)
         ratios = [f"{eager / compiled:.2f}×", f"{compiled / floor:.1f}×"]
         rows.append([name_of(case), round(eager, 1), round(compiled, 1), ratios[0], round(floor, 1), ratios[1]])
     columns = ["case", "eager, µs", "compiled, µs", "eager / compiled", "floor, µs", "compiled / floor"]
-    return Table(columns, rows, f"The backward's kernels outside its products · {provenance}", "lrrrrr")
+    return Table(columns, rows, f"The backward's kernels outside its matmuls · {provenance}", "lrrrrr")
 
 
 def floor_us(case: Mapping[str, Any], copy_gb_per_s: float) -> float:
@@ -142,19 +142,19 @@ def floor_us(case: Mapping[str, Any], copy_gb_per_s: float) -> float:
 
 
 def panel(case: Mapping[str, Any], copy_gb_per_s: float, provenance: object) -> list[str | Table]:
-    """All that was measured of one case: both directions, every variant, beside products and a copy."""
+    """All that was measured of one case: both directions, every variant, with its matmuls and a copy."""
     rows: list[list[Cell]] = []
     for direction in ("forward", "backward"):
-        product = case["matmul"][direction]["median_us"]
+        matmul = case["matmul"][direction]["median_us"]
         for name, variant in case["variants"].items():
             us = variant[direction]["median_us"]
             count = launched(case, direction, name)
-            cells = [microseconds(variant[direction]), f"{speedup(case, direction, name):.2f}×", f"{product / us:.0%}"]
+            cells = [microseconds(variant[direction]), f"{speedup(case, direction, name):.2f}×", f"{matmul / us:.0%}"]
             rows.append([direction, name, *cells, round(count) or None])
-    columns = ["", "way", "µs", "eager / this", "of it products", "launches"]
+    columns = ["", "way", "µs", "eager / this", "of it matmuls", "launches"]
     rate = 2e-6 * case["rows"] * case["d_in"] * case["d_out"] / case["matmul"]["forward"]["median_us"]
     said = (
-        f"{name_of(case)}. The forward's product runs at {number(round(rate, 1))} TFLOP/s; a copy at "
+        f"{name_of(case)}. The forward's matmul runs at {number(round(rate, 1))} TFLOP/s; a copy at "
         f"{number(copy_gb_per_s)} GB/s, at which the backward's three large tensors take "
         f"{number(round(floor_us(case, copy_gb_per_s), 1))} µs ({provenance})."
     )

@@ -14,7 +14,7 @@ from .backward_fusion_view import name_of, readable
 from .fused_chain import Case
 
 COLOURS = {"matmul": "blue", "aten": "sky", "generated": "orange"}
-KINDS = {"matmul": "matrix product", "aten": "torch's own kernel", "generated": "kernel that Inductor wrote"}
+KINDS = {"matmul": "matmul", "aten": "torch's own kernel", "generated": "kernel that Inductor wrote"}
 LEFT, ROW, GAP = 120.0, 46.0, 2.0
 
 Boxes = Sequence[tuple[str, str, float]]

@@ -108,7 +108,7 @@ EXAMINED = Case("norm of gelu", 16384, 1024, 4096, "bf16")
 def measure_case(case: Case, device: str) -> dict[str, Any]:
     """One case: ``chain``, ``rows``, ``d_in``, ``d_out``, ``dtype``, ``matmul`` and ``variants``.
 
-    ``matmul``: the products of each direction by themselves. ``variants``: eager, compiled, and where compiling made
+    ``matmul``: the matmuls of each direction by themselves. ``variants``: eager, compiled, and where compiling made
     one kernel of both reductions, "two passes" without that (in the size that is examined also "tuned"). Of each,
     ``forward`` and ``backward``: ``median_us``, ``low_us``, ``high_us`` and ``kernels`` (empty without a GPU);
     ``held_nbytes`` between the two (None without a GPU); ``generated``: the launches of compiled code with the bytes
@@ -258,7 +258,7 @@ def _exact_gradients(case: Case, device: str) -> list[Tensor]:
 
 
 def _matmuls(case: Case, device: str) -> dict[str, Any]:
-    """The linear layer's products by themselves, on tensors of the same shapes."""
+    """The linear layer's matmuls by themselves, on tensors of the same shapes."""
     module, inputs, gradient = case.built(device)
     linear = module.linear if case.chain == "residual" else module[0]
     x, w, b, dy = inputs[0].detach(), linear.weight.detach(), linear.bias.detach(), gradient

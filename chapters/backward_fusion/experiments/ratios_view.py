@@ -18,8 +18,8 @@ Case = Mapping[str, Any]
 
 
 def outside_ratio(case: Case) -> float:
-    """Eager's GPU time outside the products over compiled code's, of a backward."""
-    eager, compiled = (busy_us(case, "backward", way, products=False) for way in ("eager", "compiled"))
+    """Eager's GPU time outside the matmuls over compiled code's, of a backward."""
+    eager, compiled = (busy_us(case, "backward", way, matmuls=False) for way in ("eager", "compiled"))
     return eager / compiled
 
 
@@ -32,7 +32,7 @@ def whole(cases: Iterable[Case], provenance: object) -> Drawing:
 
 
 def whole_and_outside(cases: Iterable[Case], copy_gb_per_s: float, provenance: object) -> Drawing:
-    """The same, and beside it the GPU's time outside the matrix products, which is all that fusing can change."""
+    """The same, and next to it the GPU's time outside the matmuls, which is all that fusing can change."""
     cases = list(cases)
     parts = {"whole": lambda case: speedup(case, "backward"), "outside": outside_ratio}
     return _drawn(cases, parts, outside(cases, copy_gb_per_s, provenance), provenance)
@@ -57,7 +57,7 @@ def _drawn(
             canvas.box(_at(value) - SIDE / 2, y + 6, SIDE, SIDE, colour, title=f"{name_of(case)}, {part}: {words}")
             said.append(f"{name_of(case)}, {part} {words.partition(':')[0]}")
     names = {"from start to end": "blue", "from start to end, quartiles overlap": "grey"}
-    names |= {"on the GPU, outside the products": "orange"} if "outside" in parts else {}
+    names |= {"on the GPU, outside the matmuls": "orange"} if "outside" in parts else {}
     return Drawing(
         canvas.svg(),
         f"Eager's time over compiled code's, backward. {'; '.join(said)}.",

@@ -4,11 +4,11 @@ from ...experiment import Experiment
 
 EXPERIMENTS = {
     "capstone_peers": Experiment(
-        "a peer's GPT-2 eager, compiled, tuned, in torchao's float8, with FA3, beside the step by hand", 460
+        "a peer's GPT-2 eager, compiled, tuned, in float8, with Liger's kernels, and the step by hand", 670
     ),
     "capstone": Experiment("GPT-2 124M's training step, rung by rung, and a peer's model in the same run", 560),
     "capstone_foretold": Experiment(
-        "the capstone on 2, 8 and 1,024 GPUs, foretold from other recordings", 5, on_cpu=True
+        "the capstone on 2, 8 and 1,024 GPUs, predicted from other recordings", 5, on_cpu=True
     ),
     "capstone_losses": Experiment("is training in fp8 the same training? long runs on text, three seeds of each", 420),
     "capstone_seeds": Experiment("the same question with six more seeds of two rungs", 370),

@@ -24,7 +24,7 @@ CARD_NBYTES = 141e9
 
 
 @dataclass(frozen=True)
-class Foretold:
+class Predicted:
     """A rung on so many GPUs. ms: its step; of the device, and of the program that issues it; kept: of the speed of so
     many separate GPUs, the share that is left."""
 
@@ -38,20 +38,20 @@ class Foretold:
 
 
 def record(device: str, progress: Progress = iter) -> dict[str, Any]:
-    """``{"from": {recording: its date}, "rows": [Foretold as a dict]}``, a row for each rung, pattern and number."""
+    """``{"from": {recording: its date}, "rows": [Predicted as a dict]}``, a row for each rung, pattern and number."""
     taken = {name: recordings.load(name) for name in ("capstone", *RUNGS.values())}
     dates = {name: each.provenance.date for name, each in taken.items()}
     ladder = taken["capstone"].result
     alone = {row["name"]: row["median_ms"] for row in ladder["rungs"] if row["name"] in RUNGS}
     rates = patterns.calibrated(taken["patterns"].result["rows"])
-    rows: list[Foretold] = []
+    rows: list[Predicted] = []
     for rung in progress(list(RUNGS)):
         host = patterns.host_rates(taken[RUNGS[rung]].result["rows"])
         rows += _of(rung, alone[rung], ladder, replace(rates, host=host))
     return {"from": dates, "rows": [asdict(row) for row in rows]}
 
 
-def _of(rung: str, alone_ms: float, ladder: dict[str, Any], rates: Network) -> Iterator[Foretold]:
+def _of(rung: str, alone_ms: float, ladder: dict[str, Any], rates: Network) -> Iterator[Predicted]:
     def spread(pattern: str, ranks: int) -> Plan:
         shape = subjects.minigpt("gpt2-124m", device="meta").config
         batch = ladder["batch"] * ranks
@@ -64,4 +64,4 @@ def _of(rung: str, alone_ms: float, ladder: dict[str, Any], rates: Network) -> I
         for pattern in PATTERNS if ranks > 1 else ("one device",):
             step = estimate(spread(pattern, ranks), CARD_NBYTES, network)
             ms, device_ms, issued_ms = (round(each, 3) for each in (step.step_ms, step.device_ms, step.issued_ms))
-            yield Foretold(rung, pattern, ranks, ms, device_ms, issued_ms, round(alone_ms / step.step_ms, 4))
+            yield Predicted(rung, pattern, ranks, ms, device_ms, issued_ms, round(alone_ms / step.step_ms, 4))

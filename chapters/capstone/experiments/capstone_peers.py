@@ -1,7 +1,8 @@
 """The recording ``capstone_peers``: what else people do to GPT-2's step, beside the step by hand, in one run.
 
-A peer's model (nanoGPT's, or one of its form) eager, compiled, with every kernel tuned, in torchao's float8, and with
-FlashAttention-3 if the machine has it. What fails is told as ``stopped``; the rest of the recording stands.
+A peer's model (nanoGPT's, or one of its form) eager, compiled, with every kernel tuned, in torchao's float8 (scaled by
+tensor and by row), with Liger's kernels, and with cuDNN's attention or FlashAttention-3. What fails, or is not
+installed, is told as ``stopped``; the rest of the recording stands.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ import functools
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import attention
 
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.measure.judge import relative_error_together
@@ -32,13 +35,13 @@ TUNED = {
 """What ``mode="max-autotune-no-cudagraphs"`` sets, without kernels that this card has no shared memory for."""
 BY_HAND = ("hand", "all fp8")
 OWN = ("padded", *BY_HAND)
-BUDGET_S = 400.0
+BUDGET_S = 900.0
 
 
 def record(
     device: str, progress: Progress = iter, *, peer: Path | None = None, budget_s: float = BUDGET_S
 ) -> dict[str, Any]:
-    """Times, memory and kernels of each way, as plain JSON values; eight minutes, five of which tune kernels.
+    """Times, memory and kernels of each way, as plain JSON values; a quarter of an hour, half of which tunes kernels.
 
     peer: as of the recording ``capstone``; without it only the book's own rungs are measured.
 
@@ -93,11 +96,15 @@ class PeersStudy(LadderStudy):
         if not self.peer:
             return {}
         step = functools.partial(PeerStep, self.peer, self.device)
+        changed = {name: functools.partial(step, {}, change) for name, change in CHANGES.items()}
         return {
             "peer": ("another GPT-2, as it comes", step),
             "peer, compiled": ("the same, compiled", lambda: step({})),
-            "peer, float8": ("compiled, with torchao's float8 in the blocks", lambda: step({}, _in_float8)),
-            "peer, FlashAttention-3": ("compiled, with FA3's attention", lambda: WithFlash3(step({}))),
+            "peer, float8": ("compiled, with torchao's float8 in the blocks", changed["peer, float8"]),
+            "peer, float8 by rows": ("the same, each row with a scale of its own", changed["peer, float8 by rows"]),
+            "peer, Liger": ("compiled, with Liger's layer norm, head and loss", changed["peer, Liger"]),
+            "peer, cuDNN": ("compiled, with cuDNN's attention", lambda: WithAttention(step({}), _cudnn)),
+            "peer, FlashAttention-3": ("compiled, with FA3's attention", lambda: WithAttention(step({}), _flash3)),
         }
 
     def _made(self, name: str, does: str, by: str, make: Callable[[], Any]) -> None:
@@ -120,9 +127,9 @@ class PeersStudy(LadderStudy):
         for name in OWN:
             if name in self.steps:
                 self._judged(name, rungs[name], some, exact)
-        for name in ("peer", "peer, float8"):
+        for name in ("peer", *CHANGES):
             if name in self.steps:
-                change = {"change": _in_float8} if "float8" in name else {}
+                change = {"change": CHANGES[name]} if name in CHANGES else {}
                 self.rows[name]["gradient_error"] = self._tried(name, "gradients", self._apart(some, change))
 
     def _apart(self, some: tuple[Tensor, ...], change: Mapping[str, Any]) -> Callable[[], float]:
@@ -136,29 +143,71 @@ class PeersStudy(LadderStudy):
         return apart
 
 
-def _in_float8(model: nn.Module) -> nn.Module:
-    """torchao's float8 training in the blocks' linears, scaled by tensor; the head stays in bf16."""
-    from torchao.float8 import convert_to_float8_training
+def _in_float8(recipe: str, model: nn.Module) -> nn.Module:
+    """torchao's float8 training in the blocks' linears; the head stays in bf16. recipe: what shares a scale."""
+    from torchao.float8 import Float8LinearConfig, convert_to_float8_training
 
     inside = re.compile(r"\.h\.\d+\.|blocks\.\d+\.")
-    return convert_to_float8_training(model, module_filter_fn=lambda module, name: bool(inside.search(name)))
+    return convert_to_float8_training(
+        model,
+        config=Float8LinearConfig.from_recipe_name(recipe),
+        module_filter_fn=lambda module, name: bool(inside.search(name)),
+    )
 
 
-class WithFlash3:
-    """A step whose fused attention is FlashAttention-3's while it runs. It raises where the machine has none."""
+def _with_liger(model: nn.Module) -> nn.Module:
+    """A model of nanoGPT's form with Liger's layer norms, and with the loss from the last hidden states in one kernel a
+    chunk, so that no logits are kept. Of its other kernels none has a place in a GPT-2."""
+    from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss, LigerLayerNorm
 
-    def __init__(self, step: PeerStep) -> None:
-        self.inner = step
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if type(child).__name__ == "LayerNorm":
+                norm = LigerLayerNorm(len(child.weight), eps=1e-5)
+                norm.weight, norm.bias = child.weight, child.bias
+                setattr(parent, name, norm)
+    loss_of = LigerFusedLinearCrossEntropyLoss(ignore_index=-1)
+    parts = model.transformer
+
+    def forward(tokens: Tensor, targets: Tensor) -> tuple[None, Tensor]:
+        places = torch.arange(tokens.shape[1], device=tokens.device)
+        x = parts.drop(parts.wte(tokens) + parts.wpe(places))
+        for block in parts.h:
+            x = block(x)
+        return None, loss_of(model.lm_head.weight, parts.ln_f(x).flatten(0, 1), targets.flatten())
+
+    model.forward = forward
+    return model
+
+
+CHANGES: Mapping[str, Callable[[nn.Module], nn.Module]] = {
+    "peer, float8": functools.partial(_in_float8, "tensorwise"),
+    "peer, float8 by rows": functools.partial(_in_float8, "rowwise"),
+    "peer, Liger": _with_liger,
+}
+"""What is done to the peer's model before it is compiled."""
+
+
+class WithAttention:
+    """A step whose fused attention is somebody's, chosen by a context that is entered while it runs.
+
+    It raises where the machine has none.
+    """
+
+    def __init__(self, step: PeerStep, chosen: Callable[[], AbstractContextManager[None]]) -> None:
+        self.inner, self.chosen = step, chosen
 
     def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
-        with _flash3():
+        with self.chosen():
             return self.inner.step(tokens, targets)
+
+
+def _cudnn() -> AbstractContextManager[None]:
+    return attention.sdpa_kernel(attention.SDPBackend.CUDNN_ATTENTION)
 
 
 @contextmanager
 def _flash3() -> Iterator[None]:
-    from torch.nn import attention
-
     attention.activate_flash_attention_impl("FA3")
     try:
         with attention.sdpa_kernel(attention.SDPBackend.FLASH_ATTENTION):

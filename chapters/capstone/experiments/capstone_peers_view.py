@@ -1,4 +1,4 @@
-"""What the recording ``capstone_peers`` shows: the switches that people try first, beside the step by hand."""
+"""What the recording ``capstone_peers`` shows: the switches that people try first, and the step by hand."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +13,8 @@ from compile_lab.recordings import Recording
 from ...shared import capstone_view
 
 Row = Mapping[str, Any]
-DEFAULT, TUNED, FLOAT8 = (f"peer, {way}" for way in ("compiled", "max-autotune", "float8"))
+WAYS = ("compiled", "max-autotune", "float8", "float8 by rows", "cuDNN")
+DEFAULT, TUNED, FLOAT8, BY_ROWS, CUDNN = (f"peer, {way}" for way in WAYS)
 """The peer's steps that `told` speaks of."""
 
 
@@ -24,7 +25,7 @@ def timed(recording: Recording) -> dict[str, Row]:
 
 
 def around(row: Row, without: Row) -> float:
-    """How many milliseconds more a step spends outside its products than another."""
+    """How many milliseconds more a step spends outside its matmuls than another."""
     one, other = (capstone_view.families(each) for each in (row, without))
     return sum(one[name] - other[name] for name in ("GELU", "norms", "other"))
 
@@ -56,20 +57,40 @@ def picture(recording: Recording) -> Drawing:
 
 
 @door
-def told(recording: Recording) -> list[str]:
-    """A paragraph on tuning, and one on float8."""
-    rows = timed(recording)
-    default, tuned, float8 = (rows[name] for name in (DEFAULT, TUNED, FLOAT8))
+def told(recording: Recording, elsewhere: Recording) -> list[str]:
+    """A paragraph each on tuning, on float8, on attention and what did not run, and on another machine's ratios."""
+    rows, there = timed(recording), timed(elsewhere)
+    default, tuned, float8, by_rows, cudnn = (rows[name] for name in (DEFAULT, TUNED, FLOAT8, BY_ROWS, CUDNN))
     hand, fp8 = rows["hand"], rows["all fp8"]
-    apart = "told apart" if capstone_view.told_apart(default, tuned) else "not told apart"
-    before, after = (capstone_view.families(row)["products"] for row in (default, float8))
+    before, after = (capstone_view.families(row)["matmuls"] for row in (default, float8))
     return [
         f"Tuning takes {tuned['first_s'] / 60:.1f} minutes before the first step instead of "
         f"{default['first_s'] / 60:.1f}. The step goes from {default['median_ms']:.1f} to "
-        f"{tuned['median_ms']:.1f} ms, {apart}; by hand it takes {hand['median_ms']:.1f}.",
-        f"In torchao's float8 the compiled step takes {float8['median_ms']:.1f} ms, more than in bf16. Its products "
+        f"{tuned['median_ms']:.1f} ms, {_apart(default, tuned)}; by hand it takes {hand['median_ms']:.1f}.",
+        f"In torchao's float8 the compiled step takes {float8['median_ms']:.1f} ms, more than in bf16. Its matmuls "
         f"fall from {before:.1f} to {after:.1f} ms, but the kernels that look for each operand's largest value and "
         f"cast it add {around(float8, default):.1f} ms to GELU, norms and the rest. By hand the casts add "
         f"{around(fp8, hand):.1f} ms, and the step takes {fp8['median_ms']:.1f}. All matrices of the blocks are 768 to "
-        "3,072 wide; wider ones weigh more in the products and less in the casts.",
+        "3,072 wide; with wider ones, matmuls would take a larger share of the step and casts a smaller one. With a "
+        f"scale for each row instead of one for each tensor, the step takes {by_rows['median_ms']:.1f} ms, and the "
+        f"error of the gradients is {by_rows['gradient_error']:.3f} instead of {float8['gradient_error']:.3f}.",
+        f"Asking for cuDNN's attention gives {cudnn['median_ms']:.1f} ms instead of {default['median_ms']:.1f}, "
+        f"{_apart(default, cudnn)}: on this GPU torch takes it unasked. {_stopped(recording)}",
+        f"The step by hand is {_faster(rows)} as fast as the compiled peer's; on the {elsewhere.provenance.device} it "
+        f"is {_faster(there)}.",
     ]
+
+
+def _faster(rows: Mapping[str, Row]) -> str:
+    bf16, fp8 = (rows[DEFAULT]["median_ms"] / rows[name]["median_ms"] for name in ("hand", "all fp8"))
+    return f"{bf16:.2f}× (bf16) and {fp8:.2f}× (fp8)"
+
+
+def _apart(one: Row, other: Row) -> str:
+    return "told apart" if capstone_view.told_apart(one, other) else "not told apart"
+
+
+def _stopped(recording: Recording) -> str:
+    """What was tried and did not run, with its error."""
+    each = [f"{row['name'].removeprefix('peer, ')} ({row['stopped']})" for row in recording.result["stopped"]]
+    return f"What did not run: {'; '.join(each)}." if each else ""

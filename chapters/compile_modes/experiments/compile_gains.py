@@ -30,7 +30,7 @@ MATRIX = {"cuda": 8192, "cpu": 512}
 
 
 def many_pointwise(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
-    """Two matrix products, and after each a dozen pointwise operations on the result."""
+    """Two matmuls, and after each a dozen pointwise operations on the result."""
     for _ in range(2):
         x = x @ w + b
         x = x * torch.sigmoid(1.702 * x)
@@ -59,7 +59,7 @@ def many_breaks(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
 
 
 def one_matmul(a: Tensor, b: Tensor) -> Tensor:
-    """One large matrix product, and nothing else."""
+    """One large matmul, and nothing else."""
     return a @ b
 
 
@@ -172,7 +172,7 @@ def _compiled_from_script(scripted: nn.Module, x: Tensor) -> ModeCost:
 
 
 def head(x: Tensor, w: Tensor) -> Tensor:
-    """A language model's last product: one row a token, one column a word of the vocabulary."""
+    """A language model's last matmul: one row a token, one column a word of the vocabulary."""
     return x @ w.T
 
 

@@ -39,7 +39,7 @@ START_S = 90
 TURNS_S = 60
 """And so long to time all its modes side by side."""
 TILES_ONLY = {"coordinate_descent_tuning": False}
-"""max-autotune times every tiling that Inductor has for a matrix product, and does not go on to tune each kernel by
+"""max-autotune times every tiling that Inductor has for a matmul, and does not go on to tune each kernel by
 itself, one setting after the other: for a large model that takes many minutes."""
 RECORDED = tuple(mode for mode in MODES if mode != "max-autotune-no-cudagraphs")
 LEAST_S = 20

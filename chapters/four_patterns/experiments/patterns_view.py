@@ -91,7 +91,7 @@ def pattern(row: Row) -> str:
     return row["pattern"] if row["ranks"] == 1 else f"{row['pattern']} on {row['ranks']}"
 
 
-def as_foretold(rows: Iterable[Row]) -> list[Row]:
+def as_predicted(rows: Iterable[Row]) -> list[Row]:
     """The rows whose step was predicted before it ran, with that prediction as the plan."""
     return [
         {**row, "planned_us": row["predicted_us"]} for row in rows if row.get("predicted_us") and not row["stopped"]

@@ -18,8 +18,8 @@ from compile_lab.simulator.collectives import Collective
 
 from ...registry import Progress
 from ..gspmd import AXIS, FREE, compiled_for, jax_here, partitioned, placed, read
-from ..gspmd_beside import jax_example
 from ..gspmd_block import LAYOUTS, block_program, fused, loss, mlp
+from ..gspmd_side_by_side import jax_example
 from ..gspmd_three_ways import hand_written
 
 DEVICES = 2
@@ -31,7 +31,7 @@ PIPELINES = {"CPU": ("cpu", ""), "GPU": ("cuda", ""), "GPU, sums not joined": ("
 STREAM_ALONE = "tp+sp, the stream alone"
 WRITTEN = ("q, k, v apart", "q, k, v in one matmul", "by hand", "by hand, without pcast")
 TOLD = ("programs", "layouts", "dtypes")
-"""What a process tells of its pipeline, a line for each program."""
+"""What a process prints of its pipeline, a line for each program."""
 RUNS, TIMEOUT_S = {"cuda": 30, "cpu": 3}, 240.0
 
 

@@ -10,8 +10,8 @@ from compile_lab.page.tables import Table
 from compile_lab.page.units import with_unit
 from compile_lab.recordings import Recording
 
-from ..gspmd_beside import BATCH, DIM, HEADS, LENGTH, formula
 from ..gspmd_block import LAYOUTS
+from ..gspmd_side_by_side import BATCH, DIM, HEADS, LENGTH, formula
 from ..gspmd_view import collectives_in_words
 
 CHAPTERS = "64 wide"

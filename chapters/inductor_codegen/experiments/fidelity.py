@@ -30,7 +30,7 @@ def record(device: str, progress: Progress = iter, *, calls: Calls | None = None
     """Compile MiniGPT and a block of GPT-2, or other `calls`, for the GPU `device` and for its virtual twin.
 
     Returns ``{"chip", "kernels", "identical", "cases": [{"subject", "precision", "direction", "kernels", "identical",
-    "calls", "same_calls", "differing": [{"kernel", "diff"}]}]}``: ``calls`` counts the library calls (matrix products,
+    "calls", "same_calls", "differing": [{"kernel", "diff"}]}]}``: ``calls`` counts the library calls (matmuls,
     attention), which ``same_calls`` says are the same in the same order. Raises RecordingError without a GPU that has
     a virtual twin.
     """

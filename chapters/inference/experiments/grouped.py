@@ -1,7 +1,7 @@
-"""A mixture of experts on this device: a loop over experts against one grouped product, and what compiling adds.
+"""A mixture of experts on this device: a loop over experts against one grouped matmul, and what compiling adds.
 
 All ways of one size are timed in turns, so that what changes with time changes all of them. The rate of one large
-product of the same run is what a rate is compared with.
+matmul of the same run is what a rate is compared with.
 """
 
 import functools
@@ -41,7 +41,7 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
 
     ``{"width", "hidden", "matmul_tflop_per_s", "tilings", "rows": [{"way", "experts", "tokens", "median_ms",
     "low_ms", "high_ms", "tflop_per_s", "error"}], "stopped": [{"way", "experts", "tokens", "why"}], "calls":
-    {way: [name]}}``. The work counted is that of the two products, 4 · tokens · width · hidden operations; the time is
+    {way: [name]}}``. The work counted is that of the two matmuls, 4 · tokens · width · hidden operations; the time is
     the whole layer's, routing included. What fails, or would begin after ``budget_s`` seconds, stands in ``stopped``.
     """
     until = time.monotonic() + budget_s
@@ -55,7 +55,7 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
             few = EXPERTS[device][0]
             study.prepare(few, (experts,))
             study.measure(few, (SEARCHED[device],) if experts == "max-autotune" else TOKENS[device])
-    rate = study.told("a product", 0, MATRIX[device], lambda: _matrix_rate(device, MATRIX[device]))
+    rate = study.told("a matmul", 0, MATRIX[device], lambda: _matrix_rate(device, MATRIX[device]))
     return {
         "width": width,
         "hidden": hidden,
@@ -107,7 +107,7 @@ class Study:
     def told(self, way: str, experts: int, tokens: int, part: Callable[[], Any]) -> Any:
         """What a part gives, or None, with the reason kept."""
         where = {"way": way, "experts": experts, "tokens": tokens}
-        if time.monotonic() > self.until and way != "a product":
+        if time.monotonic() > self.until and way != "a matmul":
             self.stopped.append({**where, "why": "not begun: the time given was over"})
             return None
         try:
@@ -152,6 +152,6 @@ class Study:
 
 
 def _matrix_rate(device: str, n: int) -> float:
-    """TFLOP/s of one n × n by n × n product in bf16, on a device at work."""
+    """TFLOP/s of one n × n by n × n matmul in bf16, on a device at work."""
     a, b = (torch.randn(n, n, device=device).to(torch.bfloat16) for _ in range(2))
     return 2 * n**3 / statistics.median(sustained_ms(lambda: a @ b, torch.device(device))) / 1e9

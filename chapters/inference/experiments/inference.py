@@ -35,7 +35,7 @@ BUDGET_S = 360
 """No part is begun after this."""
 SEARCH: dict[str, Any] = {}
 """Options that would limit max-autotune's search: none. At a batch of one its coordinate descent also decides whether
-Inductor writes a matrix product as a reduction of its own."""
+Inductor writes a matmul as a reduction of its own."""
 MODES = ("eager", "default", "reduce-overhead", "max-autotune")
 STARTS = {"default": 2, "reduce-overhead": 2}
 """How often a mode is started from nothing again."""
@@ -124,7 +124,7 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
     {part: why}}]}``: streams, phases and work come from ``Stream.to_json``, and from ``PhaseCost`` and ``DecodeWork``
     as dicts; ``starts`` are further streams of a few requests, each begun from nothing; ``errors`` are those of
     `cache_error`, by mode; ``work`` counts the slots that a usual prompt fills, of the ``slots`` that the cache has.
-    ``rates`` are medians of a copy (each byte read and written) and of a product in the first model's precision.
+    ``rates`` are medians of a copy (each byte read and written) and of a matmul in the first model's precision.
     ``seconds`` are those of each mode's process. On a CPU a tiny model tries the same code out.
     """
     until = time.monotonic() + budget_s
@@ -191,7 +191,7 @@ def _answer_by_itself(pipe: Connection, name: str, mode: str, device: str, until
 
 
 def measured_rates(device: str) -> dict[str, float]:
-    """What bounds a step here and now: bytes a second of a large copy, operations a second of a large product."""
+    """What bounds a step here and now: bytes a second of a large copy, operations a second of a large matmul."""
     on = torch.device(device)
     nbytes, n = COPY_NBYTES[device], PRODUCT[device]
     source = torch.ones(nbytes // 4, device=on)

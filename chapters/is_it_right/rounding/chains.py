@@ -88,7 +88,7 @@ WAYS: dict[str, dict[str, Any] | None] = {
     "eager_numerics.disable_ftz": {"eager_numerics.disable_ftz": True},
     "eager_numerics.use_pytorch_libdevice": {"eager_numerics.use_pytorch_libdevice": True},
 }
-"""Options of Inductor for each way to compile; None is eager. What a torch lacks is told in `stopped`."""
+"""Options of Inductor for each way to compile; None is eager. What a torch lacks is named in `stopped`."""
 CPU_WAYS = (EAGER, COMPILED, EMULATED)
 """`numerics` came with torch 2.15; the options after it speak to Triton's code alone."""
 

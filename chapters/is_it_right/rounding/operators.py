@@ -1,6 +1,6 @@
 """Operators, eager and compiled, each against float64: which of the two is closer to the truth, and by how much?
 
-The inputs are the largest of torch's own samples, rounded to the precision that is judged. The truth is the same call
+The inputs are the largest of torch's own samples, rounded to the precision that is compared. The truth is the same call
 in float64 on the same rounded inputs, so that an error is that of the operator alone.
 """
 
@@ -96,9 +96,9 @@ class OperatorError:
 
     @property
     def verdict(self) -> str:
-        """ "bitwise equal", "as close", "compiled closer", "eager closer", or "not judged"."""
+        """ "bitwise equal", "as close", "compiled closer", "eager closer", or "not compared"."""
         if self.stopped or self.eager is None or self.compiled is None:
-            return "not judged"
+            return "not compared"
         if self.equal:
             return "bitwise equal"
         if self.compiled * CLOSE < self.eager:
@@ -241,7 +241,7 @@ def _sample(name: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, A
 
 @contextlib.contextmanager
 def float32_multiplied_in(precision: str) -> Iterator[None]:
-    """While the block runs, products and convolutions of fp32 on a GPU take TF32's short factors, or never do."""
+    """While the block runs, matmuls and convolutions of fp32 on a GPU take TF32's short factors, or never do."""
     before, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
     as_they_are = {name: getattr(cudnn, name) for name in ("enabled", "benchmark", "deterministic")}
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")

@@ -36,7 +36,7 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
     """Each operator a square: eager's error to the right, compiled's upwards, log axes, a panel a precision (two).
 
     In units of the least error there can be, that of the exact result when it is rounded. Those whose exact result
-    rounds to itself have no place in it. Raises ValueError where nothing was judged.
+    rounds to itself have no place in it. Raises ValueError where nothing was compared.
 
     >>> from chapters.is_it_right.rounding.view import operators_picture
     >>> from chapters.is_it_right.rounding.operators import OperatorError
@@ -47,7 +47,7 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
     """
     judged = _judged(errors)
     if not judged:
-        raise ValueError("no operator was judged: give rows whose errors are numbers")
+        raise ValueError("no operator was compared: give rows whose errors are numbers")
     precisions = _precisions(judged)[:2]
     placed = [error for error in judged if error.rounding and error.eager and error.compiled]
     shares = {error: (error.eager / error.rounding, error.compiled / error.rounding) for error in placed}
@@ -101,7 +101,7 @@ def _counted(errors: Iterable[OperatorError], precision: str) -> str:
 
 @door
 def operators_table(errors: Sequence[OperatorError]) -> Table:
-    """Every operator that was judged and is not bitwise equal, by the larger of the two shares; folded.
+    """Every operator that was compared and is not bitwise equal, by the larger of the two shares; folded.
 
     >>> from chapters.is_it_right.rounding.view import operators_table
     >>> from chapters.is_it_right.rounding.operators import OperatorError
@@ -129,9 +129,9 @@ def verdicts(errors: Sequence[OperatorError]) -> Table:
     >>> from chapters.is_it_right.rounding.operators import OperatorError
     >>> errors = {"mm": (2e-7, 2e-7, 1e-7, True), "sum": (4e-7, 1e-7, 1e-7)}
     >>> verdicts([OperatorError(name, "fp32", 9, *found) for name, found in errors.items()])
-    precision  operators  bitwise equal  as close  compiled closer  eager closer  not judged
-    ─────────  ─────────  ─────────────  ────────  ───────────────  ────────────  ──────────
-    fp32               2              1         0                1             0           0
+    precision  operators  bitwise equal  as close  compiled closer  eager closer  not compared
+    ─────────  ─────────  ─────────────  ────────  ───────────────  ────────────  ────────────
+    fp32               2              1         0                1             0             0
     """
     judged = _judged(errors)
     rows = []
@@ -140,14 +140,14 @@ def verdicts(errors: Sequence[OperatorError]) -> Table:
         counts = Counter(error.verdict for error in of_it)
         without = sum(error.precision == precision for error in errors) - len(of_it)
         rows.append((precision, len(of_it), *(counts[verdict] for verdict in VERDICTS), without))
-    return Table(["precision", "operators", *VERDICTS, "not judged"], rows)
+    return Table(["precision", "operators", *VERDICTS, "not compared"], rows)
 
 
 @door
 def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provenance: object = None) -> Drawing:
     """Each chain a row: errors of eager, compiled and compiled with eager's casts, in units of the least there can be.
 
-    Raises ValueError for a precision that no chain was judged in.
+    Raises ValueError for a precision that no chain was compared in.
 
     >>> from chapters.is_it_right.rounding.chains import ChainError
     >>> from chapters.is_it_right.rounding.view import chain_picture
@@ -160,7 +160,7 @@ def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provena
     names = list(dict.fromkeys(chain for chain, _ in by))
     if not names:
         raise ValueError(
-            f"no chain was judged in {precision!r}; there is {', '.join({each.precision for each in chains})}"
+            f"no chain was compared in {precision!r}; there is {', '.join({each.precision for each in chains})}"
         )
     series = {
         way: [_share(by.get((name, way))) for name in names] for way in ways if any((name, way) in by for name in names)

@@ -21,7 +21,7 @@ WAYS = {
 def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """As `overlap_compiled.record`, for these ways and the largest batch alone. Some 200 s.
 
-    Products are timed as the graph is compiled, collectives reckoned: torch 2.11 has no other estimate.
+    Matmuls are timed as the graph is compiled, collectives reckoned: torch 2.11 has no other estimate.
     """
     return compared(_cases, device, BATCHES[device][-1:], progress)
 

@@ -2,7 +2,7 @@
 
 Everything is measured in one run on one device. Eager and compiled steps are those of GPT-2 124M (on a CPU, where this
 is only tried: of MiniGPT), with a vocabulary padded to a multiple of 64, since rows of an odd length slow 16-bit
-products down for a reason of their own.
+matmuls down for a reason of their own.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ..training import RECIPES, Training, gradients, trained
 
 SIZES = {"cuda": (1024, 2048, 4096, 8192, 16384), "cpu": (64, 128)}
 ERROR_ROWS = 256
-"""Rows of a product that are compared with float64."""
+"""Rows of a matmul that are compared with float64."""
 RATE_SAMPLES = 15
 STEP_SAMPLES = 10
 MODEL = {"cuda": "gpt2-124m", "cpu": "mini"}
@@ -59,7 +59,7 @@ Row = dict[str, Any]
 def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """All that the chapter on precision shows of a GPU, as plain JSON values; two minutes on an H200.
 
-    - ``rates``: ``{"precision", "n", "median_us", "low_us", "high_us", "tflop_per_s", "error"}`` of an n×n product of
+    - ``rates``: ``{"precision", "n", "median_us", "low_us", "high_us", "tflop_per_s", "error"}`` of an n×n matmul of
       normal random numbers; the error against float64, rounding the inputs included.
     - ``ops``, ``losses``: see ``precision.op_errors`` and ``precision.loss_errors``; ``probes``: ``casts.probed``.
     - ``trace``: forward and backward of MiniGPT under bf16 autocast: ``{"ops", "casts", "largest_reuse"}``.

@@ -9,7 +9,7 @@ from typing import Any
 from compile_lab.source import Line
 
 OTHER, ABSENT, BEYOND, NONE = "other", "absent", "beyond", "none"
-"""The ranks call different collectives; some never came to one; no collective that is recorded tells; they agree."""
+"""The ranks call different collectives; some never came to one; recorded ones agree, the ranks do not; all agree."""
 
 DIED_OF_IT = (
     "It may have come with another shape: gloo ends a process to which more bytes are sent than it has room for; "
@@ -68,7 +68,7 @@ class Parting:
         if self.kind == NONE:
             head = "The ranks have called the same collectives. Where they are:"
         elif self.kind == BEYOND:
-            head = "No recorded collective tells the ranks apart; gloo's sends and receives are not recorded. They are:"
+            head = "The recorded collectives agree; gloo's sends and receives are not recorded. The ranks are:"
         else:
             head = f"The ranks part at collective {self.number} of group {self.group}:"
         odd = f"\n  not as the others: {', '.join(f'rank {rank}' for rank in self.odd)}" if self.odd else ""

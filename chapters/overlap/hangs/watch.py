@@ -34,7 +34,7 @@ BEAT_S = 0.1
 SHARE = 0.05
 """Of the thread's time goes into such records: a full recorder of 2,000 collectives takes 60 ms to read."""
 ANSWER_S = 0.7
-"""For the other ranks to answer. One that does not is told as silent, with its last record."""
+"""For the other ranks to answer. One that does not is named as silent, with its last record."""
 KEPT = 40
 """Of a rank's last collectives, on paper."""
 _POLL_S = 0.03
@@ -134,7 +134,7 @@ class _RankWatch:
             _replace(self._folder / f"parting.{self.rank}.json", json.dumps(named).encode())
             error.add_note(note)
         except Exception as trouble:
-            error.add_note(f"where the ranks part could not be told: {trouble!r}")
+            error.add_note(f"where the ranks part could not be found: {trouble!r}")
 
     def end(self) -> None:
         self._ended = "failed" if self._failure else "ended"

@@ -262,7 +262,7 @@ def _wanted(
     batch = batch or min(each["batch_of_a_microbatch"] for each in kept)
     usual = {"few_channels": False, "through_host": False, "layers_of_a_rank": result["work"]["layers_of_a_rank"]}
     if unknown := wanted.keys() - usual.keys():
-        raise TypeError(f"{min(unknown)} is none of what tells series apart: {', '.join(usual)}")
+        raise TypeError(f"{min(unknown)} is none of the settings that distinguish series: {', '.join(usual)}")
     return {**usual, **wanted, "batch_of_a_microbatch": batch}
 
 

@@ -25,7 +25,7 @@ from ...shared import subjects
 
 AT_A_TIME = {"cuda": 3, "cpu": 1}
 COMPILE_S = {"cuda": 230, "cpu": 300}
-"""What has not compiled by then is told as stopped, and steps are timed of the rest."""
+"""What has not compiled by then is recorded as stopped, and steps are timed of the rest."""
 BUDGET_S = {"cuda": 290, "cpu": 420}
 RUN_S = {"cuda": 2.4, "cpu": 4.0}
 GUESS_S = {"eager": 0.2, "blocks": 4, "region": 8, "whole": 6}

@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m chapters.sharding_strategies.experiments.dtensor", description=record.__doc__
     )
-    parser.add_argument("only", metavar="PATTERNS", nargs="?", default="*", help="names of operators, parted by commas")
+    parser.add_argument(
+        "only", metavar="PATTERNS", nargs="?", default="*", help="names of operators, separated by commas"
+    )
     parser.add_argument("--samples", type=int, default=SAMPLES, help="of an operator's samples, at most so many")
     parser.add_argument("--out", metavar="DIR", type=Path, help="where to keep it, as a recording")
     options = parser.parse_args(arguments)

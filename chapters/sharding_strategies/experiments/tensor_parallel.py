@@ -24,7 +24,7 @@ def minigpt_gathers(
 
     To be called on each rank of `ranks.run`. Without a ``plan`` torch's tensor-parallel styles spread the model, which
     redistribute at the edges of modules, each as it is told. With one, the heads' rows of q, k and v lie together, or
-    half of them would be no attention, and attention runs as products and softmax, because the CPU's fused kernel has
+    half of them would be no attention, and attention runs as matmuls and softmax, because the CPU's fused kernel has
     no rule.
     """
     step, loss, alone = minigpt_step(plan, layers)

@@ -24,7 +24,7 @@ REST_S = 0.5
 BURST_S = 0.04
 
 
-# On a GPU all are far larger than its cache, so every byte comes from memory; from 4096 on, a product fills the chip.
+# On a GPU all are far larger than its cache, so every byte comes from memory; from 4096 on, a matmul fills the chip.
 COPY_NBYTES = {"cuda": (256 * MIB, 1024 * MIB, 4096 * MIB), "cpu": (16 * MIB, 64 * MIB)}
 MATRIX_SIZES = {"cuda": (4096, 8192), "cpu": (128, 256)}
 
@@ -40,7 +40,7 @@ def record(
     """Copy bandwidth and matrix rates of `device`, as plain JSON values.
 
     `copy`: per size, `nbytes` copied and `bytes_per_s`, counting each byte twice: read once, written once.
-    `matmul`: per precision and `n`, the rate of an n×n by n×n product (2n³ operations) of normal random numbers, as
+    `matmul`: per precision and `n`, the rate of an n×n by n×n matmul (2n³ operations) of normal random numbers, as
     `burst_tflop_per_s`, by a chip that has rested, and `sustained_tflop_per_s`, by one that has been at work for 0.3 s:
     the first bounds a short measurement, the second a training run.
     Each rate is a median with `low` and `high`, the 10th and 90th percentile of up to `repeats` runs. Also the device's
@@ -50,13 +50,13 @@ def record(
     on = torch.device(device)
     steps = [("copy", size) for size in _fitting(copy_nbytes or COPY_NBYTES[device], on)]
     steps += [(precision, n) for precision in _precisions(on) for n in matrix_sizes or MATRIX_SIZES[device]]
-    copies, products = [], []
+    copies, matmuls = [], []
     for what, size in progress(steps):
         if what == "copy":
             copies.append(_copy_rate(size, on))
         else:
-            products.append(_matrix_rate(what, size, on, rest_s))
-    return {"copy": copies, "matmul": products, "repeats": timing.REPEATS, **_properties(on)}
+            matmuls.append(_matrix_rate(what, size, on, rest_s))
+    return {"copy": copies, "matmul": matmuls, "repeats": timing.REPEATS, **_properties(on)}
 
 
 def _fitting(sizes: Iterable[int], device: torch.device) -> list[int]:

@@ -92,7 +92,7 @@ FSDP_CASES: dict[str, tuple[bool, Callable[[list[Any]], None]]] = {
     "FSDP2, two blocks prefetched": (True, _prefetch_two),
     "FSDP2, not resharded after forward": (False, lambda blocks: None),
 }
-"""For each: are parameters sharded again after the forward, and what is told to the blocks."""
+"""For each: are parameters sharded again after the forward, and what is set on the blocks."""
 
 
 def record(device: str, progress: Progress = iter) -> dict[str, Any]:
@@ -126,15 +126,15 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
         about = {"ranks": n} | setting.named
         try:
             measured = ranks.run(_alone, n, device, setting, **options)[0]
-            foretold = predicted(measured, shape(device, setting.wide), n)
-            print(f"predicted, {n} ranks, {setting}: {foretold}", flush=True)
+            forecast = predicted(measured, shape(device, setting.wide), n)
+            print(f"predicted, {n} ranks, {setting}: {forecast}", flush=True)
             found = ranks.run(_on_rank, n, device, setting, **options)
         except ranks.RankFailed as error:
             failed.append(about | {"why": str(error).splitlines()[-1]})
             continue
         alone.append(about | measured)
         for case in found[0]:
-            said = {"predicted": foretold.get(case)}
+            said = {"predicted": forecast.get(case)}
             runs.append(about | said | told(case, [each[case] for each in found]))
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
     about = {"model": MODEL[device], "wide": WIDE[device], "precision": precision}
@@ -177,7 +177,7 @@ def shape(device: str, wide: bool) -> _Shape:
 def predicted(alone: Mapping[str, Any], of: _Shape, n: int) -> dict[str, dict[str, float]]:
     """By case, on paper, from the wire alone and a step that sends nothing.
 
-    A gradient takes a share of the backward as large as its bytes; under FSDP2 blocks and head are products of one
+    A gradient takes a share of the backward as large as its bytes; under FSDP2 blocks and head are matmuls of one
     size. The step is what sends nothing plus what is exposed, and FSDP2's optimizer has but its part of the parameters.
     """
     wire = {kind: measured_wire(alone["rates"], kind) for kind in _KINDS}
@@ -186,18 +186,18 @@ def predicted(alone: Mapping[str, Any], of: _Shape, n: int) -> dict[str, dict[st
     for case, mb in DDP_BUCKETS.items():
         caps = {"cap_nbytes": (mb or 25) * MB, "first_nbytes": None if mb else MB}
         times = {"collective_ms": wire["all_reduce"], "forward_ms": forward}
-        found[case] = _foretold(ddp_overlap(_gradients(of, backward), backward, **caps, **times), alone["step_ms"])
+        found[case] = _prediction(ddp_overlap(_gradients(of, backward), backward, **caps, **times), alone["step_ms"])
     for case, (reshard, _) in FSDP_CASES.items():
-        products = round(of.head / of.block)
-        order = fsdp_order(of.blocks, products, "no prefetch" not in case, reshard)
+        matmuls = round(of.head / of.block)
+        order = fsdp_order(of.blocks, matmuls, "no prefetch" not in case, reshard)
         takes = [_takes(token, of, wire) for token in order if token[:2] in ("AG", "RS")]
-        carried = carried_out(order, (forward + backward) / 3 / (of.blocks + products), takes)
-        found[case] = _foretold(carried, alone["step_ms"] - optimizer * (1 - 1 / n))
+        carried = carried_out(order, (forward + backward) / 3 / (of.blocks + matmuls), takes)
+        found[case] = _prediction(carried, alone["step_ms"] - optimizer * (1 - 1 / n))
     return found
 
 
 def _gradients(of: _Shape, backward_ms: float) -> list[Gradient]:
-    """The tied embedding's has its first part from the backward's first product, and is ready last."""
+    """The tied embedding's has its first part from the backward's first matmul, and is ready last."""
     made, each = of.head, []
     for size in of.nbytes[:-1]:
         made += size
@@ -211,7 +211,7 @@ def _takes(token: str, of: _Shape, wire: Mapping[str, Callable[[int], float]]) -
     return wire["all_gather" if token[:2] == "AG" else "reduce_scatter"](nbytes)
 
 
-def _foretold(overlap: Overlap, rest_ms: float) -> dict[str, float]:
+def _prediction(overlap: Overlap, rest_ms: float) -> dict[str, float]:
     kept = _rounded(overlap, ("communication_ms", "exposed_ms", "fraction"))
     return kept | {"step_ms": round(rest_ms + overlap.exposed_ms, 4)}
 

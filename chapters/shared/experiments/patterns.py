@@ -1,4 +1,4 @@
-"""What does each sharding pattern cost on real devices? Step time and peak memory a rank, beside the plan's."""
+"""What does each sharding pattern cost on real devices? Step time and peak memory a rank, and the plan's."""
 
 import functools
 import random
@@ -36,13 +36,13 @@ COMPILED = {"cuda": [("1.3 B", 4)], "cpu": [("small", 2)]}
 WIDE = {"cuda": [("1.6 B, wide", 2)], "cpu": [("small", 2)]}
 ISSUED, WORKED = ("1.3 B", 4), ("1.3 B", 16)
 """The cases of the eager recording from which rates are taken: of the program, and of the device."""
-FORETOLD = {
+RATES = {
     None: Network(),
     "default": Network(
         host=HostRates(layer_s=1.6e-3, bucket_s=0.8e-3, gathered_s=1.6e-3, tp_layer_s=2.5e-3, tp_sp_layer_s=4.9e-3)
     ),
 }
-"""By what rates a recording is foretold, eager or compiled: what an earlier one on two H200 had shown of both."""
+"""By what rates a recording is predicted, eager or compiled: what an earlier one on two H200 had shown of both."""
 BUDGET_S = 540
 """No case is begun after this."""
 STEPS = {"cuda": 7, "cpu": 3}
@@ -72,7 +72,7 @@ def record(
 
     The models have 1.3 billion parameters in 24 layers and 1.6 billion in 6 (on a CPU, a small one), in bf16 with
     AdamW. With a ``mode`` of torch.compile each block is compiled. Of each of ``cases`` one device alone is measured
-    first; with its rate, and those of `FORETOLD`, the steps of the patterns are predicted; then they are measured, in a
+    first; with its rate, and those of `RATES`, the steps of the patterns are predicted; then they are measured, in a
     random order, each on ranks of its own.
 
     Returns ``{"rows": [{"model", "sequences", "ranks", "pattern", "mode", "mesh", "gathered_logits", "stopped",
@@ -94,19 +94,19 @@ def record(
             for pattern, axes in PATTERNS.items()
             if axes and n >= 2 ** len(axes)
         ]
-        predicted = foretold(alone, spread)
+        predicted = predictions(alone, spread)
         found = {case: _row(device, case, until) for case in random.Random(0).sample(spread, len(spread))}
         rows += [alone, *(found[case] | {"predicted_us": predicted.get(case)} for case in spread)]
     return {"rows": rows}
 
 
-def foretold(alone: Mapping[str, Any], cases: Iterable[PatternCase]) -> dict[PatternCase, float]:
-    """Microseconds that a step of each case will take, said by the step of one device alone and `FORETOLD`; of a case
+def predictions(alone: Mapping[str, Any], cases: Iterable[PatternCase]) -> dict[PatternCase, float]:
+    """Microseconds that a step of each case will take, said by the step of one device alone and `RATES`; of a case
     that does not divide the model nothing, nor of any where one device alone was stopped."""
     found: dict[PatternCase, float] = {}
     for case in cases if not alone["stopped"] else ():
         try:
-            *_, row = planned([alone, asdict(case) | {"stopped": "", "gathered_logits": False}], FORETOLD[case.mode])
+            *_, row = planned([alone, asdict(case) | {"stopped": "", "gathered_logits": False}], RATES[case.mode])
         except ValueError:
             continue
         found[case] = row["planned_us"]
@@ -176,9 +176,9 @@ def _of_the_device(rows: Sequence[Mapping[str, Any]]) -> Network:
     def sending_s(pattern: str) -> float:
         return sum(traffic_s(_planned(of[pattern]), Network()).values())
 
-    beside = statistics.fmean(longer_s(each) / sending_s(each) for each in ("ddp", "fsdp"))
+    hidden = statistics.fmean(longer_s(each) / sending_s(each) for each in ("ddp", "fsdp"))
     copies = dict(of["tp"]["mesh"])["tp"] - 1
-    return Network(beside=beside, repeated=(longer_s("tp") - sending_s("tp")) / alone_s / copies)
+    return Network(hidden=hidden, repeated=(longer_s("tp") - sending_s("tp")) / alone_s / copies)
 
 
 def _at_the_rate_of_one(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], network: Network) -> Network:

@@ -1,1 +1,1 @@
-"""The break atlas: hundreds of ways to break a graph, what torch says of each, and how it is mended."""
+"""The break atlas: hundreds of ways to break a graph, what torch says of each, and how it is fixed."""

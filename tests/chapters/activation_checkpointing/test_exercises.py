@@ -35,7 +35,7 @@ def goes_back(fn, x):
     [
         ("08.1", lambda n, b, a: 1, "for 36 blocks"),
         ("08.2", keeps(torch.ops.aten.addmm.default), "without a bias is computed twice"),
-        ("08.2", lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE, "keeps more than products"),
+        ("08.2", lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE, "keeps more than matmuls"),
         ("08.3", 5, "what is repeated is the rest"),
         ("08.3", 2, "does not fit"),
         ("08.3", 4, "repeat less"),

@@ -19,12 +19,12 @@ def adds(grad, dy, x):
     ("name", "answer", "wrong"),
     [
         ("07.1", 6, "asks for a function, not int"),
-        ("07.1", lambda rows, d, size: 6 * rows * d * size, "two numbers are asked for"),
+        ("07.1", lambda rows, d, size: 6 * rows * d * size, "return two numbers"),
         ("07.1", lambda rows, d, size: (6 * rows * d, 3 * rows * d), "elements, not bytes"),
         ("07.1", lambda rows, d, size: (4 * rows * d * size, 3 * rows * d * size), "do not move 4 matrices"),
         ("07.1", lambda rows, d, size: (6 * rows * d * size, 4 * rows * d * size), "does not move 4 matrices"),
-        ("07.2", lambda backward, products, factor: factor, "which take as long as before"),
-        ("07.2", lambda backward, products, factor: backward / (backward - products / factor), "it says"),
+        ("07.2", lambda backward, matmuls, factor: factor, "which take as long as before"),
+        ("07.2", lambda backward, matmuls, factor: backward / (backward - matmuls / factor), "it says"),
         ("07.3", F.linear, "still sums over all rows"),
         ("07.3", lambda x, weight, bias: F.linear(x, weight), "not that of F.linear"),
         ("07.3", without_bias, "the gradient of bias is not"),
@@ -38,5 +38,5 @@ def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
 
 
 def test_right_answers_pass():
-    assert check("07.2", lambda total, products, factor: total / (products + (total - products) / factor)).passed
+    assert check("07.2", lambda total, matmuls, factor: total / (matmuls + (total - matmuls) / factor)).passed
     assert check("07.4", lambda grad, dy, x: torch.addmm(grad, dy.T, x, out=grad)).passed

@@ -63,7 +63,7 @@ def test_calls_are_counted_by_what_was_compiled_and_an_error_is_an_outcome_witho
     [
         lambda: strip_view.strips({}),
         lambda: gallery_view.matrix({}, ["loose"]),
-        lambda: calls_view.foretold({}),
+        lambda: calls_view.predicted({}),
     ],
 )
 def test_nothing_to_draw_is_refused(call):

@@ -7,7 +7,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 from chapters.gspmd.dtensor_compiled import block_of, eager_and_compiled
-from chapters.gspmd.gspmd_beside import annotated_block
+from chapters.gspmd.gspmd_side_by_side import annotated_block
 from compile_lab._torch.inductor import generated_graphs
 from compile_lab.devices import ranks
 from compile_lab.devices.step_collectives import _read

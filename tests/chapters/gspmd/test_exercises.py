@@ -15,7 +15,7 @@ def ring(kind, devices, nbytes):
     return (2 if kind == "all_reduce" else 1) * nbytes * (devices - 1) / devices
 
 
-def product(a, b):
+def matmul(a, b):
     known = {("R", "R"): "R", ("S(1)", "S(0)"): "P", ("S(0)", "S(1)"): "conflict"}
     return known.get((a, b), b if a == "R" else a)
 
@@ -26,7 +26,7 @@ def product(a, b):
         ("15.1", lambda kind, devices, nbytes: 2 * ring(kind, devices, nbytes), "too much"),
         ("15.1", lambda kind, devices, nbytes: "all", "a number of bytes"),
         ("15.2", lambda hlo: 3, "a dictionary"),
-        ("15.3", lambda a, b: "S(0)" if (a, b) == ("S(0)", "S(1)") else product(a, b), "for a in S(0) and b in S(1)"),
+        ("15.3", lambda a, b: "S(0)" if (a, b) == ("S(0)", "S(1)") else matmul(a, b), "for a in S(0) and b in S(1)"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):

@@ -17,10 +17,10 @@ from chapters.gspmd.gspmd import jax_here, partitioned, spec
 if not find_spec("jax") and not os.environ.get("REQUIRE_BROWSER"):  # set in CI, where nothing may be missing
     pytest.skip('jax is not installed: pip install "jax==0.10.2"', allow_module_level=True)
 
-from chapters.gspmd.gspmd_beside import beside, block_program, jax_example
 from chapters.gspmd.gspmd_block import LAYOUTS, block, fused, gradients, mlp, same
 from chapters.gspmd.gspmd_propagation import decided
-from chapters.gspmd.gspmd_three_ways import by_hand, three_ways
+from chapters.gspmd.gspmd_side_by_side import block_program, jax_example, side_by_side
+from chapters.gspmd.gspmd_three_ways import by_hand, refusals, three_ways
 from chapters.gspmd.gspmd_view import (
     three_systems,
 )
@@ -121,7 +121,7 @@ def test_the_block_is_mini_gpts_in_every_layout(layout):
 
 @pytest.mark.slow
 def test_c46_tensor_parallel_three_programs_and_two_totals(example):
-    (row,) = beside(["tp"])
+    (row,) = side_by_side(["tp"])
     assert summed(row.xla) == {("all_reduce", 4): 786_432} and summed(row.dtensor) == {("all_reduce", 6): 786_432}
     assert summed(row.formula) == {("all_reduce", 4): 524_288} and row.owed == ()
     q_k_v = max(row.xla_program.sent, key=lambda each: len(each.shapes))
@@ -160,7 +160,7 @@ def test_sequence_parallel_gathers_the_stream_if_the_width_is_held_and_else_the_
 
 @pytest.mark.slow
 def test_c46_ddp_and_fsdp():
-    ddp, fsdp = beside(["ddp", "fsdp"])
+    ddp, fsdp = side_by_side(["ddp", "fsdp"])
     assert summed(ddp.xla) == {("all_reduce", 1): 199_936} and ddp.dtensor == ()
     assert (
         set(ddp.dtensor_gradients.values()) == {"P(sum)"} and ddp.payload("owed") == ddp.payload("formula") == 199_936
@@ -171,7 +171,7 @@ def test_c46_ddp_and_fsdp():
 
 
 def test_heads_that_do_not_divide_xla_takes_and_dtensor_refuses():
-    (row,) = beside(["tp"], 8)
+    (row,) = side_by_side(["tp"], 8)
     assert "Cannot unflatten unevenly sharded tensor" in row.refused and row.payload("dtensor") is None
     assert row.formula is None and row.payload("xla") > 786_432
 
@@ -196,3 +196,21 @@ def test_the_three_ways_send_and_compute_the_same():
     ways = three_ways()
     assert [each.program.collectives for each in ways] == [ways[0].program.collectives] * 3
     assert all(abs(each.result - ways[0].result).max() < 1e-5 for each in ways)
+
+
+def test_an_older_jax_has_pcast_under_another_name(example, monkeypatch):
+    """Colab's 0.7."""
+    lax = jax_here().lax
+    cast = getattr(lax, "pcast", None)
+    if cast:
+        monkeypatch.delattr(lax, "pcast")
+        monkeypatch.setattr(lax, "pvary", lambda value, axis: cast(value, axis, to="varying"), raising=False)
+    assert summed(by_hand(4, *example).collectives) == {("all_reduce", 4): 524_288}
+
+
+def test_a_program_that_this_jax_takes_is_told_so_beside_those_that_it_refuses(monkeypatch):
+    jax = jax_here()
+    monkeypatch.setattr(jax.numpy, "sort", lambda value, axis: value)
+    told = {each.name: each.error for each in refusals()}
+    assert told["sort along the split"] == f"none: jax {jax.__version__} takes it"
+    assert told["rows + columns"] == "ShardingTypeError" and len(told) == 7

@@ -56,7 +56,7 @@ def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     assert not outcome.passed and wrong in outcome.wrong, outcome
 
 
-def foretold(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_once=True, flag_symbol=False):
+def predicted(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_once=True, flag_symbol=False):
     """A right answer to 02.5, and with each switch one that is nearly right."""
     codes, compiled = [], []
 
@@ -81,11 +81,14 @@ def foretold(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_
     ("answer", "wrong"),
     [
         (len, "torch compiles fewer than 2 times: the same call needs no new code"),
-        (lambda calls: foretold(calls, least_size=0), "torch compiles more than 2 times: a size of 1 fits no symbol"),
-        (lambda calls: foretold(calls, least_n=2), "fewer than 4 times: an int that has varied takes 0 and 1, too"),
-        (lambda calls: foretold(calls, only_newest=True), "fewer than 3 times: a bool is a constant, and earlier code"),
-        (lambda calls: foretold(calls, varied_at_once=False), "what has varied stays a symbol in later code"),
-        (lambda calls: foretold(calls, flag_symbol=True), "torch compiles"),
+        (lambda calls: predicted(calls, least_size=0), "torch compiles more than 2 times: a size of 1 fits no symbol"),
+        (lambda calls: predicted(calls, least_n=2), "fewer than 4 times: an int that has varied takes 0 and 1, too"),
+        (
+            lambda calls: predicted(calls, only_newest=True),
+            "fewer than 3 times: a bool is a constant, and earlier code",
+        ),
+        (lambda calls: predicted(calls, varied_at_once=False), "what has varied stays a symbol in later code"),
+        (lambda calls: predicted(calls, flag_symbol=True), "torch compiles"),
         (lambda calls: 2.0, "asks for a whole number"),
     ],
 )

@@ -69,7 +69,7 @@ def test_there_are_more_than_a_hundred_operators_all_in_torchs_table_none_twice(
         (1.0, 0.5, False, "compiled closer"),
         (0.5, 1.0, False, "eager closer"),
         (0.0, 0.1, False, "eager closer"),
-        (None, None, False, "not judged"),
+        (None, None, False, "not compared"),
     ],
 )
 def test_the_verdict_says_who_is_closer(eager, compiled, equal, verdict):
@@ -169,7 +169,7 @@ def test_the_picture_counts_and_leaves_out_what_has_no_least_error():
     assert "bf16: 1 bitwise equal, 0 as close, 1 compiled closer, 0 eager closer" in drawn.alt
     assert drawn.svg.count("<title>") == 3 and "fmod" not in drawn.svg
     assert [row[0] for row in drawn.table.rows] == ["var", "pow"]
-    with pytest.raises(ValueError, match="no operator was judged"):
+    with pytest.raises(ValueError, match="no operator was compared"):
         view.operators_picture(ERRORS[-1:])
     rows = {row[0]: row[1:] for row in view.verdicts(ERRORS).rows}
     assert rows == {"bf16": (2, 1, 0, 1, 0, 0), "fp32": (2, 1, 0, 0, 1, 1)}

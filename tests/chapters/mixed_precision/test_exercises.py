@@ -23,7 +23,7 @@ def with_a_scale_for_each_row(x):
         ("10.2", lambda gradients: 2.0**-10, "would still be safe"),
         ("10.2", lambda gradients: 65504 / max(g.abs().max().item() for g in gradients), "no power of two"),
         ("10.3", lambda x: (x.bfloat16(), 1.0), "the values are torch.bfloat16"),
-        ("10.3", with_a_scale_for_each_row, "one scale is asked"),
+        ("10.3", with_a_scale_for_each_row, "return one scale"),
         ("10.4", (400, 400), "in one region"),
         ("10.4", (50, 50), "each region begins without copies"),
         ("10.4", 50, "two numbers"),

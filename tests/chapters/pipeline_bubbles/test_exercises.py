@@ -30,7 +30,7 @@ def backward_first(rank, ranks, microbatches):
         (
             "12.3",
             lambda rank, ranks, m: gpipe(rank, ranks, 1),
-            "asked for 6 micro-batches on 2 ranks, it runs 1 through 2",
+            "given 6 micro-batches on 2 ranks, it runs 1 through 2",
         ),
         ("12.4", [6, 4, 4, 2], "stage 0 takes as long as 6 layers"),
         ("12.4", [4, 4, 4], "it has 12 layers on 3 stages"),

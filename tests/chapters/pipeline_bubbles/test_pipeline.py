@@ -192,7 +192,7 @@ def test_a_recorded_step_is_said_in_plain_values_and_drawn_again():
         pipeline_recording.timeline(result, "GPipe")
     with pytest.raises(KeyError, match="no timeline of 'GPipe' with 8 rows was recorded; there is none"):
         pipeline_recording.timeline(result, "GPipe", through_host=True)
-    with pytest.raises(TypeError, match="layers is none of what tells series apart: few_channels, through_host"):
+    with pytest.raises(TypeError, match="layers is none of the settings that distinguish series: few_channels"):
         pipeline_recording.timeline(result, "1F1B", layers=2)
 
 

@@ -23,7 +23,7 @@ def several():
 def test_torchs_counters_are_told_by_layer():
     one = made("x", 1.0)
     assert one.said(ABOVE) == "hit" and one.said(BELOW) == "miss"
-    assert made("x", 1.0, {}).said(ABOVE) == "not asked" and Restart("x").said(ABOVE) == "not measured"
+    assert made("x", 1.0, {}).said(ABOVE) == "not queried" and Restart("x").said(ABOVE) == "not measured"
     assert made("x", 1.0, {"i": {"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}}).said(BELOW) == "both"
 
 

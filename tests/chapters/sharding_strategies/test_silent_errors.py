@@ -1,4 +1,4 @@
-"""Each silent error of torch 2.13 is still one: a torch that mends it fails here, by name. What is told of it holds."""
+"""Each silent error of torch 2.13 is still one: a torch that fixes it fails here, by name. What is told of it holds."""
 
 import re
 import sys
@@ -62,7 +62,7 @@ def refused(mesh):
 
 
 @ranks_are_forked
-def test_what_is_mended_or_refused_is_told_so():
+def test_what_is_fixed_or_refused_is_said_so():
     from chapters.sharding_strategies.silent import run_all
 
     told = run_all({f.__name__: SilentError(f, "f()", "a: b") for f in (right, refused)})

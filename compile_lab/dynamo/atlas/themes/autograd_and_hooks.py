@@ -160,7 +160,7 @@ def another_method_of_a_function(x):
     return TwiceBackward.mro() and x
 
 
-no_cure(another_method_of_a_function, "what a class is made of is asked outside: only its `apply` is traced")
+no_cure(another_method_of_a_function, "query what a class is made of outside: only its `apply` is traced")
 
 
 @trigger("GB0123", leaf, trace_autograd_ops=False)

@@ -297,7 +297,7 @@ def attributes_by_tensors_of_an_object(x, settings):
 no_cure(attributes_by_tensors_of_an_object, "an attribute's name is text, and a tensor is none")
 
 
-no_cure(return_a_match, "a match is written in C and cannot be built again: return what is asked of it")
+no_cure(return_a_match, "a match is written in C and cannot be built again: return what you need of it")
 
 
 @cures(text_of_a_closure, "the text is never empty: the answer is written down")

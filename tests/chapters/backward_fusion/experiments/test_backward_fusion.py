@@ -119,7 +119,7 @@ def test_a_case_is_shown_with_its_ratio_and_each_kernel_with_its_rate():
     assert view.by_kind(case, "backward")["compiled"] == {"matmul": (2, 40.0), "generated": (2, 60.0)}
     assert view.launched(case, "backward", "eager") == 3
     assert view.floor_us(case, 4000.0) == pytest.approx(3 * 16384 * 4096 * 2 / 4e12 * 1e6)
-    assert view.busy_us(case, "backward", "eager", products=False) == 40.0
+    assert view.busy_us(case, "backward", "eager", matmuls=False) == 40.0
     assert view.outside([case], 4000.0, "here").rows[0][1:4] == [40.0, 60.0, "0.67×"]
     assert view.busy([case], "backward", "here").rows[0][-1] == "0.80×"
     said, table, kernels = view.panel(case, 4000.0, "here")

@@ -62,7 +62,9 @@ def test_peers_that_this_machine_lacks_are_told_and_the_others_measured(tmp_path
     found = capstone_peers.record("cpu", peer=path)
     rows = {row["name"]: row for row in found["rungs"]}
     told = {row["name"]: row["stopped"] for row in found["stopped"]}
-    lacking = {"peer, FlashAttention-3"} | (set() if find_spec("torchao") else {"peer, float8"})
+    lacking = {"peer, FlashAttention-3"}
+    lacking |= set() if find_spec("torchao") else {"peer, float8", "peer, float8 by rows"}
+    lacking |= set() if find_spec("liger_kernel") else {"peer, Liger"}
     assert set(told) == lacking and all("Error" in why for why in told.values())
     assert {*capstone_peers.OWN, "peer", "peer, compiled", "peer, max-autotune"} <= set(rows)
     measured = {name: row for name, row in rows.items() if name not in told}

@@ -1,4 +1,4 @@
-"""The capstone on more GPUs, foretold: what it is made of, and that the stored prediction is what the rules say."""
+"""The capstone on more GPUs, predicted: what it is made of, and that the stored prediction is what the rules say."""
 
 import pytest
 

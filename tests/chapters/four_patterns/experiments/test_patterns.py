@@ -1,4 +1,4 @@
-"""The recorded costs of patterns beside the plan, and how that is shown."""
+"""The recorded costs of patterns next to the plan, and how that is shown."""
 
 from dataclasses import replace
 
@@ -38,9 +38,9 @@ def test_measured_patterns_come_in_the_measured_order():
     rows += pattern_cost.planned(compiled, replace(network, host=pattern_cost.host_rates(compiled)))
     pairs = {name: view.pairs_in_order(each) for name, each in view.cases(rows).items()}
     everywhere = [right for found in pairs.values() for right in found.values()]
-    foretold = [right for name, found in pairs.items() if "GPT-2" in name for right in found.values()]
+    untouched = [right for name, found in pairs.items() if "GPT-2" in name for right in found.values()]
     assert len(everywhere) > 60 and sum(everywhere) >= 0.9 * len(everywhere)
-    assert len(foretold) > 20 and sum(foretold) >= 0.9 * len(foretold)
+    assert len(untouched) > 20 and sum(untouched) >= 0.9 * len(untouched)
 
 
 def test_bandwidths_are_held_against_the_assumed_rate():
@@ -57,16 +57,16 @@ def test_bandwidths_are_held_against_the_assumed_rate():
     assert late["all_reduce"] == pytest.approx(2**26 / 200e9 / planned_s - 1)
 
 
-def test_what_was_foretold_stands_beside_what_was_measured_afterwards():
+def test_what_was_predicted_stands_beside_what_was_measured_afterwards():
     rows = recordings.load("patterns", "NVIDIA H100 80GB HBM3").result["rows"]
-    said = view.as_foretold(rows)
+    said = view.as_predicted(rows)
     assert len(said) == len([each for each in rows if each["ranks"] > 1]) == 15
     assert all(each["planned_us"] == each["predicted_us"] for each in said)
-    assert view.as_foretold([row(), row(predicted_us=None), row(predicted_us=5.0, stopped="no")]) == []
+    assert view.as_predicted([row(), row(predicted_us=None), row(predicted_us=5.0, stopped="no")]) == []
 
 
-def test_on_two_and_four_gpus_what_waits_for_the_wire_was_foretold_within_a_tenth():
-    said = view.as_foretold(recordings.load("patterns_wide").result["rows"])
+def test_on_two_and_four_gpus_what_waits_for_the_wire_was_predicted_within_a_tenth():
+    said = view.as_predicted(recordings.load("patterns_wide").result["rows"])
     assert {each["ranks"] for each in said} == {2, 4}
     by_wire = [each for each in said if each["pattern"] in ("ddp", "fsdp", "hsdp")]
     assert len(by_wire) == 5 and all(abs(view.step_error(each)) < 0.1 for each in by_wire)

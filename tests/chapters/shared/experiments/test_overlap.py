@@ -85,7 +85,7 @@ RATES = [{"kind": kind, "nbytes": nbytes, "median_us": nbytes / 1e3} for kind in
 ALONE = {"step_ms": 10.0, "forward_ms": 2.0, "backward_ms": 6.0, "optimizer_ms": 1.0, "rates": RATES}
 
 
-def test_a_step_is_foretold_from_the_wire_alone_and_a_step_that_sends_nothing():
+def test_a_step_is_predicted_from_the_wire_alone_and_a_step_that_sends_nothing():
     shape = overlap_recording.shape("cpu", wide=True)
     said = predicted(ALONE, shape, 2)
     whole, small = said["DDP, one bucket"], said["DDP, 1 MB"]
@@ -109,7 +109,7 @@ def test_runs_and_wires_are_chosen_by_setting_on_the_most_ranks():
     assert wires(result, 8)["all_reduce"](10**6) == 2 and set(wires(result, 8)) == set(KINDS)
 
 
-def test_the_recording_keeps_what_was_foretold_and_communication_is_a_large_part_of_a_wide_models_step():
+def test_the_recording_keeps_what_was_predicted_and_communication_is_a_large_part_of_a_wide_models_step():
     result = recordings.load("overlap").result
     for alone in result["alone"]:
         setting = alone["batch"], alone["wide"], alone["through_host"]

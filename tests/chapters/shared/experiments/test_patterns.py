@@ -1,4 +1,4 @@
-"""The recorded costs of patterns: how ranks are joined, what the plan says beside them, and how that is shown."""
+"""The recorded costs of patterns: how ranks are joined, what the plan says of them, and how that is shown."""
 
 import math
 
@@ -28,11 +28,11 @@ def test_what_is_sent_is_the_wires_time_and_not_the_waiting_for_a_late_rank():
     assert pattern_cost._sent([early, late]) == {"sending_us": pytest.approx(3000), "exposed_us": pytest.approx(2000)}
 
 
-def test_a_case_is_foretold_by_one_device_and_what_does_not_divide_is_not():
+def test_a_case_is_predicted_from_one_device_and_what_does_not_divide_is_not():
     cases = [PatternCase("small", 2, n, "tp", None) for n in (2, 4)]
-    found = pattern_cost.foretold(row(), cases)
+    found = pattern_cost.predictions(row(), cases)
     assert list(found) == cases[:1] and found[cases[0]] > 1000
-    assert pattern_cost.foretold(row(stopped="out of memory"), cases) == {}
+    assert pattern_cost.predictions(row(stopped="out of memory"), cases) == {}
 
 
 def test_what_does_not_divide_is_a_row_that_says_so():
@@ -70,7 +70,7 @@ def test_rates_are_those_of_two_cases():
 
 def test_the_assumed_rates_are_the_recorded_ones_rounded():
     found, assumed = pattern_cost.calibrated(recordings.load("patterns").result["rows"]), Network()
-    for name in ("beside", "repeated"):
+    for name in ("hidden", "repeated"):
         assert getattr(assumed, name) == pytest.approx(getattr(found, name), rel=0.05)
     for name, seconds in vars(assumed.host).items():
         assert seconds == pytest.approx(getattr(found.host, name), rel=0.05)

@@ -1,4 +1,4 @@
-"""The foretold steps as a picture: each number of GPUs, each way of spreading the step."""
+"""The predicted steps as a picture: each number of GPUs, each way of spreading the step."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -37,8 +37,8 @@ def picture(result: Mapping[str, Any], provenance: object | None = None) -> Draw
         [f"{n:,} GPUs" for n in devices],
         series,
         unit="ms",
-        alt=f"Foretold milliseconds of a step. {said}.",
-        caption="A step on more GPUs, as it is foretold; none of these was measured",
+        alt=f"Predicted milliseconds of a step. {said}.",
+        caption="A step on more GPUs, predicted; none of these was measured",
         provenance=provenance,
         table=Table(["", "GPUs", "step, ms", "device, ms", "issued, ms", "speed kept"], told, align="lrrrrr"),
     )

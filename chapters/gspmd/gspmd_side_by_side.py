@@ -39,7 +39,7 @@ _PATTERNS = {"ddp": "ddp", "fsdp": "fsdp", "tp": "tp", "tp+sp": "tp+sp"}
 
 
 @dataclass(frozen=True)
-class Beside:
+class SideBySide:
     """One layout on so many devices, three times. ``formula`` is None where there is none.
 
     ``dtensor_gradients`` says where DTensor's weights' gradients are when the backward is done: ``P(sum)`` is a sum
@@ -84,7 +84,7 @@ class _BlockShape:
 
 
 @door
-def beside(names: Sequence[str] = tuple(LAYOUTS), devices: int = 4) -> tuple[Beside, ...]:
+def side_by_side(names: Sequence[str] = tuple(LAYOUTS), devices: int = 4) -> tuple[SideBySide, ...]:
     """XLA, DTensor and the formula for each of these layouts of a block [8, 64, 64] with four heads.
 
     Raises ValueError for a layout that is not known, and as `jax_here`.
@@ -96,7 +96,7 @@ def beside(names: Sequence[str] = tuple(LAYOUTS), devices: int = 4) -> tuple[Bes
         program = block_program(name, *jax_example(), devices=devices)
         eager, owed, where, refused = dtensor_counts(layout, devices)
         by_formula = formula(name, devices)
-        found.append(Beside(name, devices, program.collectives, eager, by_formula, where, owed, refused, program))
+        found.append(SideBySide(name, devices, program.collectives, eager, by_formula, where, owed, refused, program))
     return tuple(found)
 
 
@@ -179,7 +179,7 @@ def _word(place: Any) -> str:
 def formula(name: str, devices: int) -> tuple[Collective, ...] | None:
     """What the patterns' formula says of one block: a model of two layers, less a model of one. None if it has none.
 
-    q, k and v are one product in it; heads must divide among the devices of ``tp``. A count of 0: the block's gradients
+    q, k and v are one matmul in it; heads must divide among the devices of ``tp``. A count of 0: the block's gradients
     join a bucket that is there without them.
     """
     pattern = _PATTERNS[layout_named(name).name]

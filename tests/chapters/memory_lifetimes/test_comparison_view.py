@@ -1,4 +1,4 @@
-"""The allocator's curve beside a computed one."""
+"""The allocator's curve compared with a computed one."""
 
 import re
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from chapters.memory_lifetimes.beside_view import beside
+from chapters.memory_lifetimes.comparison_view import comparison
 from compile_lab.aot import as_graphs
 from compile_lab.memory import measure_step
 from compile_lab.simulator.joint_graphs import stored_graphs
@@ -29,8 +29,8 @@ def test_the_allocators_curve_is_drawn_beside_the_computed_one(mini):
         max(measured.curve) == measured.peak_nbytes
         and measured.curve[measured.forward_events - 1] == measured.held_nbytes
     )
-    drawing = beside(step, measured)
+    drawing = comparison(step, measured)
     assert ("the same, to the byte" in drawing.alt) == (step.peak_nbytes == measured.peak_nbytes)
     assert len(re.findall(r"<path d='M[^']*z'", drawing.svg)) == 2
     with pytest.raises(ValueError, match="measure_step"):
-        beside(step, replace(measured, curve=()))
+        comparison(step, replace(measured, curve=()))

@@ -1,4 +1,4 @@
-"""The allocator's own curve beside what was predicted."""
+"""The allocator's own curve compared with the predicted one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ LEFT, WIDE, HIGH = 46, 944, 130
 
 
 @door
-def beside(step: LivedStep, measured: Peak, caption: str = "", provenance: object = None) -> Drawing:
+def comparison(step: LivedStep, measured: Peak, caption: str = "", provenance: object = None) -> Drawing:
     """The live bytes of a step as computed, and under them what the allocator had given out, on one scale.
 
     The forward is as wide in both, and so is the backward: the one counts operations, the other what the allocator did.
     Raises ValueError for a measurement without a curve, or without the end of the forward.
 
-    >>> from chapters.memory_lifetimes.beside_view import beside
+    >>> from chapters.memory_lifetimes.comparison_view import comparison
     >>> from compile_lab.memory.measured import Peak
     >>> from compile_lab.simulator import joint_graphs, lifetimes
-    >>> beside(
+    >>> comparison(
     ...     lifetimes.lived(joint_graphs.stored_graphs()["MLP by hand"], budget=1),
     ...     Peak("cpu", 9_000_000, 3_000_000, 0, "mm", (), curve=(3_000_000, 9_000_000, 0), forward_events=1),
     ... ).table
