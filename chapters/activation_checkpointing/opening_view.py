@@ -34,8 +34,8 @@ def kept_or_again(costs: Mapping[str, Cost], layers: int, input_nbytes: float, p
     >>> from compile_lab import recordings
     >>> kept_or_again(recorded(recordings.load("checkpointing").result), layers=24, input_nbytes=25e6).alt
     "24 blocks drawn to scale, three times. All kept: 15.5 GB at the peak. With only each block's input kept,
-    2.61 GB, for 23 % more arithmetic. With one input kept for all, the backward begins by making everything
-    again: 15.4 GB, for 32 % more arithmetic."
+    2.61 GB, for 23 % more arithmetic. With one input kept for all, the backward begins by recomputing
+    everything: 15.4 GB, for 32 % more arithmetic."
     """
     check_whole("layers", layers), check_amount("input_nbytes", input_nbytes)
     plain = costs["none"]

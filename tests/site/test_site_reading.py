@@ -230,6 +230,7 @@ def test_search_finds_a_word_of_the_chapter(visit):
     assert title in page.locator("#search-results").inner_text()
     shown = page.locator("#search-results .context")
     shown.first.wait_for()
+    page.wait_for_load_state("networkidle")  # every result has read its page by then
     assert not re.search(r"^(import|from) |= \w+\(", "\n".join(shown.all_inner_texts()), re.MULTILINE), "code of a cell"
     assert page.locator(SEARCHES).count() == 1
 
