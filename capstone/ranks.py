@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from mini_model.checkpoint import way_on
 from mini_model.parallel import checkpoint as sharded_checkpoint
 from mini_model.parallel import rank
 from mini_model.parallel.apply import make_mesh, parallelize
@@ -20,7 +21,7 @@ from mini_model.parallel.apply import make_mesh, parallelize
 from .data import Corpus, corpus
 from .log import Journal, TrainingLog
 from .options import COMMAND, DTYPES, TrainingOptions
-from .run import go_on, initial, peak_bytes, report_on, way_on, where
+from .run import go_on, initial, peak_bytes, report_on, where
 from .steps import adamw
 
 
@@ -34,7 +35,7 @@ def main(options: TrainingOptions) -> int:
         data = corpus(options.text, options.shape.vocabulary, options.window)
     except ValueError as error:
         return rank.leave(f"error: {error}", 1)
-    work = rank.at_work(lambda: train(options, data, sizes, device), device, way_on(options))
+    work = rank.at_work(lambda: train(options, data, sizes, device), device, way_on(options.checkpoint))
     if rank.is_first():
         journal, weights, peak, ranks = work
         print(report_on(options, data, journal, weights, time.perf_counter() - start, peak, ranks))

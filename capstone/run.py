@@ -215,8 +215,3 @@ def peak_bytes(device: str | torch.device) -> int:
         return torch.cuda.max_memory_allocated(device)
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return most if sys.platform == "darwin" else 1024 * most
-
-
-def way_on(options: TrainingOptions) -> str:
-    """What to say to whom stops a run."""
-    return f"the same command continues from {options.checkpoint}" if options.checkpoint else "nothing was saved"

@@ -65,12 +65,7 @@ RUNGS: dict[str, Rung] = {
         _module(autocast=False, fused=False, waits=True),
         WORDS,
     ),
-    "bf16": Rung(
-        "matmuls and attention in bf16, by autocast",
-        "eager",
-        _module(fused=False, waits=True),
-        WORDS,
-    ),
+    "bf16": Rung("matmuls and attention in bf16, by autocast", "eager", _module(fused=False, waits=True), WORDS),
     "fused": Rung("a fused AdamW, and the loss stays on the GPU", "eager", _module(), WORDS),
     "compile": Rung("torch.compile: model and loss as one graph", "compiler", _module(compiled=True), WORDS),
     "padded": Rung("47 words that nobody uses, so that rows of logits are aligned", "eager", _module(compiled=True)),
@@ -90,9 +85,7 @@ RUNGS: dict[str, Rung] = {
         lambda model, batch, length, **more: HandStep(model, batch, length, **more),
     ),
     "fp8": Rung(
-        "the blocks' matmuls in fp8, except attention's in the forward",
-        "hand",
-        _fp8(forward=("mlp.up", "mlp.down")),
+        "the blocks' matmuls in fp8, except attention's in the forward", "hand", _fp8(forward=("mlp.up", "mlp.down"))
     ),
     "fp8 + qkv": Rung(
         "the forward's query, key and value projection in fp8, too",

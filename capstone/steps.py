@@ -43,7 +43,22 @@ class TrainingStep(Protocol):
     def restart(self, weights: Mapping[str, Tensor]) -> None: ...
 
 
-class ModuleStep:
+class _OptimizedStep:
+    """A step whose weights and moments are its optimizer's."""
+
+    optimizer: FusedAdamW | FlatAdamW
+
+    def weights(self) -> dict[str, Tensor]:
+        return self.optimizer.masters()
+
+    def restart(self, weights: Mapping[str, Tensor]) -> None:
+        self.optimizer.restart(weights)
+
+    def set_lr(self, value: float) -> None:
+        self.optimizer.set_lr(value)
+
+
+class ModuleStep(_OptimizedStep):
     """MiniGPT as a module, torch's AdamW, and what torch's own switches do.
 
     tensor_cores: float32 matmuls may round their inputs to TF32. autocast: matmuls, attention in bf16. fused: one
@@ -64,28 +79,17 @@ class ModuleStep:
         self.model, self.autocast, self.waits = model, autocast, waits
         self.precision = "high" if tensor_cores else "highest"
         self.run = torch.compile(model, fullgraph=True, dynamic=False) if compiled else model
-        self.optimizer = adamw(dict(model.named_parameters()), fused)
+        self.optimizer = FusedAdamW(dict(model.named_parameters()), fused)
 
     def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
         loss = self._backward(self.run, tokens, targets)
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.update()
         if self.waits:
             loss.item()
         return loss
 
     def gradients(self, tokens: Tensor, targets: Tensor) -> Gradients:
-        return _taken(self._backward(self.model, tokens, targets), dict(self.model.named_parameters()))
-
-    def weights(self) -> dict[str, Tensor]:
-        return {name: each.detach().clone() for name, each in self.model.named_parameters()}
-
-    def restart(self, weights: Mapping[str, Tensor]) -> None:
-        _fill(dict(self.model.named_parameters()), weights)
-        self.optimizer.state.clear()
-
-    def set_lr(self, value: float) -> None:
-        _set_rate(self.optimizer, value)
+        return _taken(self._backward(self.model, tokens, targets), self.optimizer.weights)
 
     def _backward(self, run: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
         torch.set_float32_matmul_precision(self.precision)
@@ -95,7 +99,7 @@ class ModuleStep:
         return loss.detach()
 
 
-class FunctionStep:
+class FunctionStep(_OptimizedStep):
     """`training_loss` compiled, and its parameters as they are or flat.
 
     chunks: of the head, see `TiedHead`. flat: masters in two buffers, which one compiled kernel each updates, and for
@@ -119,7 +123,7 @@ class FunctionStep:
         if graph and not flat:
             raise ValueError("graph=True needs flat=True: torch's own AdamW counts its steps outside of the graph")
         parameters = {name: each.detach().clone() for name, each in model.named_parameters()}
-        self.optimizer: FlatAdamW | FusedAdamW = FlatAdamW(parameters, compiled) if flat else FusedAdamW(parameters)
+        self.optimizer = FlatAdamW(parameters, compiled) if flat else FusedAdamW(parameters)
         self.loss_of = functools.partial(training_loss, config=model.config, stream=stream, chunks=chunks)
         self.run = torch.compile(self.loss_of, fullgraph=True, dynamic=False) if compiled else self.loss_of
         self.wants_graph, self.memory = graph, memory
@@ -137,15 +141,6 @@ class FunctionStep:
 
     def gradients(self, tokens: Tensor, targets: Tensor) -> Gradients:
         return _taken(self._backward(self.loss_of, tokens, targets), self.optimizer.weights)
-
-    def weights(self) -> dict[str, Tensor]:
-        return self.optimizer.masters()
-
-    def restart(self, weights: Mapping[str, Tensor]) -> None:
-        self.optimizer.restart(weights)
-
-    def set_lr(self, value: float) -> None:
-        self.optimizer.set_lr(value)
 
     def _backward(self, run: Callable[..., Tensor], tokens: Tensor, targets: Tensor) -> Tensor:
         torch.set_float32_matmul_precision("high")
@@ -169,11 +164,11 @@ class FunctionStep:
 
 
 class FusedAdamW:
-    """torch's own: parameters in float32, a few launches for all of them."""
+    """torch's own: parameters in float32; fused, a few launches for all of them."""
 
-    def __init__(self, parameters: Mapping[str, Tensor]) -> None:
+    def __init__(self, parameters: Mapping[str, Tensor], fused: bool = True) -> None:
         self.weights = {name: each.requires_grad_() for name, each in parameters.items()}
-        self.optimizer = adamw(self.weights, True)
+        self.optimizer = adamw(self.weights, fused)
 
     def update(self) -> None:
         self.optimizer.step()
@@ -182,12 +177,15 @@ class FusedAdamW:
     def masters(self) -> dict[str, Tensor]:
         return {name: each.detach().clone() for name, each in self.weights.items()}
 
+    @torch.no_grad()
     def restart(self, weights: Mapping[str, Tensor]) -> None:
-        _fill(self.weights, weights)
+        for name, each in self.weights.items():
+            each.copy_(weights[name])
         self.optimizer.state.clear()
 
     def set_lr(self, value: float) -> None:
-        _set_rate(self.optimizer, value)
+        for group in self.optimizer.param_groups:
+            group["lr"] = value
 
 
 class FlatAdamW:
@@ -247,17 +245,6 @@ def adamw(parameters: Mapping[str, Tensor], fused: bool = True, decay: float = D
     ]
     how = {"fused": True} if fused else {"foreach": False}
     return torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, **how)
-
-
-@torch.no_grad()
-def _fill(parameters: Mapping[str, Tensor], weights: Mapping[str, Tensor]) -> None:
-    for name, each in parameters.items():
-        each.copy_(weights[name])
-
-
-def _set_rate(optimizer: torch.optim.Optimizer, value: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = value
 
 
 def _taken(loss: Tensor, parameters: Mapping[str, Tensor]) -> Gradients:

@@ -27,7 +27,7 @@ from mini_model.model import MiniGPT
 from .data import Corpus, TextError, corpus
 from .log import Journal, TrainingLog
 from .options import COMMAND, DTYPES, TrainingOptions, parsed
-from .run import TrainingReport, go_on, initial, peak_bytes, report_on, way_on, where
+from .run import TrainingReport, go_on, initial, peak_bytes, report_on, where
 from .steps import adamw
 
 
@@ -106,9 +106,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stopped:
-        stops.ends_at_once()
-        print(f"\nstopped{f' {stopped}' * bool(stopped.args)}; {way_on(options)}", file=sys.stderr)
-        return stops.code(stopped)
+        return stops.told(stopped, checkpoint.way_on(options.checkpoint))
     return 0
 
 

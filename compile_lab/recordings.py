@@ -6,17 +6,20 @@ A file is checked whenever it is read: a result is shown with where it comes fro
 """
 
 import datetime
+import functools
 import json
 import math
 import os
 import platform
 import re
 import tempfile
+import typing
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from importlib import metadata
+from itertools import repeat
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from .doors import door
 
@@ -83,6 +86,47 @@ class Recording:
 
     def __repr__(self) -> str:
         return f"{self.name} ({', '.join(self.result)}) · {self.provenance}"
+
+
+class RecordedRow:
+    """A dataclass that a recording keeps as an object of JSON, and reads back the same: its base class.
+
+    >>> from dataclasses import dataclass
+    >>> from compile_lab.recordings import RecordedRow
+    >>> @dataclass(frozen=True)
+    ... class Step(RecordedRow):
+    ...     times_ms: tuple[float, ...]
+    >>> Step.from_json({"times_ms": [1.5, 2.0]})
+    Step(times_ms=(1.5, 2.0))
+    """
+
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> Self:
+        """The same from what a recording keeps. TypeError for a field that is missing or unknown."""
+        return _row(cls, fields)
+
+    def to_json(self) -> dict[str, Any]:
+        """What JSON can hold."""
+        return asdict(self)
+
+
+_hints = functools.cache(typing.get_type_hints)
+
+
+def _row(kind: type, fields: Mapping[str, Any]) -> Any:
+    return kind(**{name: _typed(_hints(kind).get(name), value) for name, value in fields.items()})
+
+
+def _typed(kind: Any, value: Any) -> Any:
+    """A value of JSON as its field's type has it: an object as its dataclass, a list as its tuple."""
+    if isinstance(value, dict):
+        known = [each for each in (kind, *typing.get_args(kind)) if is_dataclass(each)]  # itself, or it or None
+        return _row(known[0], value) if known else value
+    if isinstance(value, list):
+        inner = next((each for each in (kind, *typing.get_args(kind)) if typing.get_origin(each) is tuple), None)
+        kinds = typing.get_args(inner)
+        return tuple(map(_typed, repeat(kinds[0]) if kinds[-1] is ... else kinds, value)) if kinds else value
+    return value
 
 
 @door

@@ -1,7 +1,8 @@
 """The tensors in a value, the memory behind each, and its bytes."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -55,6 +56,19 @@ def is_hollow(tensor: Tensor) -> bool:
     except RuntimeError:  # torch's answer for a storage that holds nothing
         return True
     return False
+
+
+@contextmanager
+def gradients_kept(leaves: Iterable[Tensor]) -> Iterator[None]:
+    """In the block none of the leaves has a gradient yet; after it each has the one that it had."""
+    before = [(each, each.grad) for each in leaves]
+    for each, _ in before:
+        each.grad = None
+    try:
+        yield
+    finally:
+        for each, gradient in before:
+            each.grad = gradient
 
 
 def nbytes(value: Any) -> int:

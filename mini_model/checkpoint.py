@@ -95,6 +95,11 @@ def load(path: Path, settings: dict[str, Any], device: str = "cpu") -> dict[str,
     return content
 
 
+def way_on(path: Path | None) -> str:
+    """What to say of the checkpoint to whom stops a run; None: there is none."""
+    return f"the same command continues from {path}" if path else "nothing was saved"
+
+
 def same_run(path: Path, found: Any, settings: dict[str, Any]) -> None:
     """CheckpointError if a checkpoint's settings are not those of this run."""
     found = found if isinstance(found, Mapping) else {}

@@ -66,10 +66,7 @@ WORDS = {
         say think know believe hope claim doubt feel suspect swear
     """,
 }
-INFLECTED = {
-    "noun": ("noun_s", "noun_p"),
-    **{verb: (f"{verb}_p", f"{verb}_s") for verb in ("sleep", "see", "say")},
-}
+INFLECTED = {"noun": ("noun_s", "noun_p"), **{verb: (f"{verb}_p", f"{verb}_s") for verb in ("sleep", "see", "say")}}
 
 
 def _add_s(word: str) -> str:
@@ -104,10 +101,7 @@ def _english_rules(depth: int) -> dict[str, list[Production]]:
     Adverbs stand before their verb and a noun has at most one modifier behind it, so that "the girl sees the
     dog near the river" has one reading only.
     """
-    rules = {
-        "Sentence": [(1.0, f"Clause{depth} Close")],
-        "Close": [(0.85, "."), (0.15, f"and Clause{depth} Close")],
-    }
+    rules = {"Sentence": [(1.0, f"Clause{depth} Close")], "Close": [(0.85, "."), (0.15, f"and Clause{depth} Close")]}
     for d in range(depth + 1):
         # What follows: nothing (an object), a verb phrase, or a verb whose object is the noun described.
         for phrase, follows in (("Object", ""), ("Clause", "Verb_{n}" + str(d)), ("Gap", "see_{n}")):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -61,6 +62,13 @@ def noted() -> Iterator[list[int]]:
                 _set(before)
 
         yield numbers
+
+
+def told(stopped: KeyboardInterrupt, kept: str) -> int:
+    """Say that a run was stopped, and what is kept of it. From here on as in `ends_at_once`. The exit code."""
+    ends_at_once()
+    print(f"\nstopped{f' {stopped}' * bool(stopped.args)}; {kept}", file=sys.stderr)
+    return code(stopped)
 
 
 def ends_at_once() -> None:

@@ -59,12 +59,7 @@ def train(
 
 
 def _train(
-    settings: Settings,
-    mode: str,
-    device: str,
-    file: Path | None,
-    every: int,
-    tell: Callable[[ab.ABCheck], None] | None,
+    settings: Settings, mode: str, device: str, file: Path | None, every: int, tell: Callable[[ab.ABCheck], None] | None
 ) -> MiniGPT:
     torch.manual_seed(settings.seed)
     model = MiniGPT(config(settings.config)).to(device)
@@ -144,10 +139,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stopped:
-        stops.ends_at_once()
-        kept = f"the same command continues from {options.checkpoint}" if options.checkpoint else "nothing was saved"
-        print(f"\nstopped; {kept}", file=sys.stderr)
-        return stops.code(stopped)
+        return stops.told(stopped, checkpoint.way_on(options.checkpoint))
     device = torch.cuda.get_device_name(options.device) if "cuda" in options.device else "cpu"
     threads = f", {torch.get_num_threads()} threads" if device == "cpu" else ""
     print(f"training time     {seconds:.0f} s on {device}{threads}, mode {options.mode}, torch {torch.__version__}")

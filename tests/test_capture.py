@@ -2,10 +2,15 @@
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import FlopCounterMode
 
 from compile_lab import capture
-from compile_lab.capture import compilation
+from compile_lab.aot.training import training_graphs
+from compile_lab.capture import NotCompiledError, compilation
+from compile_lab.dynamo.tracing import trace
+from compile_lab.inductor.generated import generated_code
+from compile_lab.memory.measured import measure_peak
+from compile_lab.modes.cost import measure
 
 
 def prints(x):
@@ -42,17 +47,12 @@ def test_a_training_step_shows_every_stage():
     assert {"forward", "backward"} <= {event.stage for event in log.of(capture.GraphMade)}
 
 
-class Watching(TorchDispatchMode):
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        return func(*args, **(kwargs or {}))
-
-
 def test_a_dispatch_mode_makes_compiled_code_step_aside_and_the_log_knows():
     fn = torch.compile(lambda x: x.sin() + 1, backend="eager")
     with compilation() as log:
         fn(torch.ones(2))
     log.require_compiled()
-    with compilation() as log, Watching():
+    with compilation() as log, FlopCounterMode(display=False):
         fn(torch.ones(2))
     assert log.graph_calls == 0
     with pytest.raises(RuntimeError, match="No compiled graph ran"):
@@ -72,9 +72,20 @@ def test_recompile_reasons_come_as_text_or_as_a_list():
     assert one.failed == ("0/0: n == 2",) and many.failed == ("0/1: a", "0/0: b")
 
 
-def test_inductor_writes_its_kernels_into_the_log():
-    with compilation() as log:
-        torch.compile(lambda x: x.sin() + 1)(torch.ones(64))
-    (written,) = log.of(capture.KernelsWritten)
-    assert "sin" in written.code
-    assert any(event.ops == 2 and event.seconds > 0 for event in log.of(capture.Measured))
+INSTRUMENTS = {
+    "trace": trace,
+    "training_graphs": training_graphs,
+    "generated_code": generated_code,
+    "measure": lambda fn, x: measure(fn, x, mode="default", cold=False),
+    "measure_peak": lambda fn, x: measure_peak(torch.compile(lambda: fn(x))),
+}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", INSTRUMENTS)
+def test_no_instrument_takes_eager_code_for_compiled_code(name):
+    with (
+        FlopCounterMode(display=False),
+        pytest.raises((RuntimeError, NotCompiledError), match=r"FlopCounterMode|compiled"),
+    ):
+        INSTRUMENTS[name](torch.sin, torch.ones(4, requires_grad=True))

@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from compile_lab import known_faults
 from compile_lab._torch.inductor import inductor_config
-from compile_lab.known_faults import KNOWN_FAULTS, KnownFault, faults_met, release
+from compile_lab.known_faults import KNOWN_FAULTS, faults_met
 
 BOARD = Path(__file__).parents[1] / "chapters" / "is_it_right" / "faults" / "board.json"
 
@@ -27,16 +26,6 @@ def test_a_fault_is_of_its_releases_its_device_and_its_option():
         assert faults_met("2.13.0", "cpu") == ()
     with inductor_config.patch({"triton.mix_order_reduction": False}):
         assert faults_met("2.13.0", "cuda") == ()
-
-
-def test_a_torch_without_the_option_is_not_said_to_have_the_fault(monkeypatch):
-    gone = KnownFault(1, (2, 10), (9, 0), "cuda", "is wrong", "triton.no_such_option", "NO_SUCH=0")
-    monkeypatch.setattr(known_faults, "KNOWN_FAULTS", (gone,))
-    assert faults_met("2.13.0", "cuda") == ()
-
-
-def test_a_version_has_two_numbers():
-    assert release("2.13.0+cpu") == (2, 13) and release("3.0") == (3, 0)
 
 
 def test_every_switch_is_one_that_torch_reads_from_the_environment():

@@ -27,13 +27,8 @@ def test_python_and_a_compiler_are_enough(tmp_path):
     assert check(tmp_path, with_compiler=True).returncode == 0
 
 
-@pytest.mark.parametrize("python", ["no-such-python", "old-python"])
+@pytest.mark.parametrize("python", ["no-such-python", shutil.which("true")])  # one that does not say that it fits
 def test_a_missing_or_old_python_is_named_with_the_remedy(tmp_path, python):
-    if python == "old-python":
-        old = tmp_path / python
-        old.write_text("#!/bin/sh\n")  # answers nothing to the question whether its version fits
-        old.chmod(0o755)
-        python = str(old)
     told = check(tmp_path, python, with_compiler=True)
     assert told.returncode == 2 and told.stderr.count("\n") == 1
     assert f"'{python}' is none of them" in told.stderr and "make PYTHON=" in told.stderr

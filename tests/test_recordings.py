@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from compile_lab import recordings
-from compile_lab.recordings import Provenance, RecordingError, device_folder, here, load, save
+from compile_lab.recordings import Provenance, RecordingError, device_folder, load, save
 
 H200 = Provenance(
     device="NVIDIA H200",
@@ -53,50 +53,19 @@ def test_what_is_saved_is_loaded_and_is_called_recorded(tmp_path):
     assert load("other", root=tmp_path).provenance.device == "Tesla T4", "one other device needs no choice"
 
 
-def test_provenance_prints_as_a_caption_for_each_kind():
-    rest = "NVIDIA H200 · torch 2.11.0+cu130 · triton 3.6.0 · CUDA 13.0 · 2026-11-21"
-    assert str(replace(H200, kind="recorded")) == f"recorded on {rest}"
-    assert str(replace(H200, kind="live")) == f"measured live on {rest}"
-    computed = "computed, not measured, for NVIDIA H200 · torch 2.11.0 · triton 3.6.0 · CUDA 13.0"
-    assert str(replace(H200, kind="virtual")) == computed, "the same on any day, by any build"
-    assert "CUDA" not in str(replace(H200, cuda=None)) and "triton" not in str(replace(H200, triton=None))
-
-
-def test_what_a_processor_measured_names_it_and_code_written_for_a_gpu_does_not():
-    mine = replace(here("x", device="cpu"), cpu="Some CPU, 2 cores")
-    assert str(mine).startswith("measured live on Some CPU, 2 cores · torch ")
-    assert str(replace(mine, device="H200", kind="virtual")).startswith("computed, not measured, for H200")
-
-
-def test_a_gpus_recording_names_the_processor_beside_it_and_an_older_one_need_not(tmp_path):
-    beside = replace(H200, kind="recorded", cpu="Some CPU, 16 cores")
-    assert str(beside).endswith("2026-11-21") and "CUDA 13.0 · host Some CPU, 16 cores" in str(beside)
-    save("machine", beside, {"copy": [1]}, tmp_path)
-    assert load("machine", root=tmp_path).provenance == beside
-    older = written(tmp_path, without("provenance", "cpu"))
-    assert load("machine", root=older).provenance.cpu is None
-    assert recordings.here("a test", device="cpu").cpu == recordings.processor()
-    assert "beside" not in str(recordings.here("a test", device="cpu"))
-
-
 @pytest.mark.parametrize(
     ("change", "told"),
     [
         (lambda content: "{", "not JSON (line 1, column 2"),
         (lambda content: "[" * 100_000, "nested too deeply"),
-        (lambda content: "[]", "the whole must be an object"),
         (lambda content: '{"provenance": {}, "result": {"a": NaN}}', "NaN is not a number"),
-        (lambda content: '{"result": {"a": 1e999}}', "1e999 is larger"),
         (lambda content: f'{{"result": {{"a": {"9" * 10_000}}}}}', f"{'9' * 20}… is larger"),
         (lambda content: '{"result": {"a": 1, "b": 2, "a": 3}}', "'a' stands twice"),
         (lambda content: {"result": content["result"]}, "lacks provenance"),
         (lambda content: {**content, "notes": ""}, "'notes', which no recording has"),
-        (lambda content: {**content, "result": [1]}, "result must be an object"),
         (lambda content: {**content, "result": {}}, "result is empty"),
         (without("provenance", "torch"), "provenance lacks torch"),
-        (with_("provenance", kind="live"), "'kind', which no recording has"),
         (with_("provenance", cuda=13.0), "provenance.cuda must be text, and is a number"),
-        (with_("provenance", torch=""), "provenance.torch must be text, and is empty"),
         (with_("provenance", date="21.11.2026"), "must be a day as 2026-11-21"),
         (with_("provenance", device="Tesla T4"), "whose folder is tesla-t4, not nvidia-h200"),
     ],
@@ -124,32 +93,6 @@ def test_what_is_no_text_no_regular_file_or_too_large_is_refused(tmp_path):
     os.mkfifo(path)  # which would be waited for
     with pytest.raises(RecordingError, match=r"machine\.json: not a regular file"):
         load("machine", root=path.parents[1])
-
-
-def test_a_result_that_is_nested_too_deeply_is_not_written(tmp_path):
-    result = []
-    for _ in range(100_000):
-        result = [result]
-    with pytest.raises(RecordingError, match=r"machine\.json was not written: the result is not plain JSON"):
-        save("machine", H200, {"copy": result}, tmp_path)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_recording_names_those_that_exist(tmp_path):
-    with pytest.raises(RecordingError, match="There are no recordings yet"):
-        load("machine", root=tmp_path / "recordings")
-    root = written(tmp_path)
-    with pytest.raises(
-        RecordingError, match=r"nvidia-h200/fusion\.json does not exist\. There is: machine \(nvidia-h200\)"
-    ):
-        load("fusion", root=root)
-
-
-@pytest.mark.parametrize("name", ["../machine", "machine.json", "Machine", "", "a b"])
-def test_a_name_that_is_none_is_refused(tmp_path, name):
-    for attempt in (lambda: load(name, root=tmp_path), lambda: save(name, H200, {"a": 1}, tmp_path)):
-        with pytest.raises(RecordingError, match="cannot name a recording"):
-            attempt()
 
 
 def test_with_several_devices_the_reference_is_shown_or_the_reader_chooses(tmp_path):

@@ -39,17 +39,6 @@ def test_a_notebook_has_the_one_setup_cell(path):
     assert "setup" in first_code.metadata.get("tags", [])
 
 
-@pytest.mark.parametrize("name", ["README.md", "CITATION.cff"])
-def test_a_text_names_this_repository_and_no_other(name):
-    text = (ROOT / name).read_text("utf-8")
-    url, colab, pages = repository.spellings(repository.current())
-    assert url in text
-    named = set(repository.ADDRESS.findall(text)) - {("OWNER", "NAME")}
-    assert named == {tuple(url.split("/")[-2:])}
-    for prefix, whole in (("https://colab.research.google.com/", colab), (".github.io", pages)):
-        assert text.count(prefix) == text.count(whole)
-
-
 def test_moving_reaches_every_place_and_back_changes_nothing(copy):
     before = {path: path.read_text("utf-8") for path in copy.rglob("*.*") if path.is_file()}
     url = repository.current(copy)
@@ -62,17 +51,6 @@ def test_moving_reaches_every_place_and_back_changes_nothing(copy):
     for path in copy.glob("notebooks/*.ipynb"):
         assert setup_cells(path) == [repository.setup_cell(NEW)]
     repository.move(copy, url)
-    assert {path: path.read_text("utf-8") for path in before} == before
-
-
-def test_a_bad_address_is_refused_with_the_remedy_and_changes_nothing(copy):
-    before = {path: path.read_text("utf-8") for path in copy.rglob("*.*") if path.is_file()}
-    github = "https://github.com/"
-    bad = ("", "github.com/a/b", "http://github.com/a/b", "https://gitlab.com/a/b", f"{github}owner", f"{github}a/b/")
-    bad += (f"{github}a/b.git", f"{github}a/b/tree/main", f"{github}a/na me", f"{github}-a/b", f"{github}a/b\n")
-    for url in bad:
-        with pytest.raises(ValueError, match="OWNER/NAME"):
-            repository.move(copy, url)
     assert {path: path.read_text("utf-8") for path in before} == before
 
 

@@ -4,7 +4,6 @@ import json
 
 import pytest
 import torch
-from IPython.core.interactiveshell import InteractiveShell
 
 from compile_lab import source
 from compile_lab.source import Line, place
@@ -23,25 +22,6 @@ def test_a_library_that_is_reached_through_a_link_is_one(tmp_path, monkeypatch):
     monkeypatch.setattr(source, "_LIBRARIES", source._folders("purelib"))
     for folder in ("link", "really"):
         assert place(str(tmp_path / folder / "torch/fx.py"), 3) == "torch/fx.py, line 3"
-
-
-@pytest.fixture
-def shell():
-    yield InteractiveShell.instance()
-    InteractiveShell.clear_instance()
-
-
-def test_a_cell_is_named_by_its_execution_count(shell):
-    shell.execution_count = 7
-    for name in "fg":
-        shell.run_cell(f"def {name}():\n    return 1", store_history=True)
-    assert [place(shell.user_ns[name].__code__.co_filename, 2) for name in "fg"] == ["cell 7, line 2", "cell 8, line 2"]
-
-
-def test_without_history_a_cell_is_named_by_the_order_it_came_in(shell):
-    for name in "fgh":
-        shell.run_cell(f"def {name}():\n    return 1", store_history=False)
-    assert place(shell.user_ns["h"].__code__.co_filename, 1) == "cell 3, line 1"
 
 
 def test_python_and_torch_are_not_the_users_code():

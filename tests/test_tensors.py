@@ -2,7 +2,6 @@
 
 from collections import namedtuple
 
-import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 from wrapping import Silent, Wrapped
@@ -14,7 +13,6 @@ from compile_lab.tensors import (
     memories,
     nbytes,
     number,
-    reach_nbytes,
     storage_nbytes,
     storage_of,
     tensors,
@@ -59,14 +57,6 @@ def test_views_share_their_memory_and_copies_do_not():
     assert storage_of(a) == storage_of(view) == storage_of(a.detach()) != storage_of(a.clone())
     assert storage_nbytes(view) == storage_nbytes(a) == a.nbytes > nbytes(view)
     assert storage_nbytes(torch.ones(1).expand(100)) == 4
-
-
-@pytest.mark.parametrize(
-    ("tensor", "expected"),
-    [(torch.ones(4, 6), 96), (torch.ones(4, 6).T, 96), (torch.ones(4, 6)[:, :2], 80), (torch.ones(0, 6), 0)],
-)
-def test_the_reach_is_from_the_first_element_to_the_last(tensor, expected):
-    assert reach_nbytes(tensor.shape, tensor.stride(), tensor.element_size()) == expected
 
 
 def test_a_symbolic_size_is_the_one_that_was_traced():

@@ -31,7 +31,7 @@
   labelled(place.dataset.ask, field);
   const is = (card, kind) => card.dataset.kind.split(" ").includes(kind); // a claim in parts can be of both kinds
   const count = (kind) => cards.filter((card) => is(card, kind)).length;
-  const kind = kinds.length && choice("Show", [["", "all"], ...kinds.map((each) => [each, `${each} (${count(each)})`])]);
+  const kind = kinds.length && choice("Show", [["", "all"], ...kinds.map((each) => [each, `${each.replaceAll("_", " ")} (${count(each)})`])]);
   const order = kinds.includes("refuted") && choice("Order", [["", "by chapter"], ["number", "by number"], ["kind", "refuted first"]]);
   const told = document.createElement("span");
   told.setAttribute("role", "status");

@@ -19,9 +19,12 @@
   /* ---- what was said ---------------------------------------------------------------------------------------------- */
 
   const TEXTS = ["question", "text", "found", "page", "title"];
+  const isNumber = (log) => (one) => Number.isFinite(one) && !(log && one <= 0); // a log scale begins above 0
   const isEntry = (each) =>
     TEXTS.every((name) => typeof each?.[name] === "string") &&
-    [each.said, each.measured].every((one) => typeof one === (each.chosen ? "string" : "number"));
+    ["log", "chosen"].every((name) => typeof each[name] === "boolean") &&
+    /^\/(?!\/)/.test(each.page) && // a path on this host
+    [each.said, each.measured].every(each.chosen ? (one) => typeof one === "string" : isNumber(each.log));
 
   /* By its key, each prediction that is whole; what is kept there may also be damaged, or not ours. */
   function known() {

@@ -9,7 +9,12 @@
   const STARTED = 0.05;
   const PARTS = 60; // of a page: each is "1" once it has been on the screen
 
-  /* Whatever is kept there: the parts by chapter and the last place, as far as it holds them. */
+  const isText = (value, form) => typeof value === "string" && form.test(value);
+  const isPage = (value) => isText(value, /^notebooks\/[\w-]+$/);
+  const isParts = (value) => isText(value, new RegExp(`^[01]{${PARTS}}$`));
+  const isSection = (value) => isText(value, /^[a-z][a-z0-9-]*$/); // an id, as Sphinx makes them
+
+  /* Whatever is kept there: the parts by chapter and the last place, as far as it holds what `note` writes. */
   function load() {
     let kept;
     try {
@@ -17,9 +22,9 @@
     } catch {
       // damaged
     }
-    const isParts = (seen) => typeof seen === "string" && seen.length === PARTS && /^[01]+$/.test(seen);
-    const chapters = Object.entries(kept?.chapters ?? {}).filter(([, seen]) => isParts(seen));
-    const last = typeof kept?.last?.page === "string" ? { page: kept.last.page, section: `${kept.last.section ?? ""}` } : undefined;
+    const chapters = Object.entries(kept?.chapters ?? {}).filter(([page, seen]) => isPage(page) && isParts(seen));
+    const { page, section } = kept?.last ?? {};
+    const last = isPage(page) ? { page, section: isSection(section) ? section : "" } : undefined;
     return { chapters: Object.fromEntries(chapters), last };
   }
 

@@ -91,7 +91,8 @@ class HandStep:
         self._memory, self._graph, self._ready, self._settled = memory, None, False, False
         self._lay_out(model, decay)
         self._make_room()
-        self._turned = self._weights_to_turn(turned)
+        stacks = {one_of("linear", each, LINEARS): self._stack(each, self.regions[1].low) for each in turned}
+        self._turned = {name: (stack, stack.transpose(1, 2).contiguous()) for name, stack in stacks.items()}
         self._turn()
 
     def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
@@ -204,10 +205,6 @@ class HandStep:
         first = views[f"blocks.0.{linear}.weight"]
         block = sum(views[f"blocks.0.{each}.weight"].numel() for each in LINEARS)
         return first.as_strided((self.config.layers, *first.shape), (block, *first.stride()), first.storage_offset())
-
-    def _weights_to_turn(self, turned: tuple[str, ...]) -> dict[str, tuple[Tensor, Tensor]]:
-        stacks = {one_of("linear", each, LINEARS): self._stack(each, self.regions[1].low) for each in turned}
-        return {name: (stack, stack.transpose(1, 2).contiguous()) for name, stack in stacks.items()}
 
     def _turn(self) -> None:
         for stack, transposed in self._turned.values():

@@ -201,10 +201,7 @@ def _attended(make: _Inputs) -> dict[str, Finding]:
     """cuDNN's attention and its gradient against torch's, in float64."""
     qkv, gradient = make.x(2, 256, 3 * make.dim), make.x(512, make.dim)
     ours, right = (attend(each, make.dim // 64) for each in (qkv, qkv.double()))
-    pairs = {
-        "answer": (ours.out, right.out),
-        "gradient": (ours.backward(gradient), right.backward(gradient.double())),
-    }
+    pairs = {"answer": (ours.out, right.out), "gradient": (ours.backward(gradient), right.backward(gradient.double()))}
     return {
         f"attention bfloat16: {name}": (relative_error(found, wanted.to(found.dtype)), ATTENDED)
         for name, (found, wanted) in pairs.items()
@@ -212,10 +209,7 @@ def _attended(make: _Inputs) -> dict[str, Finding]:
 
 
 def verify_fp8(
-    device: str | torch.device,
-    rows: int = 2048,
-    dim: int = 768,
-    dtype: torch.dtype = torch.bfloat16,
+    device: str | torch.device, rows: int = 2048, dim: int = 768, dtype: torch.dtype = torch.bfloat16
 ) -> dict[str, Finding]:
     """The same for the kernels of an `Fp8Step`. {kernel, format and output: (found, limit)}.
 
@@ -329,11 +323,7 @@ def _products(make: _Inputs) -> dict[str, Finding]:
     return found
 
 
-_FP8_CHECKS = {
-    "cast": _cast,
-    "add_norm_cast": _add_norm_cast,
-    "gelu_cast": _gelu_cast,
-}
+_FP8_CHECKS = {"cast": _cast, "add_norm_cast": _add_norm_cast, "gelu_cast": _gelu_cast}
 
 _CHECKS = {
     "add_norm": _add_norm,

@@ -1,132 +1,188 @@
-"""Strategies side by side: what each costs in time and gives in memory, and in which blocks something is saved."""
+"""Strategies drawn: what each keeps and makes again, its peak and its time, and in which blocks something is saved."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 
 from compile_lab.checkpointing.cost import Cost
 from compile_lab.doors import check_whole, door
-from compile_lab.page.canvas import DIGIT, Canvas
+from compile_lab.page import marks
 from compile_lab.page.figures import Drawing
-from compile_lab.page.units import unit_of, with_unit
+from compile_lab.page.marks import Axis, Line, Row, Segment
+from compile_lab.page.tables import Table
+from compile_lab.page.units import DECIMAL, unit_of, with_unit
 
 from . import view
 
-LEFT, TOP, WIDE, HIGH = 70, 30, 880, 280
+HELD, ON_TOP, PEAK, TIME = "held after the forward", "on top of it at the peak", "peak", "time of a step"
+SAVED, PREDICTED, WITHOUT = "something large is saved", "saved, predicted", "nothing large is saved"
+COLOURS = {HELD: "blue", PEAK: "vermillion", TIME: "grey", ON_TOP: "orange", SAVED: "green", WITHOUT: "orange"}
+COLOURS |= {PREDICTED: "green"}
+UNITS = {unit: DECIMAL[unit] for unit in ("GB", "MB")}
+ROWS = {
+    "none": "Everything is kept",
+    "every layer": "Each block keeps its input",
+    "segments of 24": "One input is kept for all",
+}
+"""The strategies of the opening picture, by their names in the recording."""
 
-WAYS = (("start", 13, 6), ("end", -13, 6), ("middle", 0, -15), ("middle", 0, 27))
-WAYS += (("start", 9, 24), ("end", -9, 24), ("start", 9, -12), ("end", -9, -12))
-"""Words at a dot: the end that is near it, and how far right and down of it their base line begins."""
-Box = tuple[float, float, float, float]
-"""Left, top, right and bottom of what has been drawn."""
+
+@door
+def kept_or_again(costs: Mapping[str, Cost], provenance: object = None) -> Drawing:
+    """What three strategies hold after the forward, what comes on top of it at the peak, and the work that they add.
+
+    Raises KeyError for a strategy that was not run.
+
+    >>> from chapters.activation_checkpointing.compared_view import kept_or_again
+    >>> from chapters.activation_checkpointing.experiments.checkpointing import recorded
+    >>> from compile_lab import recordings
+    >>> kept_or_again(recorded(recordings.load("checkpointing").result)).title
+    'The peak is 15.5 GB if all is kept, 2.61 GB with one input a block, 15.4 GB with one input for all.'
+    """
+    plain, every, whole = shown = [costs[name] for name in ROWS]
+    unit, size = unit_of(plain.peak_nbytes, UNITS)
+    rows = []
+    for cost, words in zip(shown, ROWS.values(), strict=True):
+        parts = {HELD: cost.held_nbytes / size, ON_TOP: (cost.peak_nbytes - cost.held_nbytes) / size}
+        work = f" · +{more} % work" if (more := round(100 * (cost.flops / plain.flops - 1))) else ""
+        rows.append(Row(words, parts, f"{with_unit(cost.peak_nbytes)}{work} · {cost.time_ms:.0f} ms"))
+    early = [ROWS[each.strategy.name] for each in shown[1:] if (each.forward_peak_nbytes or 0) >= each.peak_nbytes]
+    cells = [
+        (each.strategy.name, *map(with_unit, (each.held_nbytes, each.peak_nbytes)),
+         f"{each.flops / 1e12:.1f}", f"{each.time_ms:.0f}")
+        for each in shown
+    ]  # fmt: skip
+    return marks.segments(
+        rows,
+        Axis("at the peak", unit),
+        title=f"The peak is {with_unit(plain.peak_nbytes)} if all is kept, {with_unit(every.peak_nbytes)} with one "
+        f"input a block, {with_unit(whole.peak_nbytes)} with one input for all.",
+        caption=f"{early[0]}: the peak is in the forward." if early else "",
+        colours=COLOURS,
+        provenance=provenance,
+        table=Table(["strategy", "held", "peak", "TFLOP", "time, ms"], cells, align="lrrrr"),
+    )
 
 
 @door
 def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None) -> Drawing:
-    """Each strategy as a dot: its peak to the right, its time upwards. Both axes begin at 0; down and left is better.
+    """Peak and time of each strategy in parts of the first one's, the time with its quartiles.
 
     Raises ValueError where there is nothing to draw.
 
     >>> from chapters.activation_checkpointing.compared_view import tradeoff
     >>> from chapters.activation_checkpointing.experiments.checkpointing import recorded
     >>> from compile_lab import recordings
-    >>> tradeoff(recorded(recordings.load("checkpointing").result).values()).alt
-    '14 strategies by peak and time. The lowest peak has every layer, 2.61 GB and 115 ms; the quickest is
-    budget 1, 15.3 GB and 77 ms.'
+    >>> costs = recorded(recordings.load("checkpointing").result)
+    >>> tradeoff([costs["none"], costs["every layer"]]).title
+    'The lowest peak, 17 % of that of “none”, has “every layer”; its step takes 123 % of the time.'
     """
     costs = list(costs)
     if not costs:
         raise ValueError("nothing to draw: give at least one Cost")
-    most, ms = (1.12 * max(getattr(each, field) for each in costs) for field in ("peak_nbytes", "time_ms"))
-    canvas, ground = Canvas(), TOP + HIGH
-    dots = {each: (LEFT + WIDE * each.peak_nbytes / most, ground - HIGH * each.time_ms / ms) for each in costs}
-    canvas.line([(LEFT, TOP), (LEFT, ground)])
-    for time in _ticks(ms):
-        canvas.words(LEFT - 10, ground - HIGH * time / ms + 6, f"{time:g}", anchor="end")
-    canvas.words(0, TOP - 8, "ms a step")
-    unit, size = unit_of(most)
-    ticks = [(tick * size / most, f"{tick:g}") for tick in _ticks(most / size)]
-    canvas.axis(LEFT, ground, WIDE, ticks, f"{unit} at the peak")
-    for cost, (x, y) in dots.items():
-        colour = "orange" if cost.strategy.compiled or cost.strategy.budget is not None else "blue"
-        canvas.box(x - 7, y - 7, 14, 14, colour)
-    taken = [(x - 8, y - 8, x + 8, y + 8) for x, y in dots.values()]
-    for cost, (x, y) in dots.items():
-        name = cost.strategy.name
-        anchor, x, y, box = _beside(x, y, len(name) * 18 * DIGIT, taken)
-        canvas.words(x, y, name, anchor=anchor)
-        taken.append(box)
-    least, quickest = (min(costs, key=lambda each: getattr(each, field)) for field in ("peak_nbytes", "time_ms"))
-    alt = (
-        f"{len(costs)} strategies by peak and time. The lowest peak has {least.strategy.name}, "
-        f"{with_unit(least.peak_nbytes)} and {least.time_ms:.0f} ms; the quickest is {quickest.strategy.name}, "
-        f"{with_unit(quickest.peak_nbytes)} and {quickest.time_ms:.0f} ms."
+    first, least = costs[0], min(costs, key=lambda each: each.peak_nbytes)
+    per_cent = 100 / first.time_ms
+    rows = [
+        Row(
+            each.strategy.name,
+            {PEAK: 100 * each.peak_nbytes / first.peak_nbytes, TIME: per_cent * each.time_ms},
+            f"{with_unit(each.peak_nbytes)}, {marks.short(each.time_ms)} ms",
+            spreads={TIME: (per_cent * each.low_ms, per_cent * each.high_ms)},
+        )
+        for each in costs
+    ]
+    apart = least.low_ms > first.high_ms or least.high_ms < first.low_ms
+    name, peak = first.strategy.name, 100 * least.peak_nbytes / first.peak_nbytes
+    time = f"step takes {per_cent * least.time_ms:.0f} % of the time" if apart else "time is not told apart"
+    return marks.dotted(
+        rows,
+        Axis(f"in parts of {name}", "%"),
+        title=f"The lowest peak, {peak:.0f} % of that of “{name}”, has “{least.strategy.name}”; its {time}.",
+        caption=caption,
+        colours=COLOURS,
+        provenance=provenance,
+        table=view.costs(costs),
     )
-    return Drawing(canvas.svg(), alt, caption, view.costs(costs), provenance, "Blue: eager. Orange: compiled.")
-
-
-def _beside(x: float, y: float, long: float, taken: Sequence[Box]) -> tuple[str, float, float, Box]:
-    """Where words so long stand at a dot, and what they cover: the first of `WAYS` that is free, or else the first."""
-    places = []
-    for anchor, across, down in WAYS:
-        base = y + down
-        left = x + across - {"start": 0, "middle": long / 2, "end": long}[anchor]
-        box = (left, base - 15, left + long, base + 3)
-        places.append((anchor, x + across, base, box))
-        if left >= LEFT and left + long <= 1000 and not any(_meet(box, other) for other in taken):
-            return places[-1]
-    return places[0]
-
-
-def _meet(one: Box, two: Box) -> bool:
-    return one[0] < two[2] and two[0] < one[2] and one[1] < two[3] and two[1] < one[3]
-
-
-def _ticks(most: float) -> list[float]:
-    """From 0, at most seven, at round numbers."""
-    step = next(end * 10.0**power for power in range(-3, 9) for end in (1, 2, 5) if most < 7 * end * 10.0**power)
-    return [step * at for at in range(int(most / step) + 1)]
 
 
 @door
-def saved_grid(saved: Mapping[float, Sequence[int]], blocks: int, caption: str = "") -> Drawing:
-    """A row a budget, a square a block: full where something large is saved. The longest stretch without is marked.
+def saved_grid(saved: Mapping[float, Sequence[int]], blocks: int) -> Drawing:
+    """A row a budget, a segment a block: where something large is saved, and the longest stretch without.
 
     Raises ValueError for a block that is not there.
 
     >>> from chapters.activation_checkpointing.compared_view import saved_grid
-    >>> saved_grid({1.0: range(6), 0.5: [0, 4]}, blocks=6).alt
-    'Blocks in which something large is saved, by budget. 1: 6 of 6, at most 0 in a row without; 0.5: 2 of 6,
-    at most 3 in a row without.'
+    >>> saved_grid({1.0: range(6), 0.5: [0, 4]}, blocks=6).title
+    'Budget 0.5 saves something large in 2 of 6 blocks, and leaves 3 in a row without.'
     """
     check_whole("blocks", blocks)
-    canvas, left, row = Canvas(), 170, 40
-    wide, told = 690 / blocks, []
-    for at, (budget, kept) in enumerate(saved.items()):
-        top = 6 + at * row
-        canvas.words(0, top + 22, f"budget {budget:g}", bold=True)
-        for block in (*kept, *range(blocks)):
+    rows, runs = [], {}
+    for budget, kept in saved.items():
+        for block in kept:
             check_whole("a block", block, 0, blocks - 1)
-        for block in range(blocks):
-            canvas.box(
-                left + block * wide, top, wide - 3, 26, "blue" if block in kept else "grey", faint=block not in kept
-            )
-        start, length = _longest(kept, blocks)
-        if length:
-            canvas.line(
-                [(left + start * wide, top + 31), (left + (start + length) * wide - 3, top + 31)], "vermillion", thick=4
-            )
-        canvas.words(left + 700, top + 20, f"{length} without")
-        told.append(f"{budget:g}: {len(kept)} of {blocks}, at most {length} in a row without")
-    alt = f"Blocks in which something large is saved, by budget. {'; '.join(told)}."
-    legend = "Blue: something large is saved in this block. Red: the longest stretch without."
-    return Drawing(canvas.svg(), alt, caption, legend=legend)
+        start, length = runs[budget] = _longest(kept, blocks)
+        pale = {*range(blocks)} - {*kept, *range(start, start + length)}
+        names = [SAVED if at in kept else WITHOUT for at in range(blocks)]
+        parts = [Segment(name, 1, words="", title=f"block {at}", faint=at in pale) for at, name in enumerate(names)]
+        rows.append(Row(f"budget {budget:g}", parts, f"{length} without"))
+    budget, (_, most) = max(runs.items(), key=lambda item: (0 < len(saved[item[0]]) < blocks, item[1][1]))
+    return marks.segments(
+        rows,
+        Axis("block", until=blocks, ticks=range(0, blocks + 1, 2)),
+        title=f"Budget {budget:g} saves something large in {len(saved[budget])} of {blocks} blocks, and leaves {most} "
+        "in a row without.",
+        caption="Strong orange is the longest stretch without.",
+        colours=COLOURS,
+    )
 
 
 def _longest(kept: Sequence[int], blocks: int) -> tuple[int, int]:
-    best = start = length = 0
-    for block in range(blocks):
-        length = 0 if block in kept else length + 1
-        if length > best:
-            best, start = length, block - length + 1
-    return start, best
+    """Where the longest stretch of blocks that save nothing begins, and its length."""
+    ends = [-1, *sorted(kept), blocks]
+    return max(((one + 1, two - one - 1) for one, two in itertools.pairwise(ends)), key=lambda run: run[1])
+
+
+@door
+def curves(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Drawing:
+    """Saved bytes, held bytes and the peak over the compiler's memory budget. ValueError without a budget."""
+    budgeted = sorted((each for each in costs if each.strategy.budget is not None), key=lambda c: c.strategy.budget)
+    if not budgeted:
+        raise ValueError("none of these strategies has a memory budget, so there is nothing to draw over it")
+    fields = {PEAK: "peak_nbytes", HELD: "held_nbytes", PREDICTED: "saved_nbytes"}
+    least, none = min(budgeted, key=lambda each: each.peak_nbytes), budgeted[0]
+    told = f"The peak is least at budget {least.strategy.budget:g}, {with_unit(least.peak_nbytes)}"
+    at_none = f"; at {none.strategy.budget:g} it is {with_unit(none.peak_nbytes)}" if none is not least else ""
+    points = {each.strategy.budget: each for each in budgeted}
+    return _drawn(points, fields, Axis("memory budget"), f"{told}{at_none}.", caption, provenance)
+
+
+@door
+def segments(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Drawing:
+    """Held bytes and the peak over the length of a checkpointed segment, in blocks."""
+    plain = [each for each in costs if each.strategy.every and not each.strategy.keep and not each.strategy.compiled]
+    several = {each.strategy.every: each for each in sorted(plain, key=lambda each: each.strategy.every)}
+    least, longest = min(several.values(), key=lambda each: each.peak_nbytes), [*several.values()][-1]
+    told = (
+        f"The peak is least with segments of {least.strategy.every}, {with_unit(least.peak_nbytes)}; with all blocks "
+    )
+    axis = Axis("blocks in a segment", log=True, low=min(several), until=max(several), ticks=[*several])
+    fields = {PEAK: "peak_nbytes", HELD: "held_nbytes"}
+    return _drawn(several, fields, axis, f"{told}in one it is {with_unit(longest.peak_nbytes)}.", caption, provenance)
+
+
+def _drawn(
+    several: Mapping[float, Cost], fields: Mapping[str, str], x: Axis, title: str, caption: str, provenance: object
+) -> Drawing:
+    unit, size = unit_of(max(each.peak_nbytes for each in several.values()), UNITS)
+    drawn = [
+        Line(
+            name,
+            [(at, getattr(each, field) / size) for at, each in several.items()],
+            dashed=name == PREDICTED,
+            dots=True,
+        )
+        for name, field in fields.items()
+    ]
+    y = Axis("above the parameters", unit)
+    return marks.lines({"": drawn}, x, y, title=title, caption=caption, colours=COLOURS, provenance=provenance)

@@ -1,16 +1,12 @@
-"""Checkpoint strategies as a reader sees them: what each costs, the three curves, the decisions, one panel a choice."""
+"""Checkpoint strategies as a reader sees them: what each costs, the decisions, one panel a choice."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from compile_lab.checkpointing.cost import Cost
 from compile_lab.checkpointing.plan import BudgetPlan, Decision
-from compile_lab.page.figures import PALETTE, Figure, Series, lines
 from compile_lab.page.tables import Cell, Table
-from compile_lab.page.units import DECIMAL, number, signed, unit_of, with_unit, without_namespace
-
-MARKLESS: Mapping[str, float] = {}
-_UNITS = {unit: DECIMAL[unit] for unit in ("GB", "MB")}
+from compile_lab.page.units import number, signed, with_unit, without_namespace
 
 
 def costs(costs: Iterable[Cost], caption: str = "", timed: bool = True) -> Table:
@@ -46,51 +42,6 @@ def predictions(costs: Iterable[Cost], caption: str = "") -> Table:
         for each in costs
     ]
     return Table(["strategy", "saved, predicted", "held", "peak, predicted", "peak"], rows, caption)
-
-
-def curves(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Figure:
-    """Saved bytes, held bytes and the peak over the compiler's memory budget. ValueError without a budget."""
-    budgeted = sorted((each for each in costs if each.strategy.budget is not None), key=lambda c: c.strategy.budget)
-    if not budgeted:
-        raise ValueError("none of these strategies has a memory budget, so there is nothing to draw over it")
-    unit, size = unit_of(max(each.peak_nbytes for each in budgeted), _UNITS)
-    at = [each.strategy.budget for each in budgeted]
-    series = [
-        Series(name, at, [round(getattr(each, name_of) / size, 4) for each in budgeted])
-        for name, name_of in (("peak", "peak_nbytes"), ("held", "held_nbytes"), ("saved, predicted", "saved_nbytes"))
-    ]
-    lowest = min(budgeted, key=lambda each: each.peak_nbytes)
-    alt = (
-        f"Saved and held bytes fall together from budget {at[-1]:g} to {at[0]:g}; the peak is least at budget "
-        f"{lowest.strategy.budget:g} with {with_unit(lowest.peak_nbytes)}, and {with_unit(budgeted[0].peak_nbytes)} at "
-        f"{at[0]:g}."
-    )
-    return lines(series, x_title="memory budget", y_title=unit, alt=alt, caption=caption, provenance=provenance)
-
-
-def segments(
-    costs: Iterable[Cost], caption: str = "", provenance: object | None = None, marks: Mapping[str, float] = MARKLESS
-) -> Figure:
-    """Held bytes and the peak over the length of a checkpointed segment, in blocks. ``marks`` are lengths to mark."""
-    several = sorted(
-        (each for each in costs if each.strategy.every and not each.strategy.keep and not each.strategy.compiled),
-        key=lambda each: each.strategy.every,
-    )
-    unit, size = unit_of(max(each.peak_nbytes for each in several), _UNITS)
-    at = [each.strategy.every for each in several]
-    series = [
-        Series("peak", at, [each.peak_nbytes / size for each in several]),
-        Series("held", at, [each.held_nbytes / size for each in several]),
-    ]
-    lowest = min(several, key=lambda each: each.peak_nbytes)
-    alt = f"The longer the segments, the less is held; the peak is least, {with_unit(lowest.peak_nbytes)}, at segments "
-    alt += f"of {lowest.strategy.every}, and {with_unit(several[-1].peak_nbytes)} with all blocks in one."
-    title = "blocks in a segment"
-    drawn = lines(series, x_title=title, y_title=unit, alt=alt, caption=caption, provenance=provenance, log_x=True)
-    for (name, place), dash in zip(marks.items(), ("dot", "dash", "longdash"), strict=False):
-        line, top = {"color": PALETTE["grey"], "dash": dash}, 1.05 * several[-1].peak_nbytes / size
-        drawn.plot.add_scatter(name=name, x=[place, place], y=[0, top], mode="lines", line=line)
-    return drawn
 
 
 def decisions(plan: BudgetPlan, least_nbytes: int = 0) -> Table:

@@ -1,12 +1,13 @@
 """What compiling gives, as pictures: how many times faster, and what of a call the GPU works and waits."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from compile_lab.modes.cost import Comparison, ModeCost
+from compile_lab.modes.totals_view import COLOURS
 from compile_lab.modes.view import gain, gains, told_apart, vocabulary
-from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Row, dotted, segments, short
 from compile_lab.page.tables import Table
 
 SHOWN = ("eager", "default", "reduce-overhead")
@@ -27,84 +28,70 @@ def _pair(case: Mapping[str, Any], *names: str) -> list[ModeCost]:
     return [ModeCost.from_json(case["costs"][name]) for name in names]
 
 
-def gained(cases: Iterable[Mapping[str, Any]], provenance: object) -> Figure:
-    """How many times eager's speed, a group of bars for each size, from a recording of gains; the times as a table.
+def gained(cases: Iterable[Mapping[str, Any]], provenance: object) -> Drawing:
+    """How many times eager's speed, a row for each size, from a recording of gains; the times as a table.
 
-    A gain whose quartiles of times overlap with eager's has no bar; nor has a case that came to no end.
+    A gain whose quartiles of times overlap with eager's has no dot; nor has a case that came to no end.
     """
     cases = list(cases)
-    found: dict[str, dict[str, float]] = {}
-    unclear = []
+    said = [f"{told(case)} on {case['what']}" for case in cases]
+    rows = []
     for case in cases:
         costs = {name: ModeCost.from_json(cost) for name, cost in case["costs"].items()}
         eager = costs.pop("eager")
-        for name, cost in costs.items():
-            times = cost.speedup(eager)
-            if times is None:
-                continue
-            if told_apart(cost, eager):
-                found.setdefault(name, {})[case["what"]] = round(times, 2)
-            else:
-                unclear.append(f"{name} on {case['what']} is not told apart from eager")
-    series = [Series(name, list(ratios), list(ratios.values())) for name, ratios in found.items()]
-    series = series or [Series("eager", [case["what"] for case in cases], [1.0] * len(cases))]
-    name = cases[0]["case"]
-    said = "; ".join(
-        f"{one.name} {', '.join(f'{v:.2f} on {at}' for at, v in zip(one.at, one.values, strict=True))}"
-        for one in series
-    )
-    figure = bars(
-        series,
-        value_title="times eager's speed",
-        alt=f"Speed of {name} compared with eager: {said}." + "".join(f" {each}." for each in unclear),
-        caption="; ".join([f"{name}: 1 is eager's speed", *unclear]),
+        clear = {name: cost.speedup(eager) for name, cost in costs.items() if told_apart(cost, eager)}
+        rows.append(Row(case["what"], clear, None if clear else told(case)))
+    return dotted(
+        rows,
+        Axis("times eager's speed", "×"),
+        title=f"In times of eager's speed, default has {', '.join(said)}.",
+        caption=cases[0]["case"],
+        colours=COLOURS,
+        references={"eager": (1, "grey")},
         provenance=provenance,
+        table=gains(cases, provenance),
     )
-    figure.plot.add_vline(1, line_width=1.5, line_dash="dot")
-    return replace(figure, table=gains(cases, provenance))
 
 
-def busy(comparisons: Sequence[Comparison], modes: Sequence[str] = SHOWN) -> Figure:
-    """What of a call the GPU works and waits, in per cent of each workload's eager call; the launches as a table."""
-    works, waits, places, rows = [], [], [], []
-    for one in comparisons:
-        for mode in modes:
-            cost = one.costs[mode]
-            whole = 100 * cost.call.median_ms / one.eager.call.median_ms
-            work = min(whole, 100 * cost.launches.gpu_ms / one.eager.call.median_ms)
-            places.append(f"{one.name}: {mode}")
-            works.append(round(work, 1))
-            waits.append(round(whole - work, 1))
-            seen = cost.launches
-            launched = seen.launches + seen.graphs
-            rows.append([one.name, mode, seen.kernels, launched, seen.launch_ms, seen.gpu_ms, cost.call.median_ms])
-    said = "; ".join(
-        f"{place}: busy {work:.0f}, idle {wait:.0f}" for place, work, wait in zip(places, works, waits, strict=True)
+def busy(one: Comparison, modes: Sequence[str] = SHOWN) -> Drawing:
+    """What of a call the GPU works and waits, in per cent of an eager call; the launches as a table."""
+    drawn, said, rows = [], [], []
+    for mode in modes:
+        cost = one.costs[mode]
+        whole = 100 * cost.call.median_ms / one.eager.call.median_ms
+        work = min(whole, 100 * cost.launches.gpu_ms / one.eager.call.median_ms)
+        drawn.append(Row(mode, {"GPU busy": work, "GPU idle": whole - work}))
+        said.append(f"{work / whole:.0%} in {mode}")
+        seen = cost.launches
+        rows.append([mode, seen.kernels, seen.launches + seen.graphs, seen.launch_ms, seen.gpu_ms, cost.call.median_ms])
+    return segments(
+        drawn,
+        Axis("of an eager call", "%"),
+        title=f"{one.name}: the part of a call for which the GPU is busy is {', '.join(said)}.",
+        colours={"GPU busy": "green", "GPU idle": "grey"},
+        provenance=one.provenance,
+        table=Table(["mode", "kernels", "launches", "launching, ms", "GPU busy, ms", "a call, ms"], rows),
     )
-    figure = bars(
-        [Series("GPU busy", places, works), Series("GPU idle", places, waits)],
-        value_title="% of the workload's eager call",
-        alt=f"The GPU's time in a call, in per cent of an eager call. {said}.",
-        caption="a call by what the GPU does in it",
-        provenance=comparisons[0].provenance,
-        stacked=True,
-    )
-    columns = ["workload", "mode", "kernels", "launches", "launching, ms", "GPU busy, ms", "a call, ms"]
-    return replace(figure, table=Table(columns, rows))
 
 
-def heads(cases: Sequence[Mapping[str, Any]], provenance: object) -> Figure:
+def heads(cases: Sequence[Mapping[str, Any]], provenance: object) -> Drawing:
     """The time of a matmul and of a step with two sizes of vocabulary, eager and compiled; ratios in the table."""
-    ordered = sorted(cases, key=lambda case: (case["part"], case["vocabulary"]))
-    places = [f"{case['part']}, {case['vocabulary']:,} words" for case in ordered]
-    series = []
-    for mode in ("eager", "default"):
-        calls = [ModeCost.from_json(case["costs"][mode]).call for case in ordered]
-        times = [[getattr(call, name) for call in calls] for name in ("median_ms", "low_ms", "high_ms")]
-        series.append(Series(mode, places, *times))
-    said = "; ".join(
-        f"{place}: {eager:.3g} ms eager, {compiled:.3g} ms compiled"
-        for place, eager, compiled in zip(places, series[0].values, series[1].values, strict=True)
+    rows, said = [], []
+    for case in sorted(cases, key=lambda case: (case["part"], case["vocabulary"])):
+        costs = {mode: ModeCost.from_json(case["costs"][mode]) for mode in ("eager", "default")}
+        calls = {mode: cost.call for mode, cost in costs.items()}
+        times = {mode: call.median_ms for mode, call in calls.items()}
+        spreads = {mode: (call.low_ms, call.high_ms) for mode, call in calls.items()}
+        words = f"{case['vocabulary']:,} words"
+        behind = " and ".join(map(short, times.values())) + " ms"
+        rows.append(Row(words, times, behind, case["part"], spreads=spreads))
+        said += [f"{words} {told(case)}"] if "head" in case["part"] else []
+    return dotted(
+        rows,
+        Axis("a call", "ms", log=True),
+        title=f"Compiled, in times of eager's speed, the head alone: {', '.join(said)}.",
+        caption="GPT-2 124M",
+        colours=COLOURS,
+        provenance=provenance,
+        table=vocabulary(cases, provenance),
     )
-    figure = bars(series, value_title="ms a call", alt=f"{said}.", caption="GPT-2 124M", provenance=provenance)
-    return replace(figure, table=vocabulary(cases, provenance))

@@ -1,16 +1,17 @@
 """A pass of a model as layers of calls: what Python calls, what the dispatcher makes of it, and what of it is work."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from compile_lab.eager.dispatch import Call, DispatchLog, log
-from compile_lab.page.canvas import Canvas
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Row, Segment, segments
 from compile_lab.page.tables import Table
 
-LEFT, WIDTH, SIZE = 282, 712, 21
-LEVEL = 15
-"""Of one depth of the dispatcher's calls: an operator's kernel calls others, which stand below it."""
+from .view import MEANINGS
+
+CALL, WORK = "a call", "an operator that writes data"
 
 
 def layers_of(name: str, fn: Callable[..., Any], *args: Any) -> Drawing:
@@ -26,56 +27,42 @@ def layers(found: DispatchLog, name: str) -> Drawing:
     """
     if not found.calls:
         raise ValueError("the log has no calls: nothing was called, and nothing can be drawn")
-    ends = _ends(found.calls)
-    canvas = Canvas(size=SIZE)
-    scale = WIDTH / len(found.calls)
+    calls, counts, ends = found.calls, found.counts(), _ends(found.calls)
 
-    def strip(y: float, height: float, spans: Sequence[tuple[int, int]], colour: str) -> None:
-        for start, end in spans:
-            wide = max((end - start) * scale - min(1.2, 0.35 * scale), 0.6)
-            canvas.box(LEFT + start * scale, y, wide, height, colour)
+    def row(name: str, chosen: Callable[[Call], bool], count: int | None = None) -> Row:
+        spans = [(WORK if call.computes else CALL, at, ends[at]) for at, call in enumerate(calls) if chosen(call)]
+        return _row(name, spans, count)
 
-    parts = _parts(found.calls)
-    for part, start, end in parts:
-        wide = (end - start) * scale
-        canvas.box(LEFT + start * scale, 0, wide - 2, 30, "grey", part, faint=True)
-    below = [(at, ends[at]) for at, call in enumerate(found.calls) if call.below_autograd]
-    working = [(at, ends[at]) for at, call in enumerate(found.calls) if call.computes]
-    deepest = max(call.depth for call in found.calls)
-    y = 44
-    _counted(canvas, y, found.python_calls, "from Python", "calls of torch")
-    strip(y, 52, list(_python_spans(found.calls, ends)), "blue")
-    y += 72
-    _counted(canvas, y, len(found.calls), "dispatches", "by the dispatcher")
-    for depth in range(deepest + 1):
-        here = [(at, ends[at]) for at, call in enumerate(found.calls) if call.depth == depth]
-        strip(y + LEVEL * depth, LEVEL - 2, here, "grey")
-    y += max(LEVEL * (deepest + 1), 52) + 20
-    _counted(canvas, y, len(below), "operators", "a compiler sees")
-    strip(y, 52, below, "sky")
-    y += 72
-    _counted(canvas, y, len(working), "write data", "the work itself")
-    strip(y, 52, working, "vermillion")
-    counts = found.counts()
-    alt = (
-        f"{name}, as four layers of calls, in order from left to right: {counts['python_calls']} calls of torch by "
-        f"Python lead to {counts['dispatches']} calls of the dispatcher; {counts['below_autograd']} of these are "
-        f"operators below autograd, and only {counts['computing']} write data."
-    )
+    parts = [Segment("a layer of the model", end - at, at, part, faint=True) for part, at, end in _parts(calls) if part]
     rows = [
-        ("calls of torch by Python", counts["python_calls"]),
-        ("calls of the dispatcher", counts["dispatches"]),
-        ("operators below autograd, which a compiler sees", counts["below_autograd"]),
-        ("operators that write data", counts["computing"]),
+        Row("", parts, after=""),
+        _row("from Python", [(CALL, *span) for span in _python_spans(calls, ends)], counts["python_calls"]),
+        row("dispatches", lambda call: call.depth == 0, len(calls)),
+        *(
+            row(f"depth {depth}", lambda call, depth=depth: call.depth == depth)
+            for depth in range(1, max(call.depth for call in calls) + 1)
+        ),
+        row("a compiler sees", lambda call: call.below_autograd, counts["below_autograd"]),
+        row("write data", lambda call: call.computes, counts["computing"]),
     ]
-    caption = f"{name}: every call, counted in this run, in its order; below each call those that it led to."
-    return Drawing(canvas.svg(), alt, caption, Table(["what is counted", "calls"], rows))
+    title = (
+        f"{counts['python_calls']} calls by Python lead to {len(calls)} dispatches, "
+        f"of which {counts['computing']} write data."
+    )
+    drawn = segments(
+        rows,
+        Axis("calls of the dispatcher, in order", until=len(calls)),
+        title=title,
+        caption=f"{name}, counted in this run. Below each call those that it led to.",
+        colours={CALL: "blue", WORK: "vermillion", "a layer of the model": "grey"},
+        table=Table(["what is counted", "calls"], [(words, counts[key]) for key, words in MEANINGS.items()]),
+    )
+    return replace(drawn, alt=title)  # sums of what is drawn would be places, not calls
 
 
-def _counted(canvas: Canvas, y: float, count: int, *lines: str) -> None:
-    canvas.words(78, y + 40, f"{count:,}", anchor="end", size=38, bold=True)
-    for index, line in enumerate(lines):
-        canvas.words(92, y + 20 + 26 * index, line)
+def _row(name: str, spans: Sequence[tuple[str, int, int]], count: int | None) -> Row:
+    parts = [Segment(series, end - start, start, "") for series, start, end in spans]
+    return Row(name, parts, after="" if count is None else f"{count:,}", thin=count is None)
 
 
 def _ends(calls: Sequence[Call]) -> list[int]:

@@ -3,18 +3,13 @@
 from collections.abc import Sequence
 
 from compile_lab.measure.trace import Trace, TraceEvent
-from compile_lab.page.canvas import Canvas, key, round_ticks
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Row, Segment, segments
 from compile_lab.page.tables import Table
 
-LEFT, WIDTH = 150, 840
-LANE, LEVEL, DEEPEST = 34, 15, 6
-"""The height of a lane, of one depth below it, and how many depths are drawn."""
-COLOURS = {
-    "an operator that Python or autograd calls": "blue",
-    "an operator that another one calls": "sky",
-    "the GPU computes": "vermillion",
-}
+DEEPEST = 6
+"""How many depths below the operators that Python calls are drawn."""
+OPERATOR, GPU = "an operator", "the GPU"
 
 
 def levels(trace: Trace) -> list[list[TraceEvent]]:
@@ -69,46 +64,35 @@ def told(trace: Trace) -> str:
 
 def nested(trace: Trace, caption: str = "", provenance: object | None = None) -> Drawing:
     """A lane of the operators that Python calls, below each those that it calls, and a lane of the GPU's kernels if
-    there is one. The longest names are written into their boxes; every box has its name and time on hovering.
+    there is one. The longest names are written into their segments; each has its name and time on hovering.
     """
     outer, begin, end = _outer(trace)
-    scale = WIDTH / (end - begin)
-    canvas = Canvas(size=17)
-
-    def lane(events: Sequence[TraceEvent], top: float, height: float, colour: str) -> None:
-        for event in events:
-            name = event.name.removeprefix("aten::")
-            wide = max(0.5, event.duration_us * scale - 0.4)
-            left = LEFT + (event.start_us - begin) * scale
-            words = name if height == LANE else ""
-            canvas.box(left, top, wide, height, colour, words, title=f"{name}, {event.duration_us:,.1f} µs")
-
-    blue, sky, red = COLOURS.values()
-    canvas.words(0, 22, "Python calls")
-    canvas.box(LEFT, 0, WIDTH, LANE, "grey", faint=True)
-    lane(outer, 0, LANE, blue)
-    deeper = levels(trace)[1 : 1 + DEEPEST]
-    top = LANE + 4
-    if deeper:
-        canvas.words(0, top + LEVEL, "these call")
-    for depth, events in enumerate(deeper):
-        lane(events, top + depth * LEVEL, LEVEL - 2, sky)
-    top += LEVEL * len(deeper) + 8
-    if trace.kernels:
-        canvas.words(0, top + 22, "the GPU")
-        canvas.box(LEFT, top, WIDTH, LANE, "grey", faint=True)
-        lane(trace.kernels, top, LANE, red)
-        top += LANE + 8
-    canvas.axis(LEFT, top, WIDTH, round_ticks(end - begin, "µs"))
-    names = list(COLOURS)[: 3 if trace.kernels else 2]
-    rows = sorted(_by_name(outer).items(), key=lambda row: -row[1][1])
+    lanes = {"Python calls": outer}
+    lanes |= {f"depth {depth}": events for depth, events in enumerate(levels(trace)[1 : 1 + DEEPEST], 1)}
+    lanes |= {GPU: list(trace.kernels)} if trace.kernels else {}
+    rows = []
+    for lane, events in lanes.items():
+        series = GPU if lane == GPU else OPERATOR
+        parts = [_segment(series, event, begin) for event in events]
+        rows.append(Row(lane, parts, after="", thin=lane.startswith("depth")))
+    title = f"Operators cover {covered_us(outer) / (end - begin):.0%} of the call"
+    title += f", and the GPU computes {covered_us(trace.kernels) / (end - begin):.0%} of it" if trace.kernels else ""
+    named = sorted(_by_name(outer).items(), key=lambda row: -row[1][1])
     table = Table(
         ["called by Python", "calls", "µs"],
-        [(name, calls, f"{us:,.1f}") for name, (calls, us) in rows],
+        [(name, calls, f"{us:,.1f}") for name, (calls, us) in named],
         align="lrr",
     )
-    legend = key({name: COLOURS[name] for name in names})
-    return Drawing(canvas.svg(), f"Operators on one axis of time. {told(trace)}", caption, table, provenance, legend)
+    axis = Axis("time under the profiler", "µs")
+    colours = {OPERATOR: "blue", GPU: "vermillion"} if trace.kernels else None
+    words = {"title": f"{title}.", "caption": caption, "provenance": provenance}
+    return segments(rows, axis, colours=colours, table=table, **words)
+
+
+def _segment(series: str, event: TraceEvent, begin: float) -> Segment:
+    name = event.name.removeprefix("aten::")
+    start = max(0.0, event.start_us - begin)
+    return Segment(series, event.duration_us, start, name, f"{name}, {event.duration_us:,.1f} µs")
 
 
 def _outer(trace: Trace) -> tuple[list[TraceEvent], float, float]:

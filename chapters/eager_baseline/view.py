@@ -8,7 +8,8 @@ from typing import Any
 
 from compile_lab.eager.dispatch import Call, DispatchLog
 from compile_lab.eager.operators import KINDS
-from compile_lab.page.figures import Figure, Series, bars, lines
+from compile_lab.page.figures import Drawing, Figure, Series, lines
+from compile_lab.page.marks import Axis, Row, bars, dots, dotted, segments
 from compile_lab.page.tables import Code, Table
 from compile_lab.page.units import rounded
 
@@ -52,16 +53,16 @@ def counts(logs: dict[str, DispatchLog]) -> Table:
     return Table(["what is counted", *found], rows)
 
 
-def counted(logs: dict[str, DispatchLog]) -> Figure:
-    """The same as bars, a group for each meaning."""
+def counted(logs: dict[str, DispatchLog]) -> Drawing:
+    """The same as dots, a row for each meaning."""
     found = {name: log.counts() for name, log in logs.items()}
-    series = [
-        Series(name, list(MEANINGS.values()), [counts[key] for key in MEANINGS]) for name, counts in found.items()
-    ]
-    said = "; ".join(
-        f"{name}: {', '.join(f'{counts[key]} {MEANINGS[key]}' for key in MEANINGS)}" for name, counts in found.items()
+    most, least = (pick(found, key=lambda name: found[name]["dispatches"]) for pick in (max, min))
+    return dots(
+        list(MEANINGS.values()),
+        {name: [counts[key] for key in MEANINGS] for name, counts in found.items()},
+        unit="",
+        title=f"From {found[least]['dispatches']:,} dispatches ({least}) to {found[most]['dispatches']:,} ({most}).",
     )
-    return bars(series, value_title="count", alt=f"How often each was called. {said}.")
 
 
 def by_kind(log: DispatchLog) -> Table:
@@ -76,15 +77,19 @@ def by_kind(log: DispatchLog) -> Table:
     return Table(["kind", "forward", "backward", "operators"], rows, align="lrrl")
 
 
-def kinds(log: DispatchLog, caption: str = "", provenance: object | None = None) -> Figure:
-    """The same as bars, forward and backward side by side."""
-    rows = list(by_kind(log).rows)
-    places = [str(row[0]) for row in rows]
-    columns = {name: [int(row[at]) for row in rows] for at, name in ((1, "forward"), (2, "backward"))}
-    series = [Series(name, places, found) for name, found in columns.items() if any(found)]
+def kinds(log: DispatchLog) -> Drawing:
+    """The same as dots, forward and backward; a bar each where there is no backward."""
+    rows, ways = list(by_kind(log).rows), {"forward": 1, "backward": 2}
+    sums = {way: sum(row[at] for row in rows) for way, at in ways.items()}
     most = max(rows, key=lambda row: row[1] + row[2])
-    alt = f"Operators below autograd by kind; the most frequent is {most[0]}, {most[1]} forward and {most[2]} backward."
-    return bars(series, value_title="operators below autograd", alt=alt, caption=caption, provenance=provenance)
+    shares = (f"{most[at]} of {sums[way]} in the {way}" for way, at in ways.items() if sums[way])
+    parts = [Row(row[0], {way: row[at] for way, at in ways.items() if sums[way]}) for row in rows]
+    return (dotted if all(sums.values()) else segments)(
+        parts,
+        Axis("operators below autograd"),
+        title=f"The most frequent kind is the {most[0]}: {', '.join(shares)}.",
+        colours={"forward": "sky", "backward": "orange"},
+    )
 
 
 def by_line(log: DispatchLog) -> Table:
@@ -119,12 +124,14 @@ def batches(rows: list[dict[str, Any]], provenance: object | None = None) -> Fig
         longer = [max(pair) for pair in zip(series[1].values, kernels, strict=True)]
         series += [Series("its kernels alone", at, kernels), Series("model: the longer of these two", at, longer)]
     name = _PASSES.get(rows[0]["pass"], rows[0]["pass"])
-    first, last = (f"{series[0].values[end]:.3g} ms at batch {at[end]:,}" for end in (0, -1))
+    longer_from = overtakes(rows)
+    title = f"From batch {longer_from:,} on, the kernels take longer than Python." if longer_from else ""
     return lines(
         series,
         x_title="batch, sequences",
         y_title="ms",
-        alt=f"Time of one {name}: {first}, {last}; Python issues it in {series[1].values[-1]:.3g} ms at the last.",
+        title=title
+        or f"One {name}: {series[0].values[0]:.3g} ms at batch {at[0]}, {series[0].values[-1]:.3g} at {at[-1]:,}.",
         caption=f"{name}, eager: medians, and quartiles of one call",
         provenance=provenance,
         log_x=True,
@@ -171,8 +178,8 @@ def _ms(times_us: Iterable[float]) -> list[float]:
     return [rounded(us / 1e3, 3) for us in times_us]
 
 
-def costs(rows: Iterable[dict[str, Any]], provenance: object | None = None) -> Figure:
-    """What a call costs on one element, a group of bars for each, from the rows of `experiments.dispatch.op_costs`."""
+def costs(rows: Iterable[dict[str, Any]], provenance: object | None = None) -> Drawing:
+    """What a call costs on one element, a row for each, from the rows of `experiments.dispatch.op_costs`."""
     rows = list(rows)
     series = []
     for mode in dict.fromkeys(row["mode"] for row in rows):
@@ -180,11 +187,9 @@ def costs(rows: Iterable[dict[str, Any]], provenance: object | None = None) -> F
         times = [[row[key] for row in here] for key in ("median_us", "low_us", "high_us")]
         series.append(Series(mode, [row["op"] for row in here], *times))
     dear, cheap = (pick(rows, key=lambda row: row["median_us"]) for pick in (max, min))
-    alt = (
-        f"What a call costs on one element: from {cheap['median_us']:.2g} µs for {cheap['op']} in {cheap['mode']} to "
-        f"{dear['median_us']:.2g} µs for {dear['op']} in {dear['mode']}."
-    )
-    return bars(series, value_title="µs a call", alt=alt, caption="one element, median", provenance=provenance)
+    title = f"From {cheap['median_us']:.2g} µs for {cheap['op']} to {dear['median_us']:.2g} µs for {dear['op']}."
+    caption = "one element, median and quartiles"
+    return bars(series, value_title="a call, µs", title=title, caption=caption, provenance=provenance)
 
 
 def _both(calls: list[Call]) -> tuple[int, int]:

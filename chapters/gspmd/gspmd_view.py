@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from compile_lab.doors import check_whole, door
-from compile_lab.page.canvas import Canvas, key
+from compile_lab.page import marks
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Cell, Row, Segment
 from compile_lab.page.tables import Table
 from compile_lab.page.units import with_unit
 from compile_lab.simulator.collectives import Collective
@@ -18,70 +19,52 @@ from .gspmd_three_ways import JaxRefusal, Way
 
 SYSTEMS = {"xla": "XLA", "dtensor": "DTensor, eager", "owed": "DTensor, gradients finished", "formula": "by formula"}
 _KINDS = {
-    "all_reduce": "vermillion",
-    "all_gather": "blue",
-    "reduce_scatter": "orange",
-    "all_to_all": "purple",
-    "send": "green",
+    "all-reduce": "vermillion",
+    "all-gather": "sky",
+    "reduce-scatter": "purple",
+    "all-to-all": "green",
+    "send": "grey",
 }
 _SPLITS = {"R": "grey", "S(0)": "blue", "S(1)": "orange", "S(2)": "green", "S(3)": "purple"}
-_PLACES = {  # of the block: column, row
-    "x": (0, 1), "norm1": (1, 1), "q": (2, 0), "k": (2, 1), "v": (2, 2), "scores": (3, 0.5), "mixed": (4, 1),
-    "out": (5, 1), "add1": (6, 1), "norm2": (7, 1), "up": (8, 1), "gelu": (9, 1), "down": (10, 1), "add2": (11, 1),
-}  # fmt: skip
-_EDGES = (
-    ("x", "norm1"), ("norm1", "q"), ("norm1", "k"), ("norm1", "v"), ("q", "scores"), ("k", "scores"),
-    ("scores", "mixed"), ("v", "mixed"), ("mixed", "out"), ("out", "add1"), ("add1", "norm2"), ("norm2", "up"),
-    ("up", "gelu"), ("gelu", "down"), ("down", "add2"),
+_PARTS = (
+    "x", "norm1", "q", "k", "v", "scores", "mixed", "out", "add1", "norm2", "up", "gelu", "down", "add2",
 )  # fmt: skip
-_WIDE, _HIGH = 76, 40
 
 
 @door
-def three_systems(rows: Sequence[SideBySide], caption: str = "", provenance: object | None = None) -> Drawing:
+def three_systems(rows: Sequence[SideBySide], caption: str = "") -> Drawing:
     """For each layout a bar for each system: bytes that a device sends with collectives on a ring, coloured by kind.
 
     A refusal has words in its bar's place. Raises ValueError for no rows.
     """
     if not rows:
         raise ValueError("rows is empty: hand over what side_by_side() gave")
-    most = max(each.sent(system) or 0 for each in rows for system in SYSTEMS) or 1
-    canvas, left, y = Canvas(), 300, 4.0
-    scale = (canvas.width - left - 190) / most
+    drawn = []
     for row in rows:
-        canvas.words(0, y + 18, f"{row.layout}, {row.devices} devices", bold=True)
         for system, name in SYSTEMS.items():
-            held = row.sent(system)
-            if held is None and not (row.refused and system == "dtensor"):
+            held, group = row.sent(system), f"{row.layout}, {row.devices} devices"
+            if held is None and row.refused and system == "dtensor":
+                drawn.append(Row(name, {}, "refused", group))
+            if held is None or (system == "owed" and not held):
                 continue
-            if system == "owed" and not held:
-                continue
-            y += 28
-            canvas.words(left - 12, y + 17, name, anchor="end", size=16)
-            if held is None:
-                canvas.words(left, y + 17, "refused", colour="vermillion", size=16)
-                continue
-            x = left
-            for each in getattr(row, system):
-                width = each.sent_nbytes * scale
-                title = f"{row.layout}, {name}: {each}"
-                canvas.box(x, y, max(width, 1), 22, _KINDS.get(each.kind, "grey"), title=title)
-                x += width
-            count = sum(each.count for each in getattr(row, system))
-            canvas.words(x + 8, y + 17, f"{with_unit(held)}, {count}" if count else with_unit(held), size=16)
-        y += 46
-    kinds = {each.kind for row in rows for system in SYSTEMS for each in getattr(row, system) or ()}
-    legend = key({kind.replace("_", "-"): colour for kind, colour in _KINDS.items() if kind in kinds})
-    return Drawing(canvas.svg(), _told(rows), caption, systems_table(rows), provenance, legend)
+            sent = getattr(row, system)
+            parts = [Segment(_kind(each), each.sent_nbytes / 1e3, words="", title=str(each)) for each in sent]
+            count = sum(each.count for each in sent)
+            drawn.append(Row(name, parts, f"{with_unit(held)}, {count} sent" if count else with_unit(held), group))
+    ratios = [row.sent("xla") / row.sent("formula") for row in rows if row.sent("formula")]
+    apart = f"{min(ratios):.2g} to {max(ratios):.2g} times what the formula says" if ratios else "what no formula says"
+    return marks.segments(
+        drawn,
+        Axis("a device sends", "kB"),
+        title=f"By XLA a device sends {apart}.",
+        caption=caption,
+        colours=_KINDS,
+        table=systems_table(rows),
+    )
 
 
-def _told(rows: Sequence[SideBySide]) -> str:
-    said = [
-        f"{row.layout} on {row.devices}: "
-        + ", ".join(f"{name} {held:,.0f}" for system, name in SYSTEMS.items() if (held := row.sent(system)) is not None)
-        for row in rows
-    ]
-    return f"Bytes that a device sends for one step of a block. {'; '.join(said)}."
+def _kind(each: Collective) -> str:
+    return each.kind.replace("_", "-")
 
 
 @door
@@ -101,60 +84,58 @@ def systems_table(rows: Sequence[SideBySide], caption: str = "") -> Table:
 
 def collectives_in_words(rows: Sequence[Collective]) -> str:
     """Counts by kind; a count of 0 is of bytes that join a bucket which is there without them."""
-    return ", ".join(f"{each.count or 'part of an'} {each.kind.replace('_', '-')}" for each in rows) or "none"
+    return ", ".join(f"{each.count or 'part of an'} {_kind(each)}" for each in rows) or "none"
 
 
 @door
 def collectives_table(program: Partitioned, caption: str = "") -> Table:
     """Each collective of a compiled program: kind, shapes on a device, bytes, and what jax calls its operation."""
     rows = [
-        (each.kind.replace("_", "-"), ", ".join(each.shapes), each.times, f"{each.payload_nbytes:,}", each.source)
+        (_kind(each), ", ".join(each.shapes), each.times, f"{each.payload_nbytes:,}", each.source)
         for each in program.sent
     ]
     return Table(["collective", "shapes", "times", "bytes", "belongs to"], rows, caption, align="llrrl")
 
 
 @door
-def spread(
-    decision: Propagated, until: int | None = None, caption: str = "", provenance: object | None = None
-) -> Drawing:
-    """The block as a graph: each part coloured by where its result is split, each weight above the part that uses it.
+def spread(decision: Propagated, until: int | None = None, caption: str = "") -> Drawing:
+    """A row for each part of the block, in order: where its result is split, and where its weight.
 
-    With ``until``, what is known after so many of Shardy's steps: the rest is dashed. Raises ValueError for more steps
-    than there are, and for the decision of a function that is no block.
+    With ``until``, what is known after so many of Shardy's steps. Raises ValueError for more steps than there are, and
+    for the decision of a function that is no block.
     """
     final = decision.scopes()
-    if missing := [name for name in _PLACES if name not in final]:
+    if missing := [name for name in _PARTS if name not in final]:
         raise ValueError(f"decision has no {', '.join(missing)}: this picture is of gspmd_block.block alone")
     if until is not None:
         check_whole("until", until, 0, len(decision.steps))
     known = final if until is None else decision.after(until)
-    canvas = Canvas(size=16)
-    middle = {name: (_WIDE / 2 + 2 + column * 83.5, 72 + row * 130) for name, (column, row) in _PLACES.items()}
-    for start, end in _EDGES:
-        (x0, y0), (x1, y1) = middle[start], middle[end]
-        colour = _SPLITS.get(known.get(start, ""), "grey")
-        canvas.line([(x0 + _WIDE / 2, y0), (x1 - _WIDE / 2, y1)], colour, thick=4, dashed=start not in known)
-    for name, (x, y) in middle.items():
-        word = known.get(name, "")
-        box = x - _WIDE / 2, y - _HIGH / 2, _WIDE, _HIGH
-        told = f"{name}: {word or 'not decided yet'}"
-        canvas.box(*box, _SPLITS.get(word, "grey"), f"{name}\n{word}", title=told, dashed=not word, size=15)
-        if (weight := f"{name}.weight") in final:
-            _weight(canvas, x, y - 46, weight, known, decision)
-    used = dict.fromkeys(word for word in known.values() if word in _SPLITS)
-    legend = key({f"split along {word}" if word != "R" else "whole": _SPLITS[word] for word in used})
-    when = "as decided" if until is None else f"after {until} of {len(decision.steps)} steps"
-    alt = f"The block's parts {when}: " + ", ".join(f"{name} {known.get(name, 'open')}" for name in _PLACES)
-    return Drawing(canvas.svg(), alt, caption, None, provenance, legend)
+    weights = [name for part in _PARTS if (name := f"{part}.weight") in final]
+    split = [sum(known.get(name, "").startswith("S") for name in names) for names in (weights, _PARTS)]
+    when = "As decided" if until is None else f"After {until} of {len(decision.steps)} steps"
+    both = [(part, f"{part}.weight") for part in _PARTS]
+    grid = [[_field(name, known, decision) if name in final else Cell() for name in names] for names in both]
+    return marks.cells(
+        {"": grid},
+        rows=_PARTS,
+        columns=["its value", "its weight"],
+        title=f"{when}, {split[0]} of {len(weights)} weights and {split[1]} of {len(_PARTS)} values are split.",
+        caption=f"{caption}; ★ was annotated" if caption else "★ was annotated; ? is not decided yet",
+        colours={_split(word): colour for word, colour in _SPLITS.items()},
+        table=Table(
+            ["part", "value", "weight"],
+            [(part, *(c.words for c in row)) for part, row in zip(_PARTS, grid, strict=True)],
+        ),
+    )
 
 
-def _weight(canvas: Canvas, x: float, y: float, name: str, known: dict[str, str], decision: Propagated) -> None:
-    """A small box for a weight; a star if it was annotated."""
+def _field(name: str, known: Mapping[str, str], decision: Propagated) -> Cell:
     word = known.get(name, "")
-    star = " ★" if name in decision.given else ""
-    title = f"{name}: {word or 'not decided yet'}{', annotated' if star else ''}"
-    canvas.box(x - 36, y - 14, 72, 28, _SPLITS.get(word, "grey"), f"{word or '?'}{star}", title=title, dashed=not word)
+    return Cell((word or "?") + " ★" * (name in decision.given), _split(word) if word in _SPLITS else "")
+
+
+def _split(word: str) -> str:
+    return "whole" if word == "R" else f"split along {word}"
 
 
 @door

@@ -23,6 +23,8 @@ from compile_lab._torch.packages import package_sources, packaged, unpacked
 from compile_lab.doors import check_whole, door
 from compile_lab.measure.judge import relative_error
 
+from ..experiment import reason
+
 LAYER_WAYS = ("loop", "grouped")
 LAYER_MODES = ("eager", "compiled", "C++ wrapper", "AOTInductor")
 MOST_TOKENS = 1 << 20
@@ -117,8 +119,7 @@ def layer_runs(
         try:
             runs.append(_run(model, x, mode))
         except Exception as error:  # what cannot be compiled or exported is part of the answer
-            why = (str(error).strip() or "no message").splitlines()[0][:200]
-            runs.append(LayerRun(way, mode, tokens, stopped=f"{type(error).__name__}: {why}"))
+            runs.append(LayerRun(way, mode, tokens, stopped=reason(error)))
         finally:
             reset_dynamo()
     return runs

@@ -52,12 +52,13 @@ def by_tokens(costs: Sequence[LayerCost], experts: int, provenance: object) -> F
         rows = sorted((one for one in mine if one.way == way), key=lambda one: one.tokens)
         spread = [[getattr(one, name) for one in rows] for name in ("median_ms", "low_ms", "high_ms")]
         series.append(Series(way, [one.tokens for one in rows], *spread))
-    said = "; ".join(f"{one.name} {one.values[0]:.3g} to {one.values[-1]:.3g}" for one in series)
+    last = [(one.values[-1], one.name) for one in series]
+    (least, quick), (most, slow) = min(last), max(last)
     return lines(
         series,
         x_title="tokens",
         y_title="ms a call",
-        alt=f"Milliseconds of a layer of {experts} experts against tokens, fewest to most: {said}.",
+        title=f"With the most tokens: {quick} {least:.3g} ms, {slow} {most:.3g} ms.",
         caption=f"{experts} experts, the whole layer, routing included",
         provenance=provenance,
         log_x=True,

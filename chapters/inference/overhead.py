@@ -9,21 +9,24 @@ call on an idle device until the call returns, whether or not the device is done
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab._torch.packages import packaged, unpacked
 from compile_lab.capture import GuardTree, compilation
 from compile_lab.doors import check_whole, door
 from compile_lab.dynamo.guards import guards_of
 from compile_lab.measure.timing import samples_us, spread_us
+from compile_lab.recordings import RecordedRow
+
+from ..experiment import OUT_OF_TIME, reason
 
 WIDTH, ROWS = 16, 4
 SAMPLES, SAMPLE_S = 15, 0.005
@@ -62,7 +65,7 @@ def added(*tensors: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class CallCost:
+class CallCost(RecordedRow):
     """What one call costs, in microseconds: the median of the samples, and their quartiles.
 
     ``way`` is how it was called; ``modules`` or ``inputs`` is what was varied (the other is 0 or 1); ``guards`` were
@@ -77,15 +80,6 @@ class CallCost:
     low_us: float | None = None
     high_us: float | None = None
     stopped: str = ""
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "CallCost":
-        """The same from what a recording keeps (`to_json`)."""
-        return cls(**fields)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -150,15 +144,12 @@ def call_costs(
         if way.startswith("CUDA graphs") and device != "cuda":
             continue
         if time.monotonic() > until:
-            rows.append(CallCost(way, count, 1, stopped="not begun: the time given was over"))
+            rows.append(CallCost(way, count, 1, stopped=OUT_OF_TIME))
             continue
         try:
             rows.append(_call_cost(count, way, device, samples))
         except Exception as error:  # a way that this torch or this machine lacks is part of the answer
-            why = (str(error).strip() or "no message").splitlines()[0][:200]
-            rows.append(CallCost(way, count, 1, stopped=f"{type(error).__name__}: {why}"))
-        finally:
-            reset_dynamo()
+            rows.append(CallCost(way, count, 1, stopped=reason(error)))
     return rows
 
 
@@ -191,18 +182,14 @@ def _guard_costs(by_modules: bool, count: int, ways: Sequence[str], samples: int
     fn = LayerChain(count).eval() if by_modules else added
     args = [torch.ones(ROWS, WIDTH) for _ in range(1 if by_modules else count)]
     chosen = [{"guard_filter_fn": getattr(torch.compiler, FILTERS[way])} for way in ways if way in FILTERS]
-    reset_dynamo()
     costs = []
-    try:
-        with torch.no_grad():
-            compiled = torch.compile(fn, backend=_does_nothing, options=chosen[0] if chosen else None)
-            guards = _guards(lambda: compiled(*args))
-            for way in ways:
-                with skipping(way == SKIPPED):
-                    times = host_us(lambda: compiled(*args), "cpu", samples)
-                costs.append(CallCost(way, count * by_modules, len(args), guards, **spread_us(times)))
-    finally:
-        reset_dynamo()
+    with compiled_anew(), torch.no_grad():
+        compiled = torch.compile(fn, backend=_does_nothing, options=chosen[0] if chosen else None)
+        guards = _guards(lambda: compiled(*args))
+        for way in ways:
+            with skipping(way == SKIPPED):
+                times = host_us(lambda: compiled(*args), "cpu", samples)
+            costs.append(CallCost(way, count * by_modules, len(args), guards, **spread_us(times)))
     return costs
 
 
@@ -215,8 +202,7 @@ def _call_cost(count: int, way: str, device: str, samples: int) -> CallCost:
     torch.manual_seed(0)
     model = LayerChain(count).to(device).eval()
     x = torch.ones(ROWS, WIDTH, device=device)
-    reset_dynamo()
-    with torch.no_grad(), tempfile.TemporaryDirectory() as folder:
+    with compiled_anew(), torch.no_grad(), tempfile.TemporaryDirectory() as folder:
         call = _called(model, x, way, Path(folder) / "chain.pt2")
         guards = None if way in ("eager", "AOTInductor") else _guards(call) if way != "aot_compile" else None
         for _ in range(3 if way.startswith("CUDA graphs") else 1):

@@ -32,12 +32,12 @@ def cost_lines(costs: Sequence[CallCost], provenance: object, by: str = "modules
         mine = sorted((one for one in varied if one.way == way), key=lambda one: getattr(one, by))
         spread = [[getattr(one, name) for one in mine] for name in ("median_us", "low_us", "high_us")]
         series.append(Series(way, [getattr(one, by) for one in mine], *spread))
-    said = "; ".join(f"{one.name} from {one.values[0]:.3g} to {one.values[-1]:.3g}" for one in series)
+    said = "; ".join(f"{one.name} from {one.values[0]:.3g} to {one.values[-1]:.3g} µs" for one in series)
     return lines(
         series,
         x_title=by,
         y_title="µs a call",
-        alt=f"Microseconds a call from {min(series[0].at):g} to {max(series[0].at):g} {by}: {said}.",
+        title=f"A call with {min(series[0].at):g} to {max(series[0].at):g} {by}: {said}.",
         caption=caption or "median and quartiles of a call",
         provenance=provenance,
         log_x=True,

@@ -5,14 +5,12 @@ what does it check of what it is given? The instrument knows no model. Where ano
 one, it is sent as `cloudpickle` writes it, so that a model of a notebook goes too.
 """
 
-import contextlib
 import hashlib
 import json
 import os
 import platform
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -30,6 +28,7 @@ from torch import Tensor, nn
 from compile_lab._torch.inductor import inductor_cache_folder, inductor_settings
 from compile_lab._torch.packages import packaged
 from compile_lab.doors import door
+from compile_lab.measure.child import end_group
 from compile_lab.pickling import dumps
 
 RUNNER_SOURCE = Path(__file__).with_name("runner.cpp")
@@ -273,15 +272,14 @@ def _asked(question: Mapping[str, Any]) -> dict[str, Any]:
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
             _askers[:] = [subprocess.Popen(child, **pipes, text=True, env=_environment(), start_new_session=True)]
         (asker,) = _askers
-        late = threading.Timer(PATIENCE_S, os.killpg, (asker.pid, signal.SIGKILL))
+        late = threading.Timer(PATIENCE_S, end_group, (asker,))
         late.start()
         try:
             asker.stdin.write(json.dumps(question) + "\n")
             asker.stdin.flush()
             return json.loads(asker.stdout.readline())
         except BaseException as error:  # nobody reads the answer that may yet come
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(asker.pid, signal.SIGKILL)
+            end_group(asker)
             asker.wait()
             if not isinstance(error, OSError | ValueError):
                 raise

@@ -1,9 +1,9 @@
 """A package in pictures: what is in the file, how soon each way answers, and what nobody looks at."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.figures import Drawing, Series
+from compile_lab.page.marks import bars
 from compile_lab.page.tables import Table
 from compile_lab.page.units import number, rounded, with_unit
 
@@ -19,7 +19,7 @@ def parts(package: Package) -> Table:
     return Table(["in the file", "size"], [*rows, ["labelled for", said]])
 
 
-def started(ways: Sequence[StartUp], provenance: object | None = None) -> Figure:
+def started(ways: Sequence[StartUp], provenance: object | None = None) -> Drawing:
     """Seconds from the end of the imports to the first answer of a new process, a bar a way; who failed stands in the
     caption.
 
@@ -28,11 +28,10 @@ def started(ways: Sequence[StartUp], provenance: object | None = None) -> Figure
     done = [one for one in ways if one.ready_s is not None]
     if not done:
         raise ValueError("nothing to draw: give at least one StartUp that came to its first answer")
-    said = "; ".join(f"{one.way}: {_seconds(one.ready_s)}" for one in done)
+    quick, slow = (end(done, key=lambda one: one.ready_s) for end in (min, max))
     series = Series("first answer", [one.way for one in done], [rounded(one.ready_s, 3) for one in done])
     failed = [f"{one.way}: {one.stopped}" for one in ways if one.stopped]
     caption = "; ".join(["From a new process, its imports done, to the first answer", *failed])
-    figure = bars(series, value_title="s", alt=f"{said}.", caption=caption, provenance=provenance)
     rows = [
         [
             one.way,
@@ -44,7 +43,14 @@ def started(ways: Sequence[StartUp], provenance: object | None = None) -> Figure
         for one in done
     ]
     columns = ["way", "first answer after", "CPU s, imports too", "memory", "µs a later call"]
-    return replace(figure, table=Table(columns, rows))
+    return bars(
+        series,
+        value_title="to the first answer, s",
+        title=f"{quick.way} answers after {_seconds(quick.ready_s)}, {slow.way} after {_seconds(slow.ready_s)}.",
+        caption=caption,
+        provenance=provenance,
+        table=Table(columns, rows),
+    )
 
 
 def _seconds(seconds: float) -> str:

@@ -35,12 +35,13 @@ def roofline(
         times = [[getattr(call, name) for call in calls.values()] for name in ("median_ms", "low_ms", "high_ms")]
         series.append(Series(mode, list(calls), *times))
     rows = [_row(work, cost, bytes_per_s, flop_per_s) for cost in done]
-    said = "; ".join(f"batch {row[0]}, {row[1]}: {row[3]} ms of at least {row[4]}, {row[5]}" for row in rows)
+    low, high = (end(rows, key=lambda row: row[0]) for end in (min, max))
+    said = "; ".join(f"at batch {row[0]} {row[1]} reaches {row[5]} of its limit" for row in (low, high))
     figure = lines(
         series,
         x_title="sequences in the batch",
         y_title="ms a decode step",
-        alt=f"{said}. {turning(work, bytes_per_s, flop_per_s)}",
+        title=f"{said[0].upper()}{said[1:]}.",
         caption=f"a copy moves {with_unit(bytes_per_s)} a second here, a large matmul computes "
         f"{number(rounded(flop_per_s / 1e12, 3))} TFLOP a second",
         provenance=provenance,

@@ -10,15 +10,14 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from compile_lab._torch.dynamo import dynamo_utils
 from compile_lab.doors import door
-from compile_lab.recordings import Recording
+from compile_lab.recordings import RecordedRow, Recording
 
 ROUNDS = 5
 Call = Callable[..., Tensor]
@@ -27,7 +26,7 @@ PATIENCE_S = 10
 
 
 @dataclass(frozen=True)
-class Throughput:
+class Throughput(RecordedRow):
     """One way with so many threads: calls a second of all together, median and quartiles of five rounds.
 
     ``same``: every answer is that which one thread alone was given for the same inputs, to rounding.
@@ -62,14 +61,10 @@ class Throughput:
             return True
         return self.cores > 1.3 * alone.cores and self.per_s / self.cores > 0.65 * alone.per_s / alone.cores
 
-    def to_json(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return asdict(self)
-
 
 def recorded(recording: Recording) -> list[Throughput]:
     """The rows of the recording ``threads``."""
-    return [Throughput(**row) for row in recording.result["throughputs"]]
+    return [Throughput.from_json(row) for row in recording.result["throughputs"]]
 
 
 @door

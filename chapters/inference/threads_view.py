@@ -1,16 +1,16 @@
 """Threads in a picture: calls a second beside what as many threads would give if none waited for another."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
-from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.figures import Drawing, Series
+from compile_lab.page.marks import bars
 from compile_lab.page.tables import Table
-from compile_lab.page.units import number, with_quartiles
+from compile_lab.page.units import with_quartiles
 
 from .threads import Throughput
 
 
-def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Figure:
+def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Drawing:
     """Calls a second of all threads together, by way and number of threads; what failed is named in the caption.
 
     ValueError if nothing was measured.
@@ -25,11 +25,9 @@ def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Fig
         values = [[getattr(row, name) for row in own] for name in ("per_s", "low", "high")]
         if own:
             series.append(Series(_threads(count), [row.way for row in own], *values))
-    said = "; ".join(f"{row.way}, {_threads(row.threads)}: {number(round(row.per_s))} calls/s" for row in done)
+    best = max(done, key=lambda row: row.per_s)
     failed = [f"{row.way}, {_threads(row.threads)}: {row.error}" for row in rows if row.error]
     wrong = [f"{row.way}, {_threads(row.threads)}: an answer is wrong" for row in done if not row.same]
-    caption = "; ".join(["Calls a second of all threads together", *wrong, *failed])
-    figure = bars(series, value_title="calls/s", alt=f"{said}.", caption=caption, provenance=provenance)
     table = [
         [
             row.way,
@@ -41,7 +39,14 @@ def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Fig
         for row in rows
     ]
     columns = ["way", "threads", "calls/s (quartiles)", "answers", "compiled again"]
-    return replace(figure, table=Table(columns, table))
+    return bars(
+        series,
+        value_title="calls of all threads together, calls/s",
+        title=f"The most, {best.per_s:,.0f} calls/s, come from {best.way} with {_threads(best.threads)}.",
+        caption="; ".join([*wrong, *failed]),
+        provenance=provenance,
+        table=Table(columns, table),
+    )
 
 
 def _threads(count: int) -> str:

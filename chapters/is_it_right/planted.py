@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import torch
 from torch.fx import Graph, Node
 
-from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.doors import door
 
@@ -102,12 +102,9 @@ def planted(name: str) -> Iterator[None]:
                 results[square[-1]] = change(graph, results[square[-1]])
         output.args = (type(output.args[0])(results),)
 
-    reset_dynamo()
-    try:
-        with inductor_config.patch({"joint_custom_post_pass": spoil, "fx_graph_cache": False}):
-            yield
-    finally:  # also where the block raises: nothing that is spoiled may be called again
-        reset_dynamo()
+    # Forgotten also where the block raises: nothing that is spoiled may be called again.
+    with compiled_anew(), inductor_config.patch({"joint_custom_post_pass": spoil, "fx_graph_cache": False}):
+        yield
 
 
 def _is_square(node: object) -> bool:

@@ -6,55 +6,37 @@ import textwrap
 from collections.abc import Callable, Mapping, Sequence
 
 from compile_lab.inductor.view import evidence
-from compile_lab.page.canvas import WIDTH, Canvas, key
 from compile_lab.page.figures import Drawing, Figure, Series, lines
+from compile_lab.page.marks import Cell, cells
 from compile_lab.page.tables import Code, Table
 
 from .flex import FULL, PARTIAL, BlockVisits, FlexKernels
 
-COLOURS = {FULL: "blue", PARTIAL: "orange"}
-MEANT = {
-    "every pair allowed: mask not evaluated": "blue",
-    "mask evaluated for each pair": "orange",
-    "left out": "#8884",
-}
-GAP, HEAD, LEFT = 36.0, 34.0, 26.0
+MEANT = {FULL: "every pair allowed: mask not evaluated", PARTIAL: "mask evaluated for each pair"}
 
 
 def blocks(several: Mapping[str, BlockVisits], caption: str = "") -> Drawing:
-    """A square a mask, of up to four side by side: a small square for each block, by what becomes of it.
+    """A square a mask: a small square for each block of queries (downwards) and keys, by what becomes of it.
 
-    Raises ValueError for no mask, or more than four.
+    Raises ValueError for no mask.
     """
-    if not 1 <= len(several) <= 4:
-        raise ValueError(f"{len(several)} masks: give 1 to 4, they are drawn side by side")
-    canvas = Canvas()
-    side = min(300.0, (WIDTH - LEFT - GAP * (len(several) - 1)) / len(several))
-    for at, (name, found) in enumerate(several.items()):
-        x = LEFT + at * (side + GAP)
-        canvas.words(x, 20, name, bold=True)
-        _grid(canvas, x, HEAD, side, found)
-        canvas.words(x, HEAD + side + 24, f"{found.visited:,} of {found.blocks:,} blocks")
-    canvas.words(LEFT - 8, HEAD + 12, "q", anchor="end", size=15)
-    canvas.words(LEFT, HEAD + side + 46, "keys →  (queries downwards)", size=15)
-    said = "; ".join(f"{name}: {found}" for name, found in several.items())
-    first = next(iter(several.values()))
-    return Drawing(
-        canvas.svg(),
-        f"Blocks that each mask visits. {said}.",
-        caption or f"Each small square is a block of {first.block} queries and {first.block} keys; counted, not timed",
+    if not several:
+        raise ValueError("no mask is given: give at least one, with its BlockVisits")
+    grids = {
+        f"{name}: {found.visited:,} of {found.blocks:,}": [
+            [Cell(series=MEANT.get(letter, "")) for letter in row] for row in found.rows
+        ]
+        for name, found in several.items()
+    }
+    least, first = min(several, key=lambda name: several[name].visited), next(iter(several.values()))
+    return cells(
+        grids,
+        title=f"Of {several[least].blocks:,} blocks “{least}” visits {several[least].visited:,}.",
+        caption=caption
+        or f"A small square is a block of {first.block} queries (downwards) and {first.block} keys; grey: left out",
+        colours=dict(zip(MEANT.values(), ("blue", "orange"), strict=True)),
         table=counts(several),
-        legend=key(MEANT),
     )
-
-
-def _grid(canvas: Canvas, x: float, y: float, side: float, found: BlockVisits) -> None:
-    step = side / len(found.rows)
-    inner = step - min(2.0, step / 6)
-    for at, row in enumerate(found.rows):
-        for kind, colour in ((" ", "#8884"), *COLOURS.items()):
-            spans = [(x + place * step, inner) for place, letter in enumerate(row) if letter == kind]
-            canvas.bars(y + at * step, inner, spans, colour)
 
 
 def counts(several: Mapping[str, BlockVisits]) -> Table:
@@ -80,13 +62,13 @@ def visited(several: Mapping[str, Sequence[BlockVisits]], caption: str = "") -> 
     every = {each.length: each.blocks for found in several.values() for each in found}
     series = [Series("all blocks", sorted(every), [every[length] for length in sorted(every)])]
     series += [Series(name, [f.length for f in found], [f.visited for f in found]) for name, found in several.items()]
-    ends = [f"{one.name}: {one.values[0]:,} at {one.at[0]:,}, {one.values[-1]:,} at {one.at[-1]:,}" for one in series]
+    ends = ", ".join(f"{one.name} {one.values[-1]:,}" for one in series)
     return lines(
         series,
         x_title="tokens",
         y_title="blocks visited",
-        alt=f"Blocks of a head's scores that are visited, by length. {'; '.join(ends)}.",
-        caption=caption or "Blocks counted, both axes logarithmic",
+        title=f"Blocks visited at {series[0].at[-1]:,} tokens: {ends}.",
+        caption=caption,
         log_x=True,
         log_y=True,
     )
@@ -130,13 +112,13 @@ def peaks(several: Mapping[str, Mapping[int, int]], scores: Mapping[int, int], c
     series = [
         Series(name, sorted(found), [found[length] / 1e6 for length in sorted(found)]) for name, found in drawn.items()
     ]
-    ends = "; ".join(f"{one.name}: {one.values[-1]:.3g} MB at {one.at[-1]:,} tokens" for one in series)
+    ends = ", ".join(f"{one.name} {one.values[-1]:.3g} MB" for one in series)
     return lines(
         series,
         x_title="tokens",
         y_title="MB at the peak",
-        alt=f"Memory at the peak by length. {ends}.",
-        caption=caption or "Without the inputs; both axes logarithmic",
+        title=f"The peak at {series[0].at[-1]:,} tokens: {ends}.",
+        caption=caption or "Without the inputs",
         log_x=True,
         log_y=True,
     )

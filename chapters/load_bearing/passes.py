@@ -14,7 +14,7 @@ from typing import Any
 from torch import fx
 
 from compile_lab._torch.dispatcher import dispatch_mode_is_active
-from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab._torch.passes import KeyedPass
 from compile_lab.capture import compilation
 from compile_lab.doors import check_whole, door
@@ -219,14 +219,11 @@ class _PassRecorder:
 def _compiled(
     fn: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any], seed: int
 ) -> tuple[Outcome, GeneratedCode]:
-    reset_dynamo()
-    try:
+    with compiled_anew():
         with compilation(use_caches=True) as log, collecting() as graphs:
             found = outcome(fn, args, seed, {"fx_graph_cache": False, **options})
         if graphs or dispatch_mode_is_active():
             log.require_compiled()
-    finally:
-        reset_dynamo()
     provenance = here("compile_lab.inductor.with_pass", device=_device(args))
     return found, GeneratedCode(tuple(graphs), None, provenance)
 

@@ -1,7 +1,8 @@
 """A pass of one's own as a reader sees it: the graph before and after, node by node, the verdict, and what it saves."""
 
 from compile_lab.inductor.view import evidence
-from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.figures import Drawing, Series
+from compile_lab.page.marks import bars
 from compile_lab.page.tables import Cell, Code, Table
 from compile_lab.page.units import with_unit
 
@@ -57,7 +58,7 @@ def _short(text: str) -> str:
     return text if len(text) <= 110 else f"{text[:108]} …"
 
 
-def saved(report: PassReport) -> Figure:
+def saved(report: PassReport) -> Drawing:
     """Bars of the bytes that the launches of forward and backward move, without the pass and with it."""
     codes = {"without": report.code_without, "with the pass": report.code_with}
     directions = list(dict.fromkeys(kernel.direction for code in codes.values() for kernel in code.kernels))
@@ -69,10 +70,8 @@ def saved(report: PassReport) -> Figure:
     told = f"{few} → {fewer} launches, {with_unit(much)} → {with_unit(less)}"
     return bars(
         series,
-        value_title="kB read and written",
-        place_title="",
-        alt=f"Bytes moved without and with {report.name}: {told}.",
-        caption=f"{report.name}: {told}",
+        value_title="read and written, kB",
+        title=f"{report.name}: {told}.",
         provenance=evidence(report.code_with),
     )
 

@@ -2,14 +2,15 @@
 
 from collections.abc import Iterable
 
-from compile_lab.page.figures import Figure, Series, bars
+from compile_lab.page.figures import Drawing, Series
+from compile_lab.page.marks import bars
 from compile_lab.page.tables import Table
 
 from .whole_step import WRITE, WholeStep, updates_of
 from .whole_step_judged import StepsJudged
 
 
-def contents(step: WholeStep) -> Figure:
+def contents(step: WholeStep) -> Drawing:
     """Bars of the graph's operations by what they are for: the loss and its gradients, the update, its writes.
 
     The split is at the operations that lead to one parameter and its moments alone.
@@ -19,13 +20,10 @@ def contents(step: WholeStep) -> Figure:
     writes = sum(node.target is WRITE for node in nodes)
     update = len(updates) - writes
     rows = [("forward, loss, backward", len(nodes) - update - writes), ("updates", update), ("written back", writes)]
-    told = ", ".join(f"{name} {count:,}" for name, count in rows)
     return bars(
         Series("operations", [name for name, _ in rows], [count for _, count in rows]),
         value_title="operations",
-        place_title="",
-        alt=f"Operations of the whole step: {told}.",
-        caption=f"One graph of {step.operations:,} operations",
+        title=f"One graph has {step.operations:,} operations.",
     )
 
 

@@ -15,6 +15,7 @@ from unittest import mock
 import torch
 
 from compile_lab._torch.aot import aot_pieces
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab.aot.nodes import Graph, graph_of, input_titles
 from compile_lab.aot.training import Backend, snapshot
 from compile_lab.doors import door
@@ -32,11 +33,8 @@ def stored_graph(fn: Callable[..., Any], *args: Any) -> dict[str, Any]:
     graphs, that needs no gradient, or that changes an input.
     """
     backend = _Storing()
-    torch.compiler.reset()
-    try:
+    with compiled_anew():
         torch.compile(fn, backend=backend)(*args)
-    finally:
-        torch.compiler.reset()
     if backend.changes_input:
         raise ValueError("this function changes an input (a batch norm's statistics?), and is not stored")
     if backend.captured != 1 or backend.stored is None:

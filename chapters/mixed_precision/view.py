@@ -5,7 +5,6 @@ from typing import Any
 
 from compile_lab.inductor.generated import GeneratedCode
 from compile_lab.inductor.view import evidence
-from compile_lab.page.figures import Figure, Series, lines
 from compile_lab.page.tables import Cell, Code, Table
 from compile_lab.page.units import milliseconds, number
 from compile_lab.precision.casts import cast_kernels, casts_only, short
@@ -114,25 +113,6 @@ def errors(rows: Iterable[Row], provenance: object) -> Table:
     return Table(columns, table, f"{caption}{provenance}", "l" + "r" * 2 * len(precisions))
 
 
-def rates(rows: Sequence[Row], provenance: object) -> Figure:
-    """Rate of a matmul over its size, one line a precision."""
-    series = [
-        Series(name, [row["n"] for row in mine], [row["tflop_per_s"] for row in mine])
-        for name in _in_order(rows)
-        if (mine := [row for row in rows if row["precision"] == name])
-    ]
-    return lines(
-        series,
-        x_title="n of an n×n matmul",
-        y_title="TFLOP/s",
-        alt="Rates of square matmuls over their size, one line for each precision: fp8 above 16 bits, those "
-        "above TF32, and that above fp32, from a size at which the chip is full.",
-        provenance=provenance,
-        log_x=True,
-        log_y=True,
-    )
-
-
 def rate_table(rows: Iterable[Row], n: int, provenance: object) -> Table:
     """The matmuls of one size: rate with its spread, ratio to fp32 and to TF32, error."""
     mine = {row["precision"]: row for row in rows if row["n"] == n}
@@ -237,18 +217,6 @@ def quantisations(found: Mapping[tuple[str, str], Sequence[object]], provenance:
     rows = [(*names, *map(str, pair)) for names, pair in found.items()]
     folded = "Three tensors cast to two 8-bit formats: errors, and what became zero"
     return Table(["", "format", "as it is", "with a scale"], rows, str(provenance), folded=folded)
-
-
-def loss_scale(run: Training, provenance: object) -> Figure:
-    """The loss scale at each step; where it falls, the step was skipped."""
-    return lines(
-        Series("scale", [float(step) for step in range(len(run.scales))], list(run.scales)),
-        x_title="step",
-        y_title="loss scale",
-        alt=f"The loss scale over {len(run.scales)} steps: it doubles after every few good steps, and is halved at "
-        f"{len(run.skipped)} steps whose gradients overflowed.",
-        provenance=provenance,
-    )
 
 
 def zeros(gradients: Mapping[str, Gradients], caption: str = "") -> Table:

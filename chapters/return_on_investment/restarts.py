@@ -7,14 +7,13 @@ of forward and backward; Inductor's holds the code of each. A hit above saves th
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 
 from compile_lab._torch import caches
 from compile_lab.devices import ranks
 from compile_lab.doors import door
-from compile_lab.recordings import Recording
+from compile_lab.recordings import RecordedRow, Recording
 
 LAYERS = {"AOTAutograd's cache": "autograd_cache", "Inductor's cache": "fxgraph_cache"}
 """What torch calls them in its counters, ``torch._dynamo.utils.counters``."""
@@ -22,7 +21,7 @@ ANSWERS = ("hit", "miss", "bypass")
 
 
 @dataclass(frozen=True)
-class Restart:
+class Restart(RecordedRow):
     """One start. ``seconds`` is the first step less a later one, on the clock; ``cpu_s`` all work of this process and
     the compilers that it started. ``found`` has for each of `LAYERS` how often it said each of `ANSWERS`.
 
@@ -43,11 +42,6 @@ class Restart:
     losses: Sequence[float] = ()
     key_parts: Mapping[str, str] = field(default_factory=dict)
     stopped: str = ""
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Restart":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        return cls(**fields)
 
     def said(self, layer: str) -> str:
         """What a layer answered, in a word: "hit", "miss", "bypass", "both" for hits and misses, or "not queried"."""

@@ -2,20 +2,19 @@
 
 from collections.abc import Sequence
 
-from compile_lab.page.canvas import Canvas, key, round_ticks
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Row, segments, short
 from compile_lab.page.tables import Table
 from compile_lab.page.units import with_unit
 
 from .restarts import LAYERS, Restart, Restarts
 
-SAID = {"hit": "green", "both": "yellow", "miss": "vermillion", "bypass": "purple", "not queried": "grey"}
-_ROW, _CELL, _BARS, _RIGHT = 56, 150, 330.0, 900.0
+COLOURS = {"hit, hit": "green", "miss, hit": "orange", "miss, miss": "vermillion", "not queried, not queried": "grey"}
 
 
 def picture(found: Restarts, names: Sequence[str] = (), caption: str = "", cpu: bool = False) -> Drawing:
-    """A row for each start, or for those named: two cells for the layers' answers, and a bar for the time until the
-    first step is done, on the wall or, with ``cpu``, of work.
+    """A row for each start, or for those named: the time until the first step is done, on the wall or, with ``cpu``, of
+    work, in the colour of what the two caches answered.
 
     Raises ValueError for a name that no start has.
     """
@@ -23,26 +22,25 @@ def picture(found: Restarts, names: Sequence[str] = (), caption: str = "", cpu: 
         if name not in found.starts:
             raise ValueError(f"no start is called {name!r}; there are {', '.join(found.starts)}")
     chosen = [found.starts[name] for name in names or found.starts]
+    answers = [", ".join(_words(one)) for one in chosen]
     times = [(one.cpu_s if cpu else one.seconds) or 0.0 for one in chosen]
-    canvas, until = Canvas(), max(*times, 1e-3)
-    for at, layer in enumerate(LAYERS):
-        canvas.words(_CELL * at + _CELL / 2, 18, layer.split("'")[0], anchor="middle")
-    for row, (one, taken) in enumerate(zip(chosen, times, strict=True)):
-        top = 44 + _ROW * row  # the name stands above, where a phone's larger letters have room
-        canvas.words(_BARS, top - 4, one.name)
-        for at, layer in enumerate(LAYERS):
-            said = one.said(layer)
-            box = (_CELL * at, top + 2, _CELL - 6, 26)
-            canvas.box(*box, SAID.get(said, "grey"), said, title=f"{layer}: {said}", faint=said == "not queried")
-        long = taken / until * (_RIGHT - _BARS)
-        canvas.box(_BARS, top + 2, max(long, 1), 26, "blue", title=f"{one.name}: {taken:.3g} s")
-        canvas.words(_BARS + long + 8, top + 22, "stopped" if one.stopped else f"{taken:.3g} s")
-    canvas.axis(_BARS, 38 + _ROW * len(chosen), _RIGHT - _BARS, round_ticks(until, "s"))
-    clock = "CPU seconds" if cpu else "seconds"
-    alt = f"{clock} until the first step is done: " + "; ".join(map(_told, chosen, times)) + "."
-    caption = caption or f"{found.what}: {clock} until the first step is done, less a later step"
-    legend = key({word: colour for word, colour in SAID.items() if any(word in _words(one) for one in chosen)})
-    return Drawing(canvas.svg(), alt, caption, table(chosen), found.provenance, legend)
+    hits = [taken for taken, said in zip(times, answers, strict=True) if said == "hit, hit"]
+    shown = " to ".join(dict.fromkeys(short(end) for end in (min(hits), max(hits)))) if hits else ""
+    return segments(
+        [
+            Row(one.name, {_layers(said): taken}, "stopped" if one.stopped else None)
+            for one, said, taken in zip(chosen, answers, times, strict=True)
+        ],
+        Axis("CPU seconds" if cpu else "seconds", "s"),
+        title=f"The first start takes {short(times[0])} s"
+        + f"; {'those that hit both caches take' if len(hits) > 1 else 'with a hit in both caches it is'} {shown} s"
+        * bool(hits)
+        + ".",
+        caption=caption or f"{found.what}: until the first step is done, less a later step",
+        colours={_layers(said): COLOURS.get(said, "purple") for said in sorted(answers)},
+        provenance=found.provenance,
+        table=table(chosen),
+    )
 
 
 def table(starts: Sequence[Restart]) -> Table:
@@ -85,5 +83,6 @@ def _words(one: Restart) -> list[str]:
     return [one.said(layer) for layer in LAYERS]
 
 
-def _told(one: Restart, taken: float) -> str:
-    return f"{one.name} {one.stopped or f'{taken:.3g}'} ({', '.join(_words(one))})"
+def _layers(said: str) -> str:
+    above, below = said.split(", ")
+    return f"AOTAutograd {above}, Inductor {below}"

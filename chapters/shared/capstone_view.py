@@ -1,27 +1,24 @@
 """The ladder as pictures: each rung's milliseconds, where they are, and whether the losses stay together."""
 
 import itertools
-import math
 import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compile_lab.page.canvas import WIDTH, Canvas, key, round_ticks
-from compile_lab.page.dotplot import dots
 from compile_lab.page.figures import Drawing, Figure, Series, lines
+from compile_lab.page.marks import Axis, Row, Segment, dots, segments
 from compile_lab.page.tables import Table
 from compile_lab.page.units import signed, with_quartiles, with_unit
 
 from .capstone_limits import DATA_SHEET, joules, limits, rate, tokens, utilisation
 
 Result = Mapping[str, Any]
-Row = Mapping[str, Any]
+Rung = Mapping[str, Any]
 
 COLOURS = {"eager": "grey", "compiler": "blue", "hand": "orange", "peer": "green"}
 PEER_COLOURS = ("purple", "green")
 WORDS = {"eager": "torch as it comes", "compiler": "the compiler", "hand": "by hand", "peer": "a peer"}
-LEFT, RIGHT, ROW, TOP = 165.0, 300.0, 34.0, 26.0
 TICKS = (50, 100, 200, 400, 800)
 
 FAMILIES = {
@@ -42,70 +39,56 @@ SMOOTHED, DRAWN_EVERY = 20, 5
 """Steps over which a loss is averaged, to be looked at; every so many steps, and the last, have a point."""
 
 
-def rungs(result: Result) -> dict[str, Row]:
+def rungs(result: Result) -> dict[str, Rung]:
     """The rungs that were timed, by name, in the order of the ladder; peers are not among them."""
     return {row["name"]: row for row in result["rungs"] if "median_ms" in row and not _is_peer(row)}
 
 
-def peers(result: Result) -> dict[str, Row]:
+def peers(result: Result) -> dict[str, Rung]:
     """The peers that were timed."""
     return {row["name"]: row for row in result["rungs"] if "median_ms" in row and _is_peer(row)}
 
 
-def _does(row: Row) -> str:
+def _does(row: Rung) -> str:
     """What a rung does; recordings before 2026-11-29 have another word for a matmul."""
     return row["does"].replace("product", "matmul")
 
 
-def told_apart(one: Row, other: Row) -> bool:
+def told_apart(one: Rung, other: Rung) -> bool:
     """Whether the quartiles of two rungs' times do not overlap."""
     return one["high_ms"] < other["low_ms"] or other["high_ms"] < one["low_ms"]
 
 
 def ladder(result: Result, provenance: object | None = None) -> Drawing:
-    """A bar a rung on one logarithmic scale, with the peers' times as lines; next to it tokens a second and the MFU."""
+    """A bar a rung on one logarithmic scale, with the peers' times as lines; behind it tokens a second and the MFU."""
     climbed, others = rungs(result), peers(result)
-    until = max(TICKS[-1], 1.1 * next(iter(climbed.values()))["median_ms"])
-
-    def x(ms: float) -> float:
-        low = math.log(0.8 * TICKS[0])
-        return LEFT + (math.log(ms) - low) / (math.log(until) - low) * (WIDTH - LEFT - RIGHT)
-
-    canvas, bottom = Canvas(), TOP + ROW * len(climbed)
-    ends = [WIDTH - RIGHT + at for at in (90, 220, 295)]
-    for end, head in zip(ends, ("a step", "tokens/s", "MFU"), strict=True):
-        canvas.words(end, 14, head, anchor="end", bold=True)
-    for tick in TICKS:
-        canvas.line([(x(tick), TOP), (x(tick), bottom)], "grey", thick=1, dashed=True)
-        canvas.words(x(tick), bottom + 22, f"{tick} ms", anchor="middle", size=15)
-    for at, (name, row) in enumerate(climbed.items()):
-        y, ms = TOP + at * ROW + 4, row["median_ms"]
-        canvas.words(0, y + 19, name)
-        title = f"{name}: {_does(row)}; {with_quartiles(ms, row['low_ms'], row['high_ms'])} ms"
-        canvas.box(LEFT, y, x(ms) - LEFT, ROW - 8, COLOURS[row["by"]], title=title)
-        for end, cell in zip(ends, (f"{ms:.1f} ms", *speed(result, row)), strict=True):
-            canvas.words(end, y + 19, cell, anchor="end")
-    peer_colours = dict(zip(others, PEER_COLOURS, strict=False))
-    for name, colour in peer_colours.items():
-        ms = others[name]["median_ms"]
-        canvas.line([(x(ms), TOP), (x(ms), bottom)], colour, thick=3)
-    said = [
-        f"{name} {row['median_ms']:.1f} ms, {' tokens/s, MFU '.join(speed(result, row))}"
-        for name, row in (climbed | others).items()
-    ]
-    names = {WORDS[by]: COLOURS[by] for by in dict.fromkeys(row["by"] for row in climbed.values())}
-    names |= {f"{name}, {others[name]['median_ms']:.1f} ms": colour for name, colour in peer_colours.items()}
-    caption = f"A training step, rung by rung; a logarithmic scale; MFU of {DATA_SHEET:.0f} · 10¹² operations a second"
-    return Drawing(
-        canvas.svg(),
-        f"Milliseconds of a step. {'; '.join(said)}.",
-        caption + (f" · {provenance}" if provenance else ""),
+    rows = []
+    for name, row in climbed.items():
+        does = f"{name}: {_does(row)}; {with_quartiles(row['median_ms'], row['low_ms'], row['high_ms'])} ms"
+        part = Segment(WORDS[row["by"]], row["median_ms"], words="", title=does)
+        rows.append(Row(name, [part], after=f"{row['median_ms']:.1f} ms · {' tokens/s · '.join(speed(result, row))}"))
+    first, last = (row["median_ms"] for row in (next(iter(climbed.values())), min(climbed.values(), key=_ms)))
+    ends = f"{first:.0f} to {last:.1f} ms" if len(climbed) > 1 else f"{first:.0f} ms"
+    return segments(
+        rows,
+        Axis("a step", "ms", log=True, low=0.8 * TICKS[0], until=max(TICKS[-1], 1.1 * first), ticks=TICKS),
+        title=f"A training step, rung by rung: {ends}.",
+        caption=f"A logarithmic scale. Behind each rung: speed, and MFU of {DATA_SHEET:.0f} · 10¹² operations a second",
+        colours={words: COLOURS[by] for by, words in WORDS.items()},
+        references={
+            f"{name}, {row['median_ms']:.1f} ms": (row["median_ms"], colour)
+            for (name, row), colour in zip(others.items(), PEER_COLOURS, strict=False)
+        },
+        provenance=provenance,
         table=table(result),
-        legend=key(names),
     )
 
 
-def speed(result: Result, row: Row) -> tuple[str, str]:
+def _ms(row: Rung) -> float:
+    return row["median_ms"]
+
+
+def speed(result: Result, row: Rung) -> tuple[str, str]:
     """Tokens a second, and the model FLOPs utilisation by the data sheet, as they are read."""
     share = utilisation(result, row, DATA_SHEET)
     return f"{1e3 * tokens(result) / row['median_ms']:,.0f}", f"{100 * share:.0f} %"
@@ -142,7 +125,7 @@ def family_of(kernel: str) -> str:
     return next(fitting, "other")
 
 
-def families(row: Row) -> dict[str, float]:
+def families(row: Rung) -> dict[str, float]:
     """Milliseconds of a rung's kernels by family, and the "rest" of the timed step: pauses, and a clock that is lower
     in a long run than in the few steps that are profiled."""
     found = dict.fromkeys(FAMILY_COLOURS, 0.0)
@@ -152,33 +135,27 @@ def families(row: Row) -> dict[str, float]:
 
 
 def where(result: Result, names: Sequence[str], provenance: object | None = None) -> Drawing:
-    """A bar a rung, made of its kernels' families. ValueError for a rung without kernels."""
+    """A stack a rung, of its kernels' families; a mark at the step's time. ValueError for a rung without kernels."""
     timed = rungs(result) | peers(result)
-    bars = {name: _kernels_of(name, timed) for name in names}
-    until = max(sum(parts.values()) for parts in bars.values())
-    wide, height, gap = WIDTH - LEFT - 20, 44.0, 62.0
-    canvas = Canvas()
-    for at, (name, parts) in enumerate(bars.items()):
-        x, y = LEFT, at * gap
-        canvas.words(0, y + 28, name)
-        for family, ms in parts.items():
-            width = ms / until * wide
-            colour = FAMILY_COLOURS.get(family)
-            title = f"{name}, {family}: {ms:.1f} ms"
-            canvas.box(x, y, width, height, colour or "ink", f"{ms:.1f}", title=title, dashed=colour is None, size=15)
-            x += width
-    canvas.axis(LEFT, gap * len(bars), wide, round_ticks(until, "ms"))
-    rows = [(family, *(f"{parts[family]:.1f}" for parts in bars.values())) for family in next(iter(bars.values()))]
-    told = "; ".join(
-        f"{name}: " + ", ".join(f"{family} {ms:.1f} ms" for family, ms in parts.items()) for name, parts in bars.items()
-    )
-    caption = "Where a step's milliseconds are; dashed: pauses, and a lower clock than in the profile"
-    return Drawing(
-        canvas.svg(),
-        f"Milliseconds by family of kernels. {told}.",
-        caption + (f" · {provenance}" if provenance else ""),
-        table=Table(["family", *bars], rows, align="l" + "r" * len(bars)),
-        legend=key(FAMILY_COLOURS),
+    rows, listed = [], {}
+    for name in names:
+        listed[name] = _kernels_of(name, timed)
+        parts = {family: ms for family, ms in listed[name].items() if family != "rest"}
+        ms = timed[name]["median_ms"]
+        rows.append(Row(name, parts, after=f"{ms:.1f} ms", marks={"the step": ms}))
+    most = {name: max(FAMILIES, key=parts.__getitem__) for name, parts in listed.items()}
+    ends = dict.fromkeys((names[0], names[-1]))
+    cells = [(family, *(f"{parts[family]:.1f}" for parts in listed.values())) for family in listed[names[0]]]
+    return segments(
+        rows,
+        Axis("kernels of a step", "ms"),
+        title="Most time: "
+        + "; ".join(f"{name} {most[name]}, {listed[name][most[name]]:.1f} ms" for name in ends)
+        + ".",
+        caption="From the kernels to the mark: pauses, and a lower clock than in the profile",
+        colours=FAMILY_COLOURS | {"the step": "ink"},
+        provenance=provenance,
+        table=Table(["family", *listed], cells, align="l" + "r" * len(listed)),
     )
 
 
@@ -189,16 +166,14 @@ def against_limits(result: Result, names: Sequence[str], provenance: object | No
     least = limits(result, timed[names[0]]["vocabulary"])
     series = {name: [parts[family] for family in least] for name, parts in spent.items()}
     series["limit"] = list(least.values())
-    said = "; ".join(
-        f"{family}: limit {ms:.1f} ms, " + ", ".join(f"{name} {parts[family]:.1f}" for name, parts in spent.items())
-        for family, ms in least.items()
-    )
+    last = names[-1]
+    far = max(least, key=lambda family: spent[last][family] - least[family])
     return dots(
         list(least),
         series,
         unit="ms",
-        alt=f"Milliseconds of each family of kernels and its limit. {said}.",
-        caption="Each family's time and its limit, from rates measured in the same run",
+        title=f"Farthest from its limit in {last}: {far}, {spent[last][far]:.1f} ms where {least[far]:.1f} would do.",
+        caption="Limits are from rates measured in the same run",
         provenance=provenance,
     )
 
@@ -217,8 +192,8 @@ def clocks(result: Result, provenance: object | None = None) -> Drawing:
         list(told),
         {"clock": list(middle.values())},
         unit="MHz",
-        alt="Clock of the GPU. " + "; ".join(f"{name} {mhz:,.0f} MHz" for name, mhz in middle.items()) + ".",
-        caption="The clock at which the GPU ran each rung, by its driver",
+        title=f"The GPU runs the rungs at {min(middle.values()):,.0f} to {max(middle.values()):,.0f} MHz.",
+        caption="The clock by the GPU's driver",
         provenance=provenance,
         table=Table(["rung", "MHz", "W", "J a step"], rows, align="lrrr"),
     )
@@ -274,12 +249,12 @@ def curves(result: Result, judge: str, provenance: object | None = None) -> Figu
         for name, seeds in by_name.items()
         for seed, losses in enumerate(seeds)
     ]
-    said = "; ".join(f"{one.name}: {signed(one.values[-1], '.3f')} at the end" for one in drawn)
+    ends = [one.values[-1] for one in drawn]
     return lines(
         drawn,
         x_title="step",
         y_title="nats",
-        alt=f"Loss less the mean of the seeds of {judge}. {said}.",
+        title=f"At the end the losses are {signed(min(ends), '.3f')} to {signed(max(ends), '.3f')} nats from the mean.",
         caption=f"Loss less the mean of {len(by_name[judge])} seeds of “{judge}”, averaged over {SMOOTHED} steps",
         provenance=provenance,
     )
@@ -296,11 +271,11 @@ def times_faster(result: Result, *names: str) -> list[float]:
     return found
 
 
-def _kernels_of(name: str, timed: Mapping[str, Row]) -> dict[str, float]:
+def _kernels_of(name: str, timed: Mapping[str, Rung]) -> dict[str, float]:
     if not timed.get(name, {}).get("kernels"):
         raise ValueError(f"no kernels of {name!r} were recorded; there are those of {', '.join(timed)}")
     return families(timed[name])
 
 
-def _is_peer(row: Row) -> bool:
+def _is_peer(row: Rung) -> bool:
     return row["name"].startswith("peer")

@@ -8,8 +8,8 @@ from typing import Any
 
 from compile_lab.doors import door
 from compile_lab.measure.timing import told_apart
-from compile_lab.page.dotplot import dots
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import dots
 from compile_lab.page.tables import Table
 from compile_lab.page.units import with_quartiles
 from compile_lab.recordings import Recording
@@ -65,13 +65,14 @@ def picture(found: Mapping[str, RankStep], caption: str, provenance: object | No
         for case, one in found.items()
     ]
     columns = ["", "step, ms", "host, ms", "exposed, ms", "collectives"]
-    said = "; ".join(f"{case}: {one.step_ms:.0f}, host {one.host_ms:.0f}" for case, one in found.items())
+    least = min(found, key=lambda case: found[case].step_ms)
     return dots(
         list(found),
         series,
         unit="ms",
         until=10 * math.ceil(max(one.step_ms for one in found.values()) / 10),
-        alt=f"Milliseconds of a step and of its host. {said}.",
+        title=f"The shortest step, {least}, takes {found[least].step_ms:.0f} ms; its host issues it in "
+        f"{found[least].host_ms:.0f}.",
         caption=caption,
         provenance=provenance,
         table=Table(columns, rows, caption, align="lrrrr"),

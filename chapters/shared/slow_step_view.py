@@ -1,20 +1,17 @@
 """The book's thread: one slow training step, and how far a chapter takes it on its way to chapter 19."""
 
-import math
 from collections.abc import Mapping
 from typing import Any
 
-from compile_lab.page.canvas import WIDTH, Canvas
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Row, segments
 from compile_lab.page.units import with_quartiles
 
 from .capstone_limits import DATA_SHEET, tokens, utilisation
 from .capstone_view import rungs, told_apart
 
 Result = Mapping[str, Any]
-Row = Mapping[str, Any]
-
-EDGE, LINE, DOT = 60.0, 52.0, 12.0
+Rung = Mapping[str, Any]
 
 
 def start(result: Result) -> str:
@@ -35,36 +32,24 @@ def said(result: Result, *names: str) -> str:
 
 
 def way(result: Result, *names: str, provenance: object | None = None) -> Drawing:
-    """The ladder on one line of milliseconds, and on it the way of these rungs, from the one before the first of them.
+    """A bar for each of these rungs, after one for the rung before the first of them.
 
     KeyError for a name that is no rung, ValueError without names or for the first rung, which nothing comes before.
     """
     climbed = rungs(result)
-    before = _before(climbed, names)
-    ms = {name: row["median_ms"] for name, row in climbed.items()}
-    slow, fast = math.log(max(ms.values())), math.log(min(ms.values()))
-
-    def x(name: str) -> float:
-        return EDGE + (math.log(ms[name]) - fast) / (slow - fast) * (WIDTH - 2 * EDGE)
-
-    canvas = Canvas()
-    canvas.line([(EDGE, LINE), (WIDTH - EDGE, LINE)], "grey", thick=2)
-    for name in climbed:
-        canvas.box(x(name) - DOT / 2, LINE - DOT / 2, DOT, DOT, "grey", title=f"{name}: {ms[name]:.1f} ms")
-    last = names[-1]
-    canvas.line([(x(before), LINE), (x(last), LINE)], "orange", thick=8)
-    for name, y in ((before, LINE - 24), (last, LINE + 40)):
-        canvas.words(x(name), y, f"{name} {ms[name]:.1f} ms", anchor=_anchor(x(name)))
-    words = said(result, *names)
-    caption = f"The slow step: {words}. Logarithmic, faster to the left"
-    return Drawing(
-        canvas.svg(),
-        f"{words}.",
-        caption + (f" · {provenance}" if provenance else ""),
+    shown = {name: climbed[name] for name in (_before(climbed, names), *names)}
+    return segments(
+        [
+            Row(name, {"a step": row["median_ms"]}, spreads={"a step": (row["low_ms"], row["high_ms"])})
+            for name, row in shown.items()
+        ],
+        Axis("a step", "ms"),
+        title=f"The slow step: {said(result, *names)}.",
+        provenance=provenance,
     )
 
 
-def _before(climbed: Mapping[str, Row], names: tuple[str, ...]) -> str:
+def _before(climbed: Mapping[str, Rung], names: tuple[str, ...]) -> str:
     if not names:
         raise ValueError(f"no rung is named; name some of {', '.join(climbed)}")
     for name in names:
@@ -76,13 +61,9 @@ def _before(climbed: Mapping[str, Row], names: tuple[str, ...]) -> str:
     return order[order.index(names[0]) - 1]
 
 
-def _told(before: Row, after: Row) -> str:
+def _told(before: Rung, after: Rung) -> str:
     if not told_apart(before, after):
         quartiles = (with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]) for row in (before, after))
         return f"not told apart: {' and '.join(quartiles)}"
     ratio = before["median_ms"] / after["median_ms"]
     return f"{ratio:.3g}× as fast" if ratio > 1 else f"{1 / ratio:.3g}× as slow"
-
-
-def _anchor(x: float) -> str:
-    return "start" if x < 3 * EDGE else "end" if x > WIDTH - 3 * EDGE else "middle"

@@ -170,6 +170,34 @@ def tokens(model: MiniGPT, batch: int, length: int | None = None) -> tuple[Tenso
     return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
 
 
+def training_step(model: nn.Module, *given: Tensor, autocast: bool = True) -> Callable[[Callable], Tensor]:
+    """``step(called)``: forward by ``called``, the model or what was compiled of it, backward and a fused AdamW.
+
+    It returns the loss. ``autocast``: to bfloat16.
+    """
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def step(called: Callable[..., Tensor]) -> Tensor:
+        with torch.autocast(given[0].device.type, torch.bfloat16, enabled=autocast):
+            loss = called(*given)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
+def inference_step(*given: Tensor) -> Callable[[Callable], Tensor]:
+    """``step(called)`` calls it without gradients."""
+
+    def step(called: Callable[..., Tensor]) -> Tensor:
+        with torch.no_grad():
+            return called(*given)
+
+    return step
+
+
 def sentences(model: MiniGPT, batch: int, step: int = 0) -> tuple[Tensor, Tensor]:
     """Tokens and targets of the book's grammar, int64 [batch, context], on the model's device; others at each step.
 

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Mapping, Sequence
 
-from compile_lab.page.figures import Figure, Series, bars, lines
+from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Line, Row, dotted, lines, segments
 from compile_lab.page.tables import Code, Table
 from compile_lab.virtual_gpu.assembly import Assembly
 
+COLOURS = ("blue", "orange", "green", "purple", "vermillion", "sky")
 MAPPED = ("ttir", "ttgir", "ptx", "sass")
+OTHERS = "the other lines"
 LONGEST = 24  # lines of a listing
 NAMED = r"shfl|SHFL|ex2\.approx|MUFU|ld\.global|LDG|math\.exp2"
 """What is worth a look in a long listing: the talk among threads, a special function, a load."""
@@ -51,20 +54,54 @@ def listing(assembly: Assembly, stage: str, line: int | None = None, named: str 
     return Code("\n".join(shown) or "(nothing: it is folded into other lines)", "text", title=stage.upper())
 
 
-def registers(series: Mapping[str, Sequence[Assembly]], caption: str = "") -> Figure:
+def road(assembly: Assembly) -> Drawing:
+    """A kernel's way down to the machine: the lines of each stage, by the line of Triton that they come from.
+
+    The lines of Triton of which most is made have a colour each.
+    """
+    counts = {
+        text.partition(" = ")[0].partition("(")[0]: {
+            "Triton": 1,
+            **{stage.upper(): len(assembly.lines[stage].get(line, ())) for stage in MAPPED if stage in assembly.lines},
+        }
+        for text, line in statements(assembly).items()
+    }
+    large = sorted(counts, key=lambda text: -sum(counts[text].values()))[: len(COLOURS)]
+    names = {text: text if text in large else OTHERS for text in counts}
+    rows = []
+    for stage in next(iter(counts.values())):
+        parts: dict[str, float] = {}
+        for text, name in names.items():
+            parts[name] = parts.get(name, 0) + counts[text][stage]
+        rows.append(Row(stage, {name: parts[name] for name in (*(n for n in parts if n != OTHERS), OTHERS)}))
+    registers = f", which takes {assembly.registers} of {assembly.chip.registers_per_thread} registers"
+    first, last = (sum(row.sums().values()) for row in (rows[0], rows[-1]))
+    return segments(
+        rows,
+        Axis("lines"),
+        title=f"{first} lines of Triton become {last} lines of {rows[-1].name}.",
+        caption=f"{assembly.kernel}, {assembly.config}. Triton, TTIR and TTGIR are about a block, PTX and SASS about "
+        f"one thread{registers if assembly.registers else ''}. Counted in the compiler's output for a {assembly.chip}; "
+        "nothing is run",
+        colours={**dict(zip((t for t in counts if t in large), COLOURS, strict=False)), OTHERS: "grey"},
+        table=became(assembly),
+    )
+
+
+def registers(series: Mapping[str, Sequence[Assembly]], caption: str = "") -> Drawing:
     """Registers a thread against the warps that share a row, a line a kernel."""
     drawn = [
-        Series(name, [one.config.num_warps for one in many], [one.registers or 0 for one in many])
+        Line(name, [(one.config.num_warps, one.registers or 0) for one in many], dots=True)
         for name, many in series.items()
     ]
-    said = "; ".join(f"{one.name}: {', '.join(map(str, one.values))}" for one in drawn)
+    warps = [at for at, _ in drawn[0].points]
+    told = ", ".join(f"{one.series} {one.points[0][1]} and {one.points[-1][1]}" for one in drawn)
     return lines(
-        drawn,
-        x_title="warps that share a row",
-        y_title="registers a thread",
-        alt=f"Registers a thread for more and more warps. {said}.",
+        {"": drawn},
+        Axis("warps that share a row", log=True, low=warps[0], until=warps[-1], ticks=warps),
+        Axis("registers a thread"),
+        title=f"Registers of a thread where {warps[0]} warp has a row and where {warps[-1]} share it: {told}.",
         caption=caption,
-        log_x=True,
     )
 
 
@@ -81,20 +118,20 @@ def resources(assemblies: Sequence[Assembly] | Mapping[str, Assembly], caption: 
     return Table(columns, rows, caption, align="lrrrrl")
 
 
-def operations(assemblies: Mapping[str, Assembly], opcodes: Mapping[str, str], elements: Mapping[str, int]) -> Figure:
+def operations(
+    assemblies: Mapping[str, Assembly],
+    opcodes: Mapping[str, str],
+    elements: Mapping[str, int],
+    colours: Mapping[str, str] | None = None,
+) -> Drawing:
     """How often each operation is executed for one element: its instructions by the elements that a thread holds.
 
     ``opcodes`` names what is counted: opcode to words. ``elements``: of each assembly, the elements a thread holds.
     """
-    names = [f"{words} ({opcode})" for opcode, words in opcodes.items()]
-    series = [
-        Series(name, names, [one.count(opcode) / elements[name] for opcode in opcodes])
-        for name, one in assemblies.items()
+    rows = [
+        Row(f"{words} ({opcode})", {name: one.count(opcode) / elements[name] for name, one in assemblies.items()}, "")
+        for opcode, words in opcodes.items()
     ]
-    return bars(
-        series,
-        value_title="instructions an element",
-        alt="Instructions of each kind that a thread executes for one element: "
-        + "; ".join(f"{one.name}: {', '.join(f'{value:g}' for value in one.values)}" for one in series),
-        caption="Counted in the machine code",
-    )
+    first = ", ".join(f"{name} {value:g}" for name, value in rows[0].parts.items())
+    title = f"{next(iter(opcodes.values())).capitalize()} an element: {first}."
+    return dotted(rows, Axis("instructions an element"), title=title, colours=colours)

@@ -20,27 +20,3 @@ from torch.autograd import _unsafe_preserve_version_counter as unsafe_preserve_v
 from torch.overrides import _pop_mode as pop_mode
 
 promotion = _prims_common.ELEMENTWISE_TYPE_PROMOTION_KIND.DEFAULT
-
-__all__ = [
-    "associative_scan",
-    "check",
-    "comptime",
-    "elementwise_dtypes",
-    "graph_break",
-    "hints_wrapper",
-    "invoke_subgraph",
-    "map",
-    "nonstrict_trace",
-    "out_dtype",
-    "pop_mode",
-    "promotion",
-    "scan",
-    "skip_frame",
-    "step_unsupported",
-    "strict_mode",
-    "unsafe_preserve_version_counter",
-    "while_loop",
-    "wrap",
-    "wrap_with_autocast",
-    "wrap_with_set_grad_enabled",
-]

@@ -59,6 +59,3 @@ def found_at(place: tuple[str, ...]) -> Any:
     for name in place:
         found = getattr(found, name)
     return found
-
-
-__all__ = ["CustomOpDef", "found_at", "operator_again", "parts_of", "place_of", "readers_operators"]

@@ -5,6 +5,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -61,14 +62,20 @@ def pipeline_orders(schedule: str, ranks: int, microbatches: int) -> list[list[t
     forward and a backward that overlap (DualPipeV) come one after the other. Raises what torch raises for sizes that a
     schedule cannot run. Imported on first use.
     """
+    kinds = _PIPELINE_KINDS
+    orders = _pipeline_actions(schedule, ranks, microbatches)
+    return [[(kinds[name], stage, m) for name, stage, m in order if name in kinds] for order in orders]
+
+
+def _pipeline_actions(
+    schedule: str, ranks: int, microbatches: int, **options: bool
+) -> list[list[tuple[str, int, int]]]:
+    """Each rank's actions in torch's own names, one that is made of two as these two: name, stage, micro-batch."""
     from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
-    kinds, orders = _PIPELINE_KINDS, []
-    for order in get_schedule_ops(schedule, ranks, microbatches):
-        parts = [part for action in order if action for part in action.sub_actions or (action,)]
-        computing = [part for part in parts if part.computation_type.name in kinds]
-        orders.append([(kinds[p.computation_type.name], p.stage_index, p.microbatch_index) for p in computing])
-    return orders
+    orders = get_schedule_ops(schedule, ranks, microbatches, **options)
+    parts = [[part for action in order if action for part in action.sub_actions or (action,)] for order in orders]
+    return [[(each.computation_type.name, each.stage_index, each.microbatch_index) for each in of] for of in parts]
 
 
 def pipeline_pairs(schedule: str, ranks: int, microbatches: int) -> set[tuple[str, int, int]]:
@@ -86,22 +93,12 @@ def pipeline_receives(schedule: str, ranks: int, microbatches: int) -> list[list
     """``pipeline_orders`` with the receives in between, where torch's runtime posts them: is it one, and then what it
     waits for, the action of a neighbouring stage (F, or B for whichever gradient of the input). Several stages a rank.
     """
-    from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
-
-    posted = {"RECV_F": ("F", -1), "RECV_B": ("B", 1)}
+    known = {name: (False, kind, 0) for name, kind in _PIPELINE_KINDS.items()}
+    known |= {"RECV_F": (True, "F", -1), "RECV_B": (True, "B", 1)}
     orders = []
-    for order in get_schedule_ops(schedule, ranks, microbatches, with_comms=True):
-        parts = [part for action in order if action for part in action.sub_actions or (action,)]
-        named = [(part.computation_type.name, part.stage_index, part.microbatch_index) for part in parts]
-        orders.append(
-            [
-                (True, posted[name][0], stage + posted[name][1], m)
-                if name in posted
-                else (False, _PIPELINE_KINDS[name], stage, m)
-                for name, stage, m in named
-                if name in posted or name in _PIPELINE_KINDS
-            ]
-        )
+    for order in _pipeline_actions(schedule, ranks, microbatches, with_comms=True):
+        seen = [(*known[name], stage, m) for name, stage, m in order if name in known]
+        orders.append([(receives, kind, stage + further, m) for receives, kind, further, stage, m in seen])
     return orders
 
 
@@ -131,11 +128,8 @@ def strategies_told(tell: Callable[[Any, Any, Any], None]) -> Iterator[None]:
         return chosen
 
     forget_strategies()
-    _sharding_prop._select_min_cost_strategy = telling
-    try:
+    with mock.patch.object(_sharding_prop, "_select_min_cost_strategy", telling):
         yield
-    finally:
-        _sharding_prop._select_min_cost_strategy = plain
 
 
 def forget_strategies() -> None:
@@ -173,13 +167,11 @@ def redistributions_told(tell: Callable[[Any, int, Any, Any, Callable[[], Any]],
         operator, moved = now[-1]
         return tell(operator, moved.pop(0), source, target, lambda: plain_move(local, source, target))
 
-    dispatcher.redistribute_local_args = staticmethod(for_operator)
-    _dispatch.redistribute_local_tensor = for_argument
-    try:
+    with (
+        mock.patch.object(dispatcher, "redistribute_local_args", staticmethod(for_operator)),
+        mock.patch.object(_dispatch, "redistribute_local_tensor", for_argument),
+    ):
         yield
-    finally:
-        dispatcher.redistribute_local_args = staticmethod(plain)
-        _dispatch.redistribute_local_tensor = plain_move
 
 
 def forward_stack() -> str | None:

@@ -11,7 +11,7 @@ from unittest import mock
 import torch
 import torch._dynamo.config
 from torch._C._dynamo.eval_frame import _debug_get_cache_entry_list as cache_entries
-from torch._dynamo import convert_frame, graph_break
+from torch._dynamo import convert_frame, error_on_graph_break, graph_break
 from torch._dynamo import reset as reset_dynamo
 from torch._dynamo import utils as dynamo_utils
 from torch._dynamo.convert_frame import register_bytecode_hook
@@ -29,6 +29,16 @@ break_registry = Path(torch._dynamo.__file__).with_name("graph_break_registry.js
 _counting: list[Callable[[], None]] = []
 _hooks = ExitStack()
 _lock = threading.Lock()
+
+
+@contextmanager
+def compiled_anew() -> Iterator[None]:
+    """What is compiled in the block is compiled anew, and forgotten when it ends."""
+    reset_dynamo()
+    try:
+        yield
+    finally:
+        reset_dynamo()
 
 
 @contextmanager
@@ -90,22 +100,6 @@ def _profiler_told() -> Iterator[None]:
 def forget_warnings() -> None:
     """Of `.item()` torch warns once in a process, whatever is reset: after this it warns again."""
     TensorVariable._warn_capture_scalar_outputs.cache_clear()
-
-
-__all__ = [
-    "CompileContext",
-    "NotOneGraphError",
-    "break_registry",
-    "cache_entries",
-    "dynamo_config",
-    "forget_warnings",
-    "get_guard_fail_reason",
-    "graph_break",
-    "graph_calls_counted",
-    "register_bytecode_hook",
-    "reset_dynamo",
-    "trace_log",
-]
 
 
 def compiling(frame: FrameType | None) -> tuple[str, str] | None:

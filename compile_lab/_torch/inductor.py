@@ -30,11 +30,8 @@ def searches_products() -> bool:
     multiprocessors. Its warning is left to the cell that meets it."""
     from torch._inductor import utils
 
-    before, utils.log.disabled = utils.log.disabled, True
-    try:
+    with mock.patch.object(utils.log, "disabled", True):
         return bool(utils.is_big_gpu.__wrapped__(0))
-    finally:
-        utils.log.disabled = before
 
 
 def inductor_cache_folder() -> Path:
@@ -58,24 +55,17 @@ def inductor_lowering() -> types.SimpleNamespace:
     ``provenance_callers``: the modules through whose name ``set_kernel_post_grad_provenance_tracing`` is called, once
     for each kernel that the wrapper launches.
     """
-    from torch._inductor import debug, ir, scheduler
-    from torch._inductor.codegen import common, cpp, triton
+    from torch._inductor import debug
+    from torch._inductor.codegen import cpp, triton
+    from torch._inductor.codegen.common import CSE
+    from torch._inductor.codegen.triton import TritonScheduling
     from torch._inductor.graph import GraphLowering
-    from torch._inductor.loop_body import LightTracer
+    from torch._inductor.ir import Pointwise, Reduction
+    from torch._inductor.loop_body import LightTracer as LoopTracer
+    from torch._inductor.scheduler import NopKernelSchedulerNode, WhyNoFuse
     from torch._inductor.virtualized import V
 
-    return types.SimpleNamespace(
-        GraphLowering=GraphLowering,
-        NopKernelSchedulerNode=scheduler.NopKernelSchedulerNode,
-        TritonScheduling=triton.TritonScheduling,
-        WhyNoFuse=scheduler.WhyNoFuse,
-        Pointwise=ir.Pointwise,
-        Reduction=ir.Reduction,
-        LoopTracer=LightTracer,
-        CSE=common.CSE,
-        V=V,
-        provenance_callers=(debug, cpp, triton),
-    )
+    return types.SimpleNamespace(**locals(), provenance_callers=(debug, cpp, triton))
 
 
 def inductor_modes() -> types.SimpleNamespace:
@@ -84,14 +74,11 @@ def inductor_modes() -> types.SimpleNamespace:
     ``clear_caches`` empties those in memory, ``fresh_cache`` also uses an empty folder while a block runs. Imported on
     first use, it takes seconds.
     """
-    from torch._inductor import cudagraph_utils, list_mode_options, utils
+    from torch._inductor import list_mode_options
+    from torch._inductor.cudagraph_utils import cudagraphs_log
+    from torch._inductor.utils import clear_caches, fresh_cache
 
-    return types.SimpleNamespace(
-        list_mode_options=list_mode_options,
-        clear_caches=utils.clear_caches,
-        fresh_cache=utils.fresh_cache,
-        cudagraphs_log=cudagraph_utils.cudagraphs_log,
-    )
+    return types.SimpleNamespace(**locals())
 
 
 def compile_workers_ready() -> None:

@@ -1,6 +1,7 @@
 """torch's own table of operators with inputs to try them on, op_db: what torch's tests run over."""
 
 import contextlib
+import importlib.util
 import sys
 import types
 import unittest
@@ -39,9 +40,6 @@ def samples_with_sides_of(length: int) -> Iterator[None]:
 
 def _stand_in_for_expecttest() -> None:
     """torch's test modules import it, for a base class alone; it is no part of torch's installation."""
-    if "expecttest" not in sys.modules:
-        try:
-            import expecttest  # noqa: F401
-        except ImportError:
-            sys.modules["expecttest"] = types.ModuleType("expecttest")
-            sys.modules["expecttest"].TestCase = unittest.TestCase
+    if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
+        sys.modules["expecttest"] = types.ModuleType("expecttest")
+        sys.modules["expecttest"].TestCase = unittest.TestCase

@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch._dynamo.exc import BackendCompilerFailed
 from torch._guards import TracingContext, detect_fake_mode, tracing
 from torch._inductor.custom_graph_pass import CustomGraphPass
 
@@ -38,6 +37,3 @@ def compiled_graph(module: torch.fx.GraphModule, inputs: Sequence[torch.Tensor])
     described = [fakes.from_tensor(each, static_shapes=True) for each in inputs]
     with tracing(TracingContext(fakes)):
         return compile_fx(module, described)
-
-
-__all__ = ["BackendCompilerFailed", "KeyedPass", "compiled_graph", "detect_fake_mode"]

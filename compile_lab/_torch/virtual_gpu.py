@@ -15,42 +15,25 @@ def virtual_gpu_pieces() -> types.SimpleNamespace:
     ``modules_that_remember`` keep the answer of functions that ask whether there is a GPU.
     """
     from torch._dynamo.device_interface import CudaInterface
-    from torch._inductor import async_compile, compile_fx, output_code
+    from torch._inductor import compile_fx, output_code
     from torch._inductor import utils as inductor_utils
+    from torch._inductor.async_compile import AsyncCompile
     from torch._inductor.graph import GraphLowering
     from torch._inductor.runtime.hints import DeviceProperties
     from torch._logging import trace_structured
-    from torch._subclasses.fake_tensor import (
-        DataDependentOutputException,
-        DynamicOutputShapeException,
-        FakeTensorMode,
-    )
+    from torch._ops import OpOverload
+    from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode, ShapeEnv
     from torch.utils import _triton as triton_utils
     from torch.utils._mode_utils import no_dispatch
     from torch.utils._pytree import tree_leaves, tree_map, tree_map_only
     from triton.backends.compiler import GPUTarget
     from triton.runtime.cache import triton_key
-    from triton.runtime.driver import driver
+    from triton.runtime.driver import driver as triton_driver
 
     inductor_lowering(), triton_key()  # slow the first time (the key is a hash of all of Triton's files), kept after it
-    classes = (
-        *(async_compile.AsyncCompile, CudaInterface, DataDependentOutputException, DeviceProperties),
-        *(DynamicOutputShapeException, FakeTensorMode, GPUTarget, GraphLowering, GuardOnDataDependentSymNode),
-        *(torch._ops.OpOverload, ShapeEnv),
-    )
-    return types.SimpleNamespace(
-        **{each.__name__: each for each in classes},
-        compile_fx=compile_fx,
-        modules_that_remember=(triton_utils, inductor_utils),
-        no_dispatch=no_dispatch,
-        output_code=output_code,
-        trace_structured=trace_structured,
-        tree_leaves=tree_leaves,
-        tree_map=tree_map,
-        tree_map_only=tree_map_only,
-        triton_driver=driver,
-    )
+    modules_that_remember = (triton_utils, inductor_utils)
+    return types.SimpleNamespace(**locals())
 
 
 def symbolically(expression: Any, known: Mapping[Any, int | torch.SymInt]) -> int | torch.SymInt:
@@ -72,21 +55,11 @@ def interpreter_pieces() -> types.SimpleNamespace:
     """What running generated code on the CPU replaces or asks: the wrapper's allocator, the kernels' decorators."""
     from torch._guards import TracingContext, tracing
     from torch._inductor.runtime import triton_helpers, triton_heuristics
-    from torch._inductor.runtime.hints import TRITON_MAX_BLOCK
+    from torch._inductor.runtime.hints import TRITON_MAX_BLOCK as max_block
     from torch._subclasses.fake_tensor import unset_fake_temporarily
-    from torch.utils._device import _device_constructors
+    from torch.utils._device import _device_constructors as device_constructors
 
-    return types.SimpleNamespace(
-        TracingContext=TracingContext,
-        device_constructors=_device_constructors,
-        guards=torch._C._dynamo.guards,
-        max_block=TRITON_MAX_BLOCK,
-        torch_c=torch._C,
-        tracing=tracing,
-        triton_helpers=triton_helpers,
-        triton_heuristics=triton_heuristics,
-        unset_fake_temporarily=unset_fake_temporarily,
-    )
+    return types.SimpleNamespace(**locals(), guards=torch._C._dynamo.guards, torch_c=torch._C)
 
 
 def parametrized_again(base: type, state: dict[str, object], names: tuple[str, ...]) -> torch.nn.Module:

@@ -18,7 +18,7 @@ import torch
 
 from .._torch.aot import aot_pieces
 from .._torch.dispatcher import dispatch_mode_is_active
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from ..capture import BreakReported, compilation
 from ..doors import Told, door
 from ..dynamo.tracing import GraphBreak, merged_breaks
@@ -107,12 +107,8 @@ def training_graphs(
     _check(fn, partitioner, decompositions, memory_budget)
     fn = getattr(fn, "_orig_mod", fn)  # of a module that is compiled already
     backend = Backend(partitioner, decompositions, memory_budget)
-    reset_dynamo()
-    try:
-        with _quiet(), compilation() as log:
-            torch.compile(fn, backend=backend)(*args, **kwargs)
-    finally:
-        reset_dynamo()
+    with compiled_anew(), _quiet(), compilation() as log:
+        torch.compile(fn, backend=backend)(*args, **kwargs)
     if backend.captured or dispatch_mode_is_active():
         log.require_compiled()
     if not backend.found:

@@ -2,12 +2,12 @@
 
 import textwrap
 from collections import Counter, defaultdict
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Sized
 
-from ..page.figures import Figure, Series, bars
+from ..page.figures import Drawing, Series
+from ..page.marks import bars
 from ..page.tables import Code, Table
-from ..page.units import rounded, with_unit, without_namespace
+from ..page.units import with_unit, without_namespace
 from ..source import Line
 from .nodes import Graph
 from .saved import SavedTensor, folded
@@ -67,34 +67,36 @@ def rules(graphs: TrainingGraphs) -> Table:
     return Table(["the partitioner's rule", "tensors", "extra bytes"], rows)
 
 
-def by_rule(graphs: TrainingGraphs, caption: str = "", provenance: object | None = None) -> Figure:
+def by_rule(graphs: TrainingGraphs, caption: str = "") -> Drawing:
     """Bars of the kB that each rule of the partitioner keeps; rules that keep no further byte stand in the table alone.
 
     Raises ValueError where nothing is kept.
     """
-    kept = [row for row in rules(graphs).rows if row[2]]
-    if not kept:
-        raise ValueError("nothing to draw: this function keeps no byte besides its inputs")
-    series = Series("kept", [row[0] for row in kept], [rounded(row[2] / 1e3, 3) for row in kept])
-    alt = "Bytes kept by rule: " + ", ".join(f"{rule} {with_unit(extra)}" for rule, _, extra in kept) + "."
-    figure = bars(series, value_title="kB kept", place_title="", alt=alt, caption=caption, provenance=provenance)
-    return replace(figure, table=rules(graphs))
+    kept = {rule: extra for rule, _, extra in rules(graphs).rows if extra}
+    _kept_something(kept)
+    first = next(iter(kept))
+    title = f"{with_unit(kept[first])} of {with_unit(graphs.saved_nbytes)} are kept by one rule, {first}."
+    series = Series("kept", list(kept), [extra / 1e3 for extra in kept.values()])
+    return bars(series, value_title="kept, kB", title=title, caption=caption, table=rules(graphs))
 
 
-def largest(graphs: TrainingGraphs, most: int = 8, caption: str = "", provenance: object | None = None) -> Figure:
+def largest(graphs: TrainingGraphs, most: int = 8, caption: str = "") -> Drawing:
     """Bars of the kB of the largest tensors kept, alike ones together; the table has all that keep a further byte.
 
     Raises ValueError where nothing is kept.
     """
     kept = sorted((each for each in folded(graphs.saved) if each.extra_nbytes), key=lambda each: -each.extra_nbytes)
+    _kept_something(kept)
+    names = [_told(each, graphs) for each in kept[:most]]
+    series = Series("kept", names, [each.extra_nbytes / 1e3 for each in kept[:most]])
+    share = sum(each.extra_nbytes for each in kept[:most]) / graphs.saved_nbytes
+    title = f"The {len(names)} largest kinds of tensors are {share:.0%} of all that is kept."
+    return bars(series, value_title="kept, kB", title=title, caption=caption, table=saved(graphs, residents=False))
+
+
+def _kept_something(kept: Sized) -> None:
     if not kept:
         raise ValueError("nothing to draw: this function keeps no byte besides its inputs")
-    names = [_told(each, graphs) for each in kept[:most]]
-    series = Series("kept", names, [rounded(each.extra_nbytes / 1e3, 3) for each in kept[:most]])
-    told = zip(names, kept, strict=False)
-    alt = "Largest tensors kept: " + ", ".join(f"{name} {with_unit(each.extra_nbytes)}" for name, each in told) + "."
-    figure = bars(series, value_title="kB kept", place_title="", alt=alt, caption=caption, provenance=provenance)
-    return replace(figure, table=saved(graphs, residents=False))
 
 
 def recomputed(graphs: TrainingGraphs) -> Table:

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from .._torch.aot import aot_pieces
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from ..aot.nodes import is_work, node_flops
 from ..aot.partition import budgeted
 from ..aot.training import Backend, TrainingGraphs, snapshot
@@ -113,12 +113,8 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Sequence[float] = (1.0
     for budget in chosen:
         budgeted(budget)
     backend = _Planner(chosen)
-    reset_dynamo()
-    try:
-        with compilation() as log:
-            torch.compile(model, backend=backend)(*args)
-    finally:
-        reset_dynamo()
+    with compiled_anew(), compilation() as log:
+        torch.compile(model, backend=backend)(*args)
     log.require_compiled()
     if backend.captured != 1 or not backend.parts:
         raise ValueError(f"{backend.captured} graphs were captured, and one with a backward is needed to plan for")

@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -24,6 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .._torch.dispatcher import fake_tensors
 from .._torch.distributed import fake_group, process_group
 from ..doors import check_whole, door
+from ..measure.timing import one_thread
 from ..simulator.collectives import WORLD, Collective, Held
 from ..tensors import nbytes, storage_nbytes, storage_of, tensors
 
@@ -170,13 +172,10 @@ def pretended(devices: int, rank: int = 0) -> Iterator[None]:
             "torch.distributed.destroy_process_group() first"
         )
     fake_group(devices, rank)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     try:
-        with _ddp_without_futures():
+        with one_thread(), _ddp_without_futures():
             yield
     finally:
-        torch.set_num_threads(threads)
         dist.destroy_process_group()
 
 
@@ -201,11 +200,8 @@ def _ddp_without_futures() -> Iterator[None]:
         plain(self, *args, **kwargs)
         self.register_comm_hook(self.process_group, _all_reduced)
 
-    DistributedDataParallel.__init__ = with_hook
-    try:
+    with mock.patch.object(DistributedDataParallel, "__init__", with_hook):
         yield
-    finally:
-        DistributedDataParallel.__init__ = plain
 
 
 def _all_reduced(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:

@@ -157,10 +157,7 @@ class Judge:
         self._talk = dist.new_group(backend="gloo")  # in case that a call leaves a message behind in the other one
         self._limit_s, self._folder = limit_s, Path(folder)
         self._late = (self._folder / f"late.{self.rank}").open("w")
-        self._warm_up()
-
-    def _warm_up(self) -> None:
-        """The first call of all loads torch's decompositions, which takes seconds and counts for no case."""
+        # The first call of all loads torch's decompositions, which takes seconds and counts for no case.
         x = distribute_tensor(torch.ones(self.ranks), self.mesh, [Shard(0)], src_data_rank=None)
         torch.nn.functional.mse_loss(x, x)
 

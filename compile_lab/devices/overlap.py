@@ -94,7 +94,8 @@ def analyse(trace: Trace | str | Path | Mapping[str, Any] | profile, alone: bool
     (0.25, (Span(start_ms=3.0, end_ms=6.0),))
     """
     trace = read(trace)
-    communicating = [event for event in trace.kernels or trace.marks if _communicates(event)]
+    names = ("nccl",) if trace.kernels else (GLOO, WIRE)
+    communicating = [event for event in trace.kernels or trace.marks if event.name.startswith(names)]
     if any(event.name.startswith(WIRE) for event in communicating):  # a throttled wire's spans enclose gloo's
         communicating = [event for event in communicating if event.name.startswith(WIRE)]
     computing = [event for event in trace.kernels or trace.operators if _computes(event)]
@@ -107,10 +108,6 @@ def analyse(trace: Trace | str | Path | Mapping[str, Any] | profile, alone: bool
     ]
     phases = _phases(trace, zero_us)
     return overlap_of((_span(event, zero_us) for event in computing), collectives, phases, alone)
-
-
-def _communicates(event: TraceEvent) -> bool:
-    return event.name.startswith("nccl" if event.kind == "kernel" else (GLOO, WIRE))
 
 
 def _computes(event: TraceEvent) -> bool:

@@ -12,12 +12,9 @@ import os
 import pickle
 import signal
 import sys
-import threading
 import time
 import traceback
 from dataclasses import dataclass
-from multiprocessing import parent_process
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +23,7 @@ import torch.distributed as dist
 
 from .._torch.distributed import one_gloo_thread
 from .._torch.inductor import inductor_config
+from ..measure.child import end_with_the_caller
 from ..pickling import dumps
 
 
@@ -48,7 +46,7 @@ class Run:
 def main(run: Run, rank: int) -> None:
     """Join the process group, call the function, leave the result. Never returns."""
     os.setsid()  # so that a signal for this group ends what the function starts, too, and the caller's Ctrl-C does not
-    threading.Thread(target=_end_with_the_caller, daemon=True).start()
+    end_with_the_caller()
     os.environ |= run.environment | {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(run.ranks)}
     _redirect(run, rank)
     status = 0
@@ -124,11 +122,3 @@ def _redirect(run: Run, rank: int) -> None:
         setattr(sys, name, stream)
     faulthandler.register(signal.SIGUSR1, run.file("stack", rank).open("w"), all_threads=False)
     faulthandler.enable(run.file("crash", rank).open("w"))  # SIGABRT, SIGSEGV, …: C++ ends a rank without an exception
-
-
-def _end_with_the_caller() -> None:
-    """Even a caller that is killed leaves no rank behind."""
-    caller = parent_process()
-    assert caller is not None, "a rank is started by ranks.run"
-    wait([caller.sentinel])
-    os.killpg(0, signal.SIGKILL)

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from ..doors import check_whole, door
+from ..measure.child import end_group
 from ..pickling import dumps
 from ..source import Line, is_users
 from . import rank_process
@@ -357,13 +358,8 @@ def _echo(run: Run, streams: dict[str, Any]) -> None:
 
 def _end(processes: Sequence[Any]) -> None:
     """End the ranks that still run, and what any of them has started and left."""
+    processes = [process for process in processes if process.pid is not None]
     for process in processes:
-        if process.pid is None:
-            continue
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):  # none is left, or it has not come to make its group
-            process.kill()
+        end_group(process)
     for process in processes:
-        if process.pid is not None:
-            process.join()
+        process.join()

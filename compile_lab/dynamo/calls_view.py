@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from ..page.canvas import DIGIT, WIDTH, Canvas, key
 from ..page.figures import Drawing
+from ..page.marks import Axis, Cell, Row, Segment, cells, segments
 from ..page.tables import Table
 from .recompiles import WatchedCall
 
@@ -15,8 +15,6 @@ MEANT = {
     "eager": "back to plain Python",
     "raised": "an error",
 }
-
-_LEFT, _RIGHT, _ROW, _BAR, _HEAD = 215, 165, 62, 46, 34
 
 
 def outcome(call: WatchedCall) -> str:
@@ -38,7 +36,8 @@ def row_by_row(
     provenance: object | None = None,
     table: Table | None = None,
 ) -> Drawing:
-    """Series of calls by name, a row each; a tile is a call, ``labels`` say what it was called with, ``what`` they are.
+    """Series of calls by name, a row each; a segment is a call, ``labels`` say what it was called with, ``what`` they
+    are.
 
     ``table`` stands in the place of the counts. Raises ValueError without a series, and for one that has not one call
     for each label.
@@ -48,39 +47,31 @@ def row_by_row(
     for name, calls in several.items():
         if len(calls) != len(labels):
             raise ValueError(f"{name!r} has {len(calls)} calls for {len(labels)} labels: give one label a call")
-    canvas = Canvas(size=22)
-    left = max(_LEFT, max(map(len, several)) * (DIGIT + 0.03) * canvas.size)  # bold letters are wider
-    tile = min(150.0, (WIDTH - left - _RIGHT) / len(labels))
-    canvas.words(left, 20, f"{what} →", size=20)
-    for at, (name, calls) in enumerate(several.items()):
-        top = _HEAD + at * _ROW
-        canvas.words(0, top + 31, name, bold=True)
-        for index, (label, call) in enumerate(zip(labels, calls, strict=True)):
-            kind = outcome(call)
-            canvas.box(
-                left + index * tile,
-                top,
-                tile - 4,
-                _BAR,
-                OUTCOMES[kind],
-                str(label),
-                title=f"{call.arguments}: {call.outcome}",
-            )
-        compiled = counted(calls).get("compiled", 0)
-        canvas.words(WIDTH, top + 32, f"{compiled} compiled", anchor="end", bold=True)
-    shown = {kind for calls in several.values() for kind in counted(calls)}
-    alt = " ".join(f"{name}: {_in_words(calls)}." for name, calls in several.items())
-    legend = key({MEANT[kind]: colour for kind, colour in OUTCOMES.items() if kind in shown})
-    return Drawing(canvas.svg(), f"{what}: {alt}", caption, table or _table(several, shown), provenance, legend)
+    made = {name: counted(calls).get("compiled", 0) for name, calls in several.items()}
+    rows = [
+        Row(
+            name,
+            [_segment(label, call) for label, call in zip(labels, calls, strict=True)],
+            after=f"{made[name]} of {len(labels)} compiled",
+        )
+        for name, calls in several.items()
+    ]
+    return segments(
+        rows,
+        Axis(what, until=max(len(labels), 4), ticks=None),
+        title=f"Compilations in {len(labels)} calls: {'; '.join(f'{name} {count}' for name, count in made.items())}.",
+        caption=caption,
+        colours={MEANT[kind]: colour for kind, colour in OUTCOMES.items()},
+        provenance=provenance,
+        table=table,
+    )
 
 
-SIGNS = {"as predicted": "blue", "compiled": "orange", "wrong": "vermillion"}
-"""What a tile of `predicted` says, and its colour."""
+def _segment(label: object, call: WatchedCall) -> Segment:
+    return Segment(MEANT[outcome(call)], 1, words=str(label), title=f"{call.arguments}: {call.outcome}")
 
 
-def predicted(
-    events: Mapping[str, tuple[bool, str, bool, str]], caption: str = "", provenance: object | None = None
-) -> Drawing:
+def predicted(events: Mapping[str, tuple[bool, str, bool, str]]) -> Drawing:
     """A row for each thing that happens to a model: what the guards said of the next call, what torch did, the result.
 
     Each is (forecast of a recompile, what torch did, whether the result is eager's, the guard that fails or nothing).
@@ -88,38 +79,23 @@ def predicted(
     """
     if not events:
         raise ValueError("nothing to draw: give at least one event")
-    canvas = Canvas(size=20)
-    for x, head in zip(_COLUMNS, ("the guards say", "torch", "the result"), strict=True):
-        canvas.words(x, 20, head, size=18)
-    for at, (name, (recompiles, done, right, _)) in enumerate(events.items()):
-        top = _HEAD + at * 38
-        canvas.words(0, top + 22, name)
-        made = SIGNS["compiled"]
-        cells = (
-            ("one fails" if recompiles else "all hold", made if recompiles else SIGNS["as predicted"]),
-            (done, made if done == "compiled" else SIGNS["as predicted"]),
-            ("as eager" if right else "wrong", SIGNS["as predicted" if right else "wrong"]),
-        )
-        for x, (text, colour) in zip(_COLUMNS, cells, strict=True):
-            canvas.box(x, top, 195, 30, colour, text)
-    rows = [(name, said, done, right, guard or None) for name, (said, done, right, guard) in events.items()]
-    alt = " ".join(
-        f"{name}: the guards say {'recompile' if said else 'reuse'}, torch {done}, "
-        f"the result is {'right' if right else 'wrong'}."
-        for name, said, done, right, _ in rows
+    grid = [
+        [
+            Cell("one fails", "compiled") if recompiles else Cell("all hold", "reused"),
+            Cell(done, done),
+            Cell("as eager") if right else Cell("wrong", "a wrong result"),
+        ]
+        for recompiles, done, right, _ in events.values()
+    ]
+    said, right = (sum(bool(each[at]) for each in events.values()) for at in (0, 2))
+    return cells(
+        {"": grid},
+        rows=list(events),
+        columns=("guards", "torch", "result"),
+        title=f"A guard fails in {said} of {len(events)} calls; {right} results are eager's.",
+        colours={kind: OUTCOMES[kind] for kind in ("compiled", "reused")} | {"a wrong result": "orange"},
+        table=Table(
+            ["what happens", "recompiles?", "torch", "result as eager", "the guard that fails"],
+            [(name, *rest, guard or None) for name, (*rest, guard) in events.items()],
+        ),
     )
-    table = Table(["what happens", "recompiles?", "torch", "result as eager", "the guard that fails"], rows)
-    return Drawing(canvas.svg(), alt, caption, table, provenance)
-
-
-_COLUMNS = (340, 560, 780)
-
-
-def _table(several: Mapping[str, Sequence[WatchedCall]], shown: set[str]) -> Table:
-    kinds = [kind for kind in OUTCOMES if kind in shown]
-    rows = [(name, *(counted(calls).get(kind, 0) for kind in kinds)) for name, calls in several.items()]
-    return Table(["calls", *kinds], rows)
-
-
-def _in_words(calls: Sequence[WatchedCall]) -> str:
-    return ", ".join(f"{number} {kind}" for kind, number in counted(calls).items())

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from .._torch.dispatcher import dispatch_mode_is_active
-from .._torch.dynamo import CompileContext, register_bytecode_hook, reset_dynamo
+from .._torch.dynamo import CompileContext, compiled_anew, register_bytecode_hook
 from ..capture import BreakReported, FrameStarted, GuardTree, Log, Recompiled, compilation
 from ..doors import Told, door
 from ..source import PACKAGE, Line, place
@@ -154,16 +154,15 @@ def trace(
     """
     kept: list[Kept] = []
     rewritten: list[Rewritten] = []
-    reset_dynamo()
-    hook = register_bytecode_hook(lambda old, new: rewritten.append(Rewritten(old.co_name, old, new)))
-    try:
-        with quiet() as printed, compilation() as log:
-            compiled = torch.compile(fn, backend=keeping(kept), fullgraph=fullgraph, dynamic=dynamic)
-            for call in (args, *also):
-                result = compiled(*call, **kwargs)
-    finally:
-        hook.remove()
-        reset_dynamo()
+    with (
+        compiled_anew(),
+        register_bytecode_hook(lambda old, new: rewritten.append(Rewritten(old.co_name, old, new))),
+        quiet() as printed,
+        compilation() as log,
+    ):
+        compiled = torch.compile(fn, backend=keeping(kept), fullgraph=fullgraph, dynamic=dynamic)
+        for call in (args, *also):
+            result = compiled(*call, **kwargs)
     if kept or dispatch_mode_is_active():
         log.require_compiled()
     return DynamoTrace(

@@ -2,10 +2,10 @@
 
 import inspect
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Sequence
 
-from ..page.figures import Figure, Series, bars
+from ..page.figures import Drawing, Series
+from ..page.marks import bars
 from ..page.tables import Code, Table
 from .guards import ABOUT, Guard, counted, folded
 from .recompiles import WatchedCall
@@ -59,14 +59,14 @@ def counts(guards: Iterable[Guard]) -> Table:
     return Table(["guards that speak of", "guards", "folded"], [*rows, ("all", len(guards), len(lines))])
 
 
-def by_thing(several: Mapping[str, Iterable[Guard]], alt: str, caption: str = "", table: Table | None = None) -> Figure:
-    """Bars of how many guards of each frame, by name, speak of each thing; ``table`` stands in the numbers' place."""
-    found = {name: counted(guards) for name, guards in several.items()}
-    places = [about for about in ABOUT if any(about in counts for counts in found.values())]
-    series = [Series(name, places, [counts.get(about, 0) for about in places]) for name, counts in found.items()]
-    told = "; ".join(f"{name}: {', '.join(f'{n} {about}' for about, n in of.items())}" for name, of in found.items())
-    figure = bars(series, value_title="guards", place_title="", alt=f"{alt} {told}.", caption=caption)
-    return replace(figure, table=table) if table else figure
+def by_thing(guards: Iterable[Guard], table: Table, caption: str = "") -> Drawing:
+    """Bars of how many guards speak of each thing; ``table`` stands in the numbers' place."""
+    found = counted(guards)
+    places = [about for about in ABOUT if about in found]
+    most = max(places, key=found.__getitem__)
+    series = Series("guards", places, [found[about] for about in places])
+    title = f"{found[most]} of the {sum(found.values())} guards are of one kind: {most}."
+    return bars(series, value_title="guards", title=title, caption=caption, table=table)
 
 
 def conditions(guards: Iterable[Guard], about: str | None = None) -> Table:

@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode, resolve_name
 from .._torch.dispatcher import DisableTorchFunction, current_autograd_node, dispatch_mode_is_active
 from ..doors import Told, door
 from ..source import Line, users_line
-from ..tensors import tensors
+from ..tensors import gradients_kept, tensors
 from . import intercept as hops
 from .intercept import DEVICE_KEYS, Hop, noted_kernels
 from .operators import kind_of
@@ -291,15 +291,9 @@ def _module_paths(recorder: _Recorder, paths: dict[torch.nn.Module, str]) -> Ite
     def leave(*_: Any) -> None:
         recorder.paths.pop()
 
-    handles = [
-        modules.register_module_forward_pre_hook(enter),
-        modules.register_module_forward_hook(leave, always_call=True),
-    ]
-    try:
+    left = modules.register_module_forward_hook(leave, always_call=True)
+    with modules.register_module_forward_pre_hook(enter), left:
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _run_backward(fn: Callable[..., Any], result: Any, recorder: _Recorder) -> None:
@@ -309,17 +303,9 @@ def _run_backward(fn: Callable[..., Any], result: Any, recorder: _Recorder) -> N
             "backward=True, and no output requires a gradient: give a module whose parameters do, or an input with "
             "requires_grad=True, outside of torch.no_grad()"
         )
-    leaves = list(fn.parameters()) if isinstance(fn, torch.nn.Module) else []
-    held = [leaf.grad for leaf in leaves]
-    for leaf in leaves:
-        leaf.grad = None
     ones = [torch.ones_like(one) for one in outputs]
-    try:
-        with recorder.listening():
-            torch.autograd.backward(outputs, ones)
-    finally:
-        for leaf, grad in zip(leaves, held, strict=True):
-            leaf.grad = grad
+    with gradients_kept(fn.parameters() if isinstance(fn, torch.nn.Module) else ()), recorder.listening():
+        torch.autograd.backward(outputs, ones)
 
 
 def _refuse_compiled(fn: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from .._torch.dispatcher import dispatch_mode_is_active
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from .._torch.inductor import inductor_config
 from ..capture import BreakReported, compilation
 from ..doors import Told, door
@@ -143,18 +143,14 @@ def _generate(
 ) -> tuple[tuple[InductorGraph, ...], tuple[GraphBreak, ...], tuple[str, ...]]:
     """Compile forward and backward; `runs` says that the kernels are built, and so must have been entered."""
     trouble: list[str] = []
-    reset_dynamo()
-    try:
-        with compilation(use_caches=True) as log, collecting() as graphs, torch.set_grad_enabled(grad):
-            compiled = torch.compile(fn, options={"fx_graph_cache": False, **(options or {})})
-            try:
-                _differentiate(compiled(*args, **kwargs))
-            except Exception as error:
-                if not graphs:
-                    raise
-                trouble.append(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
-    finally:
-        reset_dynamo()
+    with compiled_anew(), compilation(use_caches=True) as log, collecting() as graphs, torch.set_grad_enabled(grad):
+        compiled = torch.compile(fn, options={"fx_graph_cache": False, **(options or {})})
+        try:
+            _differentiate(compiled(*args, **kwargs))
+        except Exception as error:
+            if not graphs:
+                raise
+            trouble.append(f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
     if runs and (graphs or dispatch_mode_is_active()) and not trouble:
         log.require_compiled()
     return tuple(graphs), merged_breaks(log.of(BreakReported)), tuple(trouble)

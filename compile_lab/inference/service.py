@@ -13,7 +13,6 @@ import itertools
 import math
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -25,9 +24,10 @@ from .._torch.dynamo import dynamo_config, dynamo_utils, reset_dynamo
 from ..capture import NotCompiledError
 from ..doors import check_whole, door
 from ..measure.host import HostCost, host_cost
-from ..measure.timing import samples_us, spread_us, wait
-from ..modes.cost import MODES, Spread, break_even_calls, mode_options
+from ..measure.timing import collector_off, fp32_meant, samples_us, wait
+from ..modes.cost import MODES, Spread, break_even_calls, torch_compile
 from ..modes.cuda_graphs import Launches, count_launches
+from ..recordings import RecordedRow
 from ..simulator.payback import ONCE
 
 Read = Callable[[Tensor, Tensor], Tensor]
@@ -90,9 +90,7 @@ class Endpoint:
         reset_dynamo()
         if mode == "eager":
             return self
-        # torch takes a mode or options, not both
-        settings = {"options": {**mode_options(mode), **options}} if options else {"mode": mode}
-        prefill, decode = (torch.compile(each, **settings) for each in (self.prefill, self.decode))
+        prefill, decode = (torch_compile(each, mode, options) for each in (self.prefill, self.decode))
         made = {"prefill": prefill, "decode": decode, "mode": mode, "search": dict(options or {})}
         return replace(self, **made, since=_compiled_graphs())
 
@@ -194,7 +192,7 @@ class WarmUp:
 
 
 @dataclass(frozen=True)
-class PhaseCost:
+class PhaseCost(RecordedRow):
     """One phase in one mode at one shape: a prefill of a prompt, or one decode step after it.
 
     ``first_s`` is what the first three calls took beyond three settled ones; ``call`` is None if it was ``stopped``.
@@ -210,17 +208,6 @@ class PhaseCost:
     stopped: str = ""
     launches: Launches | None = None
     host: HostCost | None = None
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "PhaseCost":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        kinds = {
-            "request": lambda found: Request(**found),
-            "call": lambda found: Spread(**found),
-            "launches": lambda found: Launches(**found),
-            "host": HostCost.from_json,
-        }
-        return cls(**{name: kinds[name](value) if value and name in kinds else value for name, value in fields.items()})
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -327,12 +314,11 @@ def phase_cost(endpoint: Endpoint, phase: str, request: Request, watched: bool =
         wait(endpoint.device)
         first_s = time.perf_counter() - begin
         compilations = _compiled_graphs() - before
-        taken = spread_us(samples_us(call, endpoint.device, SAMPLES))
+        spread = Spread.of_us(samples_us(call, endpoint.device, SAMPLES))
         seen = {"host": host_cost(call, endpoint.device)} if watched else {}
         if watched and endpoint.device == "cuda":
             seen["launches"] = count_launches(call)
     _proved(endpoint)
-    spread = Spread(*(round(value / 1e3, 5) for value in taken.values()))
     beyond = round(max(0.0, first_s - WARM_UP * spread.median_ms / 1e3), 4)
     return PhaseCost(phase, endpoint.mode, request, spread, beyond, compilations, **seen)
 
@@ -379,15 +365,8 @@ def _invested_s(stream: Stream, request: Request, starts: Sequence[Stream]) -> l
 def serving() -> Iterator[None]:
     """As a service runs: no gradients, no pauses of Python's collector, as many compiled shapes as are asked for."""
     gc.collect()
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        with torch.no_grad(), dynamo_config.patch(recompile_limit=SHAPES), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
-            yield
-    finally:
-        if was_on:
-            gc.enable()
+    with collector_off(), torch.no_grad(), dynamo_config.patch(recompile_limit=SHAPES), fp32_meant():
+        yield
 
 
 def _answered(endpoint: Endpoint, number: int, request: Request) -> Answer:
@@ -403,11 +382,7 @@ def _answered(endpoint: Endpoint, number: int, request: Request) -> Answer:
     wait(endpoint.device)
     last = time.perf_counter()
     return Answer(
-        number,
-        request,
-        round((first - begin) * 1e3, 4),
-        round((last - first) * 1e3, 4),
-        _compiled_graphs() - before,
+        number, request, round((first - begin) * 1e3, 4), round((last - first) * 1e3, 4), _compiled_graphs() - before
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from .._torch.inductor import inductor_config
 from ..capture import NotCompiledError, compilation
 from ..doors import Told, check_whole, door
@@ -236,9 +236,9 @@ def _at_least_its_neighbours(noise: Tensor) -> Tensor:
 
 def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
     begun = time.perf_counter()
-    reset_dynamo()
     try:
         with (
+            compiled_anew(),
             quiet(),
             compilation(use_caches=True) as log,  # kernels and headers that are built already: no graph is found again
             inductor_config.patch({"fallback_random": True, "fx_graph_cache": False}),
@@ -249,8 +249,6 @@ def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Ve
         raise
     except Exception as error:
         return Verdict(backend, {}, in_a_line(error), seconds=time.perf_counter() - begun)
-    finally:
-        reset_dynamo()
     found = {name: unit.units(made[name]) if name in made else math.inf for name, unit in units.items()}
     needed = {name: tolerance_needed(made.get(name), unit.eager) for name, unit in units.items()}
     return Verdict(backend, found, seconds=time.perf_counter() - begun, tolerances=needed)

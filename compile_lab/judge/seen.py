@@ -62,7 +62,8 @@ class Subject:
             with torch.random.fork_rng(_gpus()), mode or contextlib.nullcontext():
                 torch.manual_seed(self.seed + number)
                 outputs = step(*args, **kwargs)
-                _differentiate(outputs, self.seed + number)
+                if wanted := differentiable(outputs):
+                    torch.autograd.backward(wanted, tangents(wanted, self.seed + number))
             shown = dict(_shown(model, args, kwargs, outputs))
             found |= {f"{name}{call.said}": _kept(value) for name, value in shown.items()}
         return found
@@ -99,11 +100,6 @@ def _leaf(value: Any, exact: bool) -> Any:
 
 def _kept(value: Any) -> Any:
     return value.detach().clone() if isinstance(value, Tensor) else value
-
-
-def _differentiate(outputs: Any, seed: int) -> None:
-    if wanted := differentiable(outputs):
-        torch.autograd.backward(wanted, tangents(wanted, seed))
 
 
 def differentiable(outputs: Any) -> list[Tensor]:

@@ -9,7 +9,7 @@ import pstats
 import re
 import statistics
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
@@ -37,11 +37,6 @@ class HostCost:
     issued_high_us: float
     thread_us: float
     busiest: tuple[tuple[str, float], ...] = ()
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "HostCost":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        return cls(**{**fields, "busiest": tuple((name, share) for name, share in fields["busiest"])})
 
 
 def host_cost(call: Callable[[], Any], device: str, samples: int = SAMPLES) -> HostCost:

@@ -3,11 +3,15 @@
 One sample is many calls in a row, so that a clock's resolution and a wait for the device are spread over all of them.
 """
 
+import contextlib
+import functools
+import gc
 import itertools
 import random
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import torch
@@ -32,10 +36,41 @@ def told_apart(one: Timed, other: Timed) -> bool:
     return one.high_ms < other.low_ms or other.high_ms < one.low_ms
 
 
-def wait(device: str) -> None:
+def wait(device: str | torch.device) -> None:
     """Until a "cuda" device has done what it was given; a "cpu" has, when a call returns."""
-    if device == "cuda":
-        torch.cuda.synchronize()
+    if torch.device(device).type == "cuda":
+        torch.cuda.synchronize(None if device == "cuda" else device)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """One thread computes in the block: sharing small work out takes longer than the work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def collector_off() -> Iterator[None]:
+    """In the block Python's garbage collector pauses nothing, and frees nothing but by reference counts."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+@contextlib.contextmanager
+def fp32_meant() -> Iterator[None]:
+    """In the block torch does not advise to take TensorFloat32: fp32 is meant, as in eager."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="TensorFloat32")
+        yield
 
 
 def samples_us(call: Callable[[], Any], device: str, samples: int = SAMPLES, from_idle: bool = False) -> list[float]:
@@ -44,13 +79,6 @@ def samples_us(call: Callable[[], Any], device: str, samples: int = SAMPLES, fro
     The device is waited for once, at the end of a sample. ``from_idle``: each call starts on an idle device and is
     timed until it returns, whether or not the device is done.
     """
-
-    def in_a_row(repeats: int) -> float:
-        start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        wait(device)
-        return (time.perf_counter() - start) / repeats * 1e6
 
     def one_by_one(repeats: int) -> float:
         taken = 0.0
@@ -61,13 +89,28 @@ def samples_us(call: Callable[[], Any], device: str, samples: int = SAMPLES, fro
             taken += time.perf_counter() - start
         return taken / repeats * 1e6
 
+    in_a_row = functools.partial(_in_a_row, call, device)
     in_a_row(WARM_UP_CALLS)
-    repeats = max(1, min(MOST_REPEATS, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
+    repeats = _repeats(in_a_row(1))
     sample = one_by_one if from_idle else in_a_row
     sample(repeats)
     taken = [sample(repeats) for _ in range(samples)]
     wait(device)
     return taken
+
+
+def _in_a_row(call: Callable[[], Any], device: str, repeats: int) -> float:
+    """Microseconds of each of so many calls; the device is waited for at their end."""
+    start = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    wait(device)
+    return (time.perf_counter() - start) / repeats * 1e6
+
+
+def _repeats(one_us: float, sample_s: float = SAMPLE_S, most: int = MOST_REPEATS) -> int:
+    """How many calls fill a sample."""
+    return max(1, min(most, int(sample_s * 1e6 / max(one_us, 0.1))))
 
 
 def in_turn_us(
@@ -81,16 +124,12 @@ def in_turn_us(
 
     def sample(call: Callable[[], Any], repeats: int) -> float:
         wait(device)
-        start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        wait(device)
-        return (time.perf_counter() - start) / repeats * 1e6
+        return _in_a_row(call, device, repeats)
 
     repeats = {}
     for name, call in calls.items():
         sample(call, WARM_UP_CALLS)
-        repeats[name] = max(1, min(MOST_REPEATS, int(sample_s * 1e6 / max(sample(call, 1), 0.1))))
+        repeats[name] = _repeats(sample(call, 1), sample_s)
         sample(call, repeats[name])
     taken: dict[str, list[float]] = {name: [] for name in calls}
     order, draw = list(calls), random.Random(0)
@@ -124,7 +163,7 @@ def prepared_samples_us(
         return (time.perf_counter() - start) / repeats * 1e6
 
     in_a_row(min(most, WARM_UP_CALLS))
-    repeats = max(1, min(most, MOST_REPEATS, int(SAMPLE_S * 1e6 / max(in_a_row(1), 0.1))))
+    repeats = _repeats(in_a_row(1), most=min(most, MOST_REPEATS))
     in_a_row(repeats)
     return [in_a_row(repeats) for _ in range(samples)]
 
@@ -135,9 +174,13 @@ def spread_us(taken: Sequence[float]) -> dict[str, float]:
     return {"median_us": round(median, 3), "low_us": round(low, 3), "high_us": round(high, 3)}
 
 
+def spread_ms(taken_ms: Sequence[float], digits: int = 5) -> dict[str, float]:
+    """``median_ms`` and the quartiles ``low_ms`` and ``high_ms`` of milliseconds, to so many digits."""
+    low, median, high = (round(each, digits) for each in statistics.quantiles(taken_ms, n=4))
+    return {"median_ms": median, "low_ms": low, "high_ms": high}
+
+
 REPEATS = 30
-
-
 WARM_UP_S = 0.3
 
 
@@ -146,30 +189,19 @@ def sustained_ms(call: Callable[[], Any], device: torch.device) -> list[float]:
     end = time.perf_counter() + WARM_UP_S
     while time.perf_counter() < end:
         call()
-        _wait(device)
+        wait(device)
     return durations_ms(call, device, REPEATS)
 
 
 def durations_ms(call: Callable[[], Any], device: torch.device, repeats: int) -> list[float]:
     call()
     if device.type != "cuda":
-        return [_wall_ms(call) for _ in range(repeats)]
+        return [_in_a_row(call, "cpu", 1) / 1e3 for _ in range(repeats)]
     # Marks between calls that follow one another without a pause: the GPU never waits for Python.
     marks = [torch.cuda.Event(enable_timing=True) for _ in range(repeats + 1)]
     for mark in marks[:-1]:
         mark.record()
         call()
     marks[-1].record()
-    _wait(device)
+    wait(device)
     return [first.elapsed_time(second) for first, second in itertools.pairwise(marks)]
-
-
-def _wall_ms(call: Callable[[], Any]) -> float:
-    begin = time.perf_counter()
-    call()
-    return (time.perf_counter() - begin) * 1e3
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

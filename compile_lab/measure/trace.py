@@ -94,14 +94,16 @@ def profiling(device: str, **options: Any) -> profile:
     return profile(activities=[ProfilerActivity.CPU, *on_gpu], acc_events=True, **options)
 
 
-def profiled(step: Callable[[], Any], device: str = "cuda", **options: Any) -> Trace:
+def profiled(step: Callable[[], Any], device: str = "cuda", *, calls: int = 1, **options: Any) -> Trace:
     """What ``step()`` runs on the host and, if the device is "cuda", on the GPU, which is waited for before and after.
 
-    ``options`` are the profiler's: ``record_shapes=True`` also notes the shapes that operators are given.
+    ``calls``: how many steps follow one another. ``options`` are the profiler's: ``record_shapes=True`` also notes the
+    shapes that operators are given.
     """
     wait(device)
     with profiling(device, **options) as profiler:
-        step()
+        for _ in range(calls):
+            step()
         wait(device)
     return read(profiler)
 

@@ -29,9 +29,7 @@ from .ledger import BEFORE, Ledger, Lifetimes, Tensor
 
 @door
 def eager_lifetimes(
-    step: Callable[[], Any],
-    model: torch.nn.Module | None = None,
-    *optimizers: torch.optim.Optimizer | None,
+    step: Callable[[], Any], model: torch.nn.Module | None = None, *optimizers: torch.optim.Optimizer | None
 ) -> Lifetimes:
     """The lifetimes of every buffer while ``step()`` runs once, eagerly: forward, backward, optimizer, or any of them.
 
@@ -231,12 +229,8 @@ class _StorageWatch(TorchDispatchMode):
         def end(*_: Any) -> None:
             self.in_optimizer = False
 
-        handles = register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end)
-        try:
+        with register_optimizer_step_pre_hook(begin), register_optimizer_step_post_hook(end):
             yield
-        finally:
-            for handle in handles:
-                handle.remove()
 
     def lifetimes(self) -> Lifetimes:
         self.closed = True

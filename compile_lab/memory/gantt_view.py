@@ -71,7 +71,9 @@ def gantt(lifetimes: Lifetimes, caption: str = "", provenance: object | None = N
         "shapes": _lines(lifetimes),
         "annotations": [*_phases(lifetimes), _peak_note(lifetimes)],
     }
-    return Figure(go.Figure(traces, layout), _gantt_alt(lifetimes), caption, at_peak(lifetimes, most), provenance)
+    title = f"The peak, {with_unit(lifetimes.peak_nbytes)}, is in the {_peak_phase(lifetimes)}."
+    plot = go.Figure(traces, layout)
+    return Figure(plot, _gantt_alt(lifetimes), caption, at_peak(lifetimes, most), provenance, title)
 
 
 # ---- the rows of the Gantt plot ------------------------------------------------------------------------------------

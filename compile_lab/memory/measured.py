@@ -13,6 +13,7 @@ from .._torch.dispatcher import cuda_history, dispatch_mode_is_active, profiler_
 from ..capture import NotCompiledError, compilation
 from ..doors import door
 from ..measure.allocator import peak
+from ..measure.timing import collector_off
 from ..measure.trace import profiling
 from ..page.units import number
 from ..source import Line
@@ -146,14 +147,8 @@ def _measure(step: Callable[[Mark], Any], given: Any, reset: Callable[[], Any] |
 
 
 def _watched(run: Callable[[Callable[[Mark], Any]], "_Seen"], step: Callable[[Mark], Any]) -> Peak:
-    was_on = gc.isenabled()
-    gc.disable()  # a collection in the middle would free what Python's reference counts alone would not
-    try:
-        with compilation(use_caches=True) as log:
-            device, changes, allocated = run(step)
-    finally:
-        if was_on:
-            gc.enable()
+    with collector_off(), compilation(use_caches=True) as log:
+        device, changes, allocated = run(step)
     return replace(_peak(device, changes), compiled_graphs=log.graph_calls, allocated_nbytes=allocated)
 
 

@@ -121,12 +121,13 @@ def curves(several: Mapping[str, Lifetimes], caption: str = "", provenance: obje
         f"{name} {with_unit(found.peak_nbytes)} in the {_peak_phase(found)}" for name, found in several.items()
     )
     alt = f"Live bytes through {' and '.join(phases)}. The peaks: {peaks}."
+    title = f"The peak is {', '.join(f'{with_unit(found.peak_nbytes)} ({name})' for name, found in several.items())}."
     table = Table(
         ["", "peak", "in the", "held for the backward"],
         [(name, found.peak_nbytes, _peak_phase(found), found.held_nbytes) for name, found in several.items()],
         align="lrlr",
     )
-    return Figure(go.Figure(traces, layout), alt, caption, table, provenance)
+    return Figure(go.Figure(traces, layout), alt, caption, table, provenance, title)
 
 
 def _annotation(text: str, x: float) -> dict[str, Any]:

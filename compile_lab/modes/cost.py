@@ -10,7 +10,6 @@ import itertools
 import math
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,8 +24,8 @@ from ..doors import door
 from ..inductor.wrapper import Wrapper
 from ..measure.allocator import peak
 from ..measure.host import HostCost
-from ..measure.timing import samples_us, spread_us, told_apart, wait
-from ..recordings import Recording
+from ..measure.timing import collector_off, fp32_meant, samples_us, spread_us, told_apart, wait
+from ..recordings import RecordedRow, Recording
 from .cuda_graphs import Launches, count_launches, skip_reasons, status
 
 MODES = ("eager", "default", "reduce-overhead", "max-autotune-no-cudagraphs", "max-autotune")
@@ -45,6 +44,11 @@ class Spread:
     low_ms: float
     high_ms: float
 
+    @classmethod
+    def of_us(cls, samples_us: Sequence[float]) -> "Spread":
+        """From the samples, in microseconds."""
+        return cls(*(round(value / 1e3, 5) for value in spread_us(samples_us).values()))
+
 
 @dataclass(frozen=True)
 class CompileTime:
@@ -59,11 +63,6 @@ class CompileTime:
     seconds: float
     phases_s: Mapping[str, float]
     runs_s: tuple[float, ...] = ()
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "CompileTime":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        return cls(fields["seconds"], fields["phases_s"], tuple(fields.get("runs_s", ())))
 
     @property
     def low_s(self) -> float:
@@ -99,7 +98,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class ModeCost:
+class ModeCost(RecordedRow):
     """One mode on one workload. What was not measured is None; ``stopped`` says why, if the case came to no end.
 
     ``kernels`` counts, on a CPU, the generated kernels that one call runs (ATen's own come on top); ``launches`` what
@@ -121,19 +120,6 @@ class ModeCost:
     stopped: str = ""
     searches: tuple[Search, ...] = ()
     host: HostCost | None = None
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "ModeCost":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        kinds = {
-            "call": lambda found: Spread(**found),
-            "cold": CompileTime.from_json,
-            "warm": CompileTime.from_json,
-            "launches": lambda found: Launches(**found),
-            "searches": lambda found: tuple(Search(**one) for one in found),
-            "host": HostCost.from_json,
-        }
-        return cls(**{name: kinds[name](v) if v and name in kinds else v for name, v in fields.items()})
 
     def speedup(self, eager: "ModeCost") -> float | None:
         """How many calls of this one fit into one call of ``eager``; None if either came to no end."""
@@ -361,16 +347,15 @@ def _compiled(
         compiled = torch_compile(fn, mode, options)
         return _first_calls(lambda: step(compiled), device)
 
-    with skip_reasons() as reasons, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
+    with skip_reasons() as reasons, fp32_meant():
         cold, searched = [], []
         for folder in folders:
             with cache_folder(folder), searches_heard() as heard:
-                _wake_compiler(device)
+                wake_compiler(device)
                 cold.append(first_calls())
             searched = heard
         if not folders:
-            _wake_compiler(device)
+            wake_compiler(device)
             first_calls()  # fills the standing folder
         with cache_folder(folders[-1]) if folders else contextlib.nullcontext():
             reset_dynamo()
@@ -423,11 +408,23 @@ def torch_compile(fn: Callable[..., Any], mode: str, options: Mapping[str, Any] 
     return torch.compile(fn, options={**mode_options(mode), **options})  # torch takes a mode or options, not both
 
 
-def _wake_compiler(device: str) -> None:
-    """Compile something small: modules, workers and headers are needed once, whatever is compiled."""
+def wake_compiler(device: str, size: int = 8) -> None:
+    """Compile something small: modules, workers and headers are needed once, whatever is compiled.
+
+    Another ``size`` is compiled again where nothing has been forgotten since.
+    """
     if device == "cuda":
         compile_workers_ready()
-    torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
+    torch.compile(lambda x: x + 1, dynamic=False)(torch.ones(size, device=device))
+
+
+@contextlib.contextmanager
+def from_nothing(device: str, size: int = 8) -> Iterator[None]:
+    """In the block Inductor's caches begin empty, in memory and in a folder; the compiler is awake."""
+    inductor_modes().clear_caches()
+    with inductor_modes().fresh_cache(), fp32_meant():
+        wake_compiler(device, size)
+        yield
 
 
 def _first_calls(call: Callable[[], Any], device: str) -> tuple[float, dict[str, float]]:
@@ -481,22 +478,10 @@ def _settled(call: Callable[[], Any], device: str) -> dict[str, Any]:
     for _ in range(WARM_UP_CALLS):
         call()
     wait(device)
-    with peak(device) as memory, _collector_off():
-        spread = Spread(*(round(value / 1e3, 5) for value in spread_us(samples_us(call, device)).values()))
+    gc.collect()
+    with peak(device) as memory, collector_off():
+        spread = Spread.of_us(samples_us(call, device))
     if device != "cuda":
         return {"call": spread}
     taken = {"peak_nbytes": memory.peak_nbytes, "reserved_nbytes": memory.reserved_nbytes}
     return {"call": spread, **taken, "launches": count_launches(call)}
-
-
-@contextlib.contextmanager
-def _collector_off() -> Iterator[None]:
-    """Python's garbage collector would pause some of the samples."""
-    gc.collect()
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

@@ -10,17 +10,16 @@ import functools
 import resource
 import statistics
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from .._torch.dynamo import reset_dynamo
-from .._torch.inductor import compile_workers_ready, inductor_config, inductor_modes
+from .._torch.dynamo import compiled_anew
+from .._torch.inductor import inductor_config, inductor_modes
 from ..doors import check_amount, check_whole, door
-from ..measure.timing import wait
-from .cost import MODES, Step, device_of
+from ..measure.timing import fp32_meant, one_thread, wait
+from .cost import MODES, Step, device_of, wake_compiler
 from .payback import LEAST_SAMPLES, Crossing, Payback, first_crossing, payback
 
 COMPILES = 3
@@ -134,23 +133,17 @@ def _compiled_anew(
     what one function costs. Triton keeps a part of itself in the folder, so on a GPU each folder needs it; a CPU's
     compiler is loaded once a process.
     """
-    reset_dynamo()
     inductor_modes().clear_caches()
-    try:
-        with inductor_modes().fresh_cache(), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
-            if device == "cuda":
-                compile_workers_ready()
-                _load_compiler(device)
-            else:
-                _load_compiler_once(device)
-            begin = seconds(device)
-            compiled = torch.compile(fn, mode=mode)
-            for _ in range(FIRST_CALLS):
-                step(compiled)
-            yield compiled, seconds(device) - begin
-    finally:
-        reset_dynamo()
+    with compiled_anew(), inductor_modes().fresh_cache(), fp32_meant():
+        if device == "cuda":
+            wake_compiler(device)
+        else:
+            _load_compiler_once(device)
+        begin = seconds(device)
+        compiled = torch.compile(fn, mode=mode)
+        for _ in range(FIRST_CALLS):
+            step(compiled)
+        yield compiled, seconds(device) - begin
 
 
 @contextlib.contextmanager
@@ -159,13 +152,8 @@ def _one_thread(device: str) -> Iterator[None]:
     if device == "cuda":
         yield
         return
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with inductor_config.patch(compile_threads=1):
-            yield
-    finally:
-        torch.set_num_threads(threads)
+    with one_thread(), inductor_config.patch(compile_threads=1):
+        yield
 
 
 def _a_step_s(call: Callable[[], Any], repeats: int, device: str) -> float:
@@ -189,8 +177,4 @@ def _thinned(curve: list[tuple[int, float, float]], most: int = 50) -> tuple[tup
     return tuple((steps, round(eager, 4), round(compiled, 4)) for steps, eager, compiled in kept)
 
 
-def _load_compiler(device: str) -> None:
-    torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
-
-
-_load_compiler_once = functools.cache(_load_compiler)
+_load_compiler_once = functools.cache(wake_compiler)

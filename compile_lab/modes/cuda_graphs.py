@@ -32,12 +32,7 @@ class Launches:
 
 def count_launches(call: Callable[[], Any], calls: int = 3) -> Launches | None:
     """What one call launches on the GPU: the mean of a few, under torch's profiler. None if it sees no kernel."""
-
-    def calls_in_a_row() -> None:
-        for _ in range(calls):
-            call()
-
-    trace = profiled(calls_in_a_row)
+    trace = profiled(call, calls=calls)
     return launches(trace, calls) if trace.kernels else None
 
 

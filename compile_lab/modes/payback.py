@@ -10,11 +10,11 @@ import itertools
 import math
 import random
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ..doors import door
+from ..recordings import RecordedRow
 
 RESAMPLES = 2000
 SURE = 0.95
@@ -23,7 +23,7 @@ LEAST_SAMPLES = 5
 
 
 @dataclass(frozen=True)
-class Payback:
+class Payback(RecordedRow):
     """What compiling cost, what a step saves, with 95 % intervals; ``samples`` is how many pairs of steps were timed.
 
     ``low`` and ``high`` are the ends of the steps' interval; None is never. ``steps`` is the estimate itself.
@@ -42,11 +42,6 @@ class Payback:
     low: int | None
     high: int | None
     compile_runs_s: tuple[float, ...] = ()
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Payback":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        return cls(**{**fields, "compile_runs_s": tuple(fields.get("compile_runs_s", ()))})
 
     @property
     def verdict(self) -> str:
@@ -114,7 +109,7 @@ def payback(
 
 
 @dataclass(frozen=True)
-class Crossing:
+class Crossing(RecordedRow):
     """A break-even that was predicted from two short runs, and the one that two long runs came to.
 
     ``steps`` is where the sums of both runs' times really crossed; None if they had not when the run was ended.
@@ -130,12 +125,6 @@ class Crossing:
     curve: tuple[tuple[int, float, float], ...]
     clock: str
     stopped: str = ""
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "Crossing":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        curve = tuple((int(steps), eager, compiled) for steps, eager, compiled in fields["curve"])
-        return cls(**{**fields, "predicted": Payback.from_json(fields["predicted"]), "curve": curve})
 
     @property
     def ratio(self) -> float | None:

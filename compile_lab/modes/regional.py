@@ -11,20 +11,18 @@ import gc
 import itertools
 import statistics
 import time
-import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import nn
 
 from .._torch.dynamo import dynamo_config, dynamo_utils, reset_dynamo
-from .._torch.inductor import compile_workers_ready, inductor_modes
 from ..doors import check_whole, door
 from ..measure.allocator import peak
-from ..recordings import Recording
-from .cost import Spread, Step, device_of
+from ..measure.timing import spread_ms
+from ..recordings import RecordedRow, Recording
+from .cost import Spread, Step, device_of, from_nothing
 from .crossing import seconds
 from .cuda_graphs import count_launches
 from .payback import LEAST_SAMPLES, Payback, payback
@@ -35,7 +33,7 @@ FIRST_CALLS = 2
 
 
 @dataclass(frozen=True)
-class WayCost:
+class WayCost(RecordedRow):
     """What one way of compiling a model costs, and what a step then takes. What was not measured is None.
 
     ``compile_s`` is what the first calls took beyond as many later ones, from an empty cache folder, in a process
@@ -53,15 +51,6 @@ class WayCost:
     kernels: float | None = None
     peak_nbytes: int | None = None
     stopped: str = ""
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "WayCost":
-        """The same from what a recording keeps (`dataclasses.asdict`)."""
-        kinds = {
-            "step": lambda found: Spread(**found),
-            "payback": Payback.from_json,
-        }
-        return cls(**{name: kinds[name](value) if value and name in kinds else value for name, value in fields.items()})
 
 
 @dataclass(frozen=True)
@@ -254,25 +243,14 @@ class WaysRace:
 
     @contextlib.contextmanager
     def _from_nothing(self) -> Iterator[None]:
-        inductor_modes().clear_caches()
-        with (
-            inductor_modes().fresh_cache(),
-            dynamo_config.patch(recompile_limit=64),
-            warnings.catch_warnings(),
-        ):
-            warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
-            if self.device == "cuda":
-                compile_workers_ready()
-            # Something small first, of another size each time: the compiler is loaded and has its headers.
-            torch.compile(lambda x: x + 1, dynamic=False)(torch.ones(8 + len(self._entrants), device=self.device))
+        with dynamo_config.patch(recompile_limit=64), from_nothing(self.device, 8 + len(self._entrants)):
             yield
 
 
 def _cost(way: str, entrant: _Entrant, eager_ms: list[float], rehearsed_s: list[float]) -> WayCost:
     if not entrant.taken_ms:
         raise ValueError(f"{way} has no samples: run() times the steps")
-    low, middle, high = statistics.quantiles(entrant.taken_ms, n=4)
-    step = Spread(round(middle, 4), round(low, 4), round(high, 4))
+    step, middle = Spread(**spread_ms(entrant.taken_ms, 4)), statistics.median(entrant.taken_ms)
     counted = {"graphs": entrant.graphs, "kernels": entrant.kernels, "peak_nbytes": entrant.peak_nbytes}
     if way == "eager":
         return WayCost(way, step=step, **counted)

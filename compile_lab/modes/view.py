@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ..measure import timing
-from ..page.figures import Figure, Series, bars
+from ..page.figures import Drawing
+from ..page.marks import Axis, Row, segments, short
 from ..page.tables import Cell, Code, Table
 from ..page.units import number, with_quartiles
-from .cost import MODES, PHASES, Comparison, CompileTime, ModeCost, Spread
+from .cost import MODES, PHASES, Comparison, ModeCost, Spread
 
 
 def table(comparison: Comparison, start: str = "") -> Table:
@@ -111,21 +112,16 @@ def host(comparison: Comparison) -> Table:
     return Table(columns, rows, f"One call of {comparison.name} · {comparison.provenance}", "lrrrl")
 
 
-def phases(comparison: Comparison, start: str = "cold") -> Figure:
-    """Compile time by phase, one bar a mode; ``start`` is "cold" or "warm"."""
-    compiled: dict[str, CompileTime] = {
-        comparison.named(mode): one
-        for mode, cost in comparison.done.items()
-        if (one := {"cold": cost.cold, "warm": cost.warm}[start])
-    }
-    series = [Series(phase, list(compiled), [one.phases_s[phase] for one in compiled.values()]) for phase in PHASES]
-    return bars(
-        series,
-        value_title="s",
-        alt=f"Compile time of {comparison.name}, {start}, by phase, one bar for each mode.",
-        caption=f"{comparison.name}, {start}",
+def phases(comparison: Comparison, start: str = "cold") -> Drawing:
+    """Compile time by phase, a row a mode; ``start`` is "cold" or "warm"."""
+    compiled = {comparison.named(mode): getattr(cost, start) for mode, cost in comparison.done.items()}
+    rows = [Row(mode, {phase: one.phases_s[phase] for phase in PHASES}) for mode, one in compiled.items() if one]
+    return segments(
+        rows,
+        Axis("compiling", "s"),
+        title=f"Compiling {comparison.name}, {start}, in seconds: "
+        f"{', '.join(f'{row.name} {short(sum(row.sums().values()))}' for row in rows)}.",
         provenance=comparison.provenance,
-        stacked=True,
     )
 
 

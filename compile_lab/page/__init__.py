@@ -6,10 +6,10 @@ Plain Python without torch, so that it runs in a browser too.
 from .axes import Range, Rows
 from .canvas import Canvas
 from .claims import Part, Split, Verdict
-from .dotplot import dots
 from .explore import Explorer
-from .figures import Series, bars, lines
+from .figures import Series, lines
 from .headline import Headline
+from .marks import bars, dots
 from .predict import Prediction
 from .tables import Code, Table
 from .units import microseconds, with_unit

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from pathlib import Path
 
 from .explore import PUBLISH
 
@@ -17,7 +18,8 @@ SHEET = """\
 .lab-passed, .lab-confirmed { border-left-color: #009e73; }
 .lab-refuted, .lab-trouble { border-left-color: #d55e00; }
 figcaption, .lab-note, .lab-machine { font-size: 0.9em; }
-.lab-drawing svg { max-width: 100%; height: auto; }"""
+.lab-drawing svg { max-width: 100%; height: auto; }
+""" + Path(__file__).with_name("marks.css").read_text("utf-8")
 
 
 def dress() -> None:

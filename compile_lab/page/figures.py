@@ -1,7 +1,7 @@
 """Pictures that say in words, and in a table, what they show: plotly figures, and drawings that need no plotly.
 
 A figure draws itself in JupyterLab, on Colab and on the book's site, and reads as text where nothing can draw.
-Only bar and scatter traces are made here: the site carries plotly's *basic* bundle.
+Only scatter traces are made here; the site carries plotly's *basic* bundle.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from ..doors import door
 from .tables import Cell, Table
 from .ticks import ticks
-from .units import number, significant
+from .units import with_quartiles
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -75,6 +75,7 @@ class Figure:
     caption: str = ""
     table: Table | None = None
     provenance: object | None = None
+    title: str = ""
 
     def __post_init__(self) -> None:
         _has_alt(self)
@@ -97,7 +98,7 @@ class Figure:
         plot = self.to_json()
         height = plot["layout"].get("height", 450)
         return (
-            f'<figure class="lab-figure" style="--figure-height: {height:g}px">\n'
+            f'<figure class="lab-figure m-figure" style="--figure-height: {height:g}px">{_head(self.title)}\n'
             f'<div class="lab-plot" role="img" aria-label="{html.escape(self.alt)}">'
             f'<script type="{PLOTLY}">{script_json(plot)}</script></div>\n'
             f"{_words(self)}</figure>"
@@ -114,9 +115,10 @@ class Figure:
     def _titled_json(self) -> dict[str, Any]:
         """JupyterLab draws the plotly type alone, without the HTML: there the caption has to be in the plot."""
         plot = self.to_json()
-        if not self.full_caption or "title" in plot["layout"]:
+        words = " ".join(part for part in (self.title, self.full_caption) if part)
+        if not words or "title" in plot["layout"]:
             return plot
-        wrapped = textwrap.wrap(self.full_caption, width=100)
+        wrapped = textwrap.wrap(words, width=100)
         extra = 18 * len(wrapped)
         margin = dict(plot["layout"].get("margin", {}))
         margin["t"] = margin.get("t", 40) + extra
@@ -138,24 +140,26 @@ class Figure:
         drawn = pio.to_html(
             self.plot.to_plotly_json(), include_plotlyjs="cdn", full_html=False, config={"responsive": True}
         )
-        return f'<figure class="lab-figure" aria-label="{html.escape(self.alt)}">{drawn}{_words(self)}</figure>'
+        shown = f"{_head(self.title)}{drawn}{_words(self)}"
+        return f'<figure class="lab-figure m-figure" aria-label="{html.escape(self.alt)}">{shown}</figure>'
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture written as SVG: it needs no script, and weighs what it shows. The rest is as in a `Figure`.
+    """A picture written as HTML or SVG: it needs no script, and weighs what it shows. The rest is as in a `Figure`.
 
-    `svg` is the element as text: of its own size in its viewBox, drawn as wide as the page, its text in `currentColor`
-    so that it follows the theme. `legend`, plain HTML, stands under it.
-    Raises ValueError without an `alt`.
+    With a `title` it is one of `page.marks`: title and `legend` (plain HTML) stand over it. Without one `body` is an
+    SVG element, drawn as wide as the page, its text in `currentColor` so that it follows the theme, and the legend
+    stands under it. Raises ValueError without an `alt`.
     """
 
-    svg: str
+    body: str
     alt: str
     caption: str = ""
     table: Table | None = None
     provenance: object | None = None
     legend: str = ""
+    title: str = ""
 
     def __post_init__(self) -> None:
         _has_alt(self)
@@ -169,11 +173,12 @@ class Drawing:
         return "\n".join(part for part in (f"Figure: {self.alt}", self.full_caption) if part)
 
     def _repr_html_(self) -> str:
+        picture = f'role="img" aria-label="{html.escape(self.alt)}">{self.body}</div>\n'
+        if self.title:
+            head = _head(self.title, self.legend)
+            return f'<figure class="lab-figure m-figure">{head}<div class="m-body" {picture}{_words(self)}</figure>'
         legend = f'<p class="lab-note">{self.legend}</p>\n' if self.legend else ""
-        return (
-            f'<figure class="lab-figure"><div class="lab-drawing" role="img" aria-label="{html.escape(self.alt)}">'
-            f"{self.svg}</div>\n{legend}{_words(self)}</figure>"
-        )
+        return f'<figure class="lab-figure"><div class="lab-drawing" {picture}{legend}{_words(self)}</figure>'
 
 
 @door
@@ -213,74 +218,17 @@ class Series:
         below = [value - low for low, value in zip(self.low, self.values, strict=True)]
         return {"type": "data", "symmetric": False, "array": above, "arrayminus": below, "thickness": 1.2, "width": 4}
 
-    def _cell(self, place: str | float) -> Cell:
+    def ends(self, place: str | float) -> tuple[float, float, float]:
+        """The value at a place between the ends of its spread, which are the value itself where none is known."""
+        index = list(self.at).index(place)
+        return tuple(part[index] for part in (self.low or self.values, self.values, self.high or self.values))
+
+    def cell(self, place: str | float) -> Cell:
+        """The value at a place as a table shows it, with its spread if known; nothing where there is none."""
         if place not in self.at:
             return None
-        index = list(self.at).index(place)
-        if self.low is None or self.high is None:
-            return self.values[index]
-        low, value, high = (number(part[index]) for part in (self.low, self.values, self.high))
-        return f"{value} ({low} to {high})"
-
-
-@door
-def bars(
-    series: Series | Sequence[Series],
-    *,
-    value_title: str,
-    alt: str,
-    caption: str = "",
-    place_title: str = "",
-    provenance: object | None = None,
-    horizontal: bool = True,
-    stacked: bool = False,
-) -> Figure:
-    """Bars with their values written on them, and their spread where known; the numbers again as a table.
-
-    `value_title` names the quantity and its unit, `place_title` what the bars stand for. Stacked bars show no spread; a
-    part has its number where there is room for it, and the sum stands behind the bar.
-
-    >>> from compile_lab.page import Series, bars
-    >>> eager = Series("eager", ["forward", "backward"], [1.2, 2.5], low=[1.1, 2.4], high=[1.3, 2.7])
-    >>> bars(eager, value_title="ms", place_title="pass", alt="The backward takes twice as long.").table
-    pass      ms
-    ────────  ────────────────
-    forward   1.2 (1.1 to 1.3)
-    backward  2.5 (2.4 to 2.7)
-    """
-    import plotly.graph_objects as go
-
-    many = _several(series)
-    traces = []
-    for index, one in enumerate(many):
-        places, values = [plot_text(place) for place in one.at], list(one.values)
-        ends = None if stacked else one._spread()
-        traces.append(
-            go.Bar(
-                name=plot_text(one.name),
-                x=values if horizontal else places,
-                y=places if horizontal else values,
-                orientation="h" if horizontal else "v",
-                text=[_on_bar(value) for value in values],
-                textposition="inside" if stacked else "auto",
-                insidetextanchor="start",  # at the foot of the bar, clear of the spread at its end
-                textangle=0,
-                **_filling(index),
-                **({"error_x" if horizontal else "error_y": ends} if ends else {}),
-            )
-        )
-    rows = len(_places(many)) * (1 if stacked else len(many))
-    layout = _layout(len(many), height=90 + 34 * rows + 30 * (len(many) > 1) if horizontal else 360)
-    layout["barmode"] = "stack" if stacked else "group"
-    if stacked:
-        layout["uniformtext"] = {"mode": "hide", "minsize": 12}
-        layout["annotations"] = [_sum_of(many, place, horizontal) for place in _places(many)]
-    values_axis = {"title": {"text": plot_text(value_title)}, "rangemode": "tozero", "automargin": True}
-    places_axis = {"title": {"text": plot_text(place_title)}, "type": "category", "automargin": True}
-    if horizontal:
-        places_axis["autorange"] = "reversed"  # plotly starts at the bottom; a reader starts at the top
-    layout["xaxis"], layout["yaxis"] = (values_axis, places_axis) if horizontal else (places_axis, values_axis)
-    return Figure(go.Figure(traces, layout), alt, caption, _table(many, place_title, value_title), provenance)
+        low, value, high = self.ends(place)
+        return value if self.low is None else with_quartiles(value, low, high)
 
 
 @door
@@ -289,7 +237,7 @@ def lines(
     *,
     x_title: str,
     y_title: str,
-    alt: str,
+    title: str,
     caption: str = "",
     provenance: object | None = None,
     log_x: bool = False,
@@ -297,11 +245,12 @@ def lines(
 ) -> Figure:
     """Lines with a mark at each measured point, and its spread where known; the numbers again as a table.
 
-    The titles name quantity and unit. Raises ValueError for a place that is not a number, or ≤ 0 on a log axis.
+    `x_title` and `y_title` name quantity and unit, `title` says what is to be seen. Raises ValueError for a place that
+    is not a number, or ≤ 0 on a log axis.
 
     >>> from compile_lab.page import Series, lines
     >>> shape = Series("eager", [1, 8, 64], [0.5, 0.6, 2.1])
-    >>> lines(shape, x_title="batch", y_title="ms", alt="Eight rows take hardly longer than one.", log_x=True)
+    >>> lines(shape, x_title="batch", y_title="ms", title="Eight rows take hardly longer than one.", log_x=True)
     Figure: Eight rows take hardly longer than one.
     """
     import plotly.graph_objects as go
@@ -328,7 +277,7 @@ def lines(
     layout["yaxis"] = {"title": {"text": plot_text(y_title)}, "type": "log" if log_y else "linear"}
     layout["xaxis"] |= ticks((place for one in many for place in one.at), measured=True) if log_x else {}
     layout["yaxis"] |= ticks(value for one in many for value in one.values) if log_y else {"rangemode": "tozero"}
-    return Figure(go.Figure(traces, layout), alt, caption, _table(many, x_title, y_title), provenance)
+    return Figure(go.Figure(traces, layout), title, caption, _table(many, x_title, y_title), provenance, title)
 
 
 def plot_text(text: object) -> str:
@@ -345,6 +294,12 @@ def script_json(value: object) -> str:
 def _has_alt(picture: Figure | Drawing) -> None:
     if not picture.alt.strip():
         raise ValueError(f"a {type(picture).__name__} needs alt: one sentence that says what is to be seen in it")
+
+
+def _head(title: str, legend: str = "") -> str:
+    """What stands over a picture: its sentence, and whose colours are in it."""
+    sub = f'<p class="m-sub">{legend}</p>' if legend else ""
+    return f'<p class="m-title">{html.escape(title)}</p>{sub}' if title else ""
 
 
 def _full_caption(picture: Figure | Drawing) -> str:
@@ -371,32 +326,10 @@ def _colour(index: int) -> str:
     return list(PALETTE.values())[index % len(PALETTE)]
 
 
-def _filling(index: int) -> dict[str, Any]:
-    # Black is legible on every colour but the first, where plotly writes white; left alone, it does so on some more.
-    legible = {"insidetextfont": {"color": "#000000"}} if index % len(PALETTE) else {}
-    return {"marker": {"color": _colour(index)}, **legible}
-
-
-def _on_bar(value: float) -> str:
-    """Two figures below 100, three from there on: the table has more."""
-    return number(value) if isinstance(value, int) else significant(value, 2 if abs(value) < 100 else 3)
-
-
-def _sum_of(many: Sequence[Series], place: str | float, horizontal: bool) -> dict[str, Any]:
-    parts = [value for one in many for at, value in zip(one.at, one.values, strict=True) if at == place]
-    end, anchor = sum(parts), {"xanchor": "left"} if horizontal else {"yanchor": "bottom"}
-    where = {"x": end, "y": plot_text(place)} if horizontal else {"x": plot_text(place), "y": end}
-    return {**where, **anchor, "text": _on_bar(end), "showarrow": False}
-
-
-def _places(many: Sequence[Series]) -> list[str | float]:
-    return list(dict.fromkeys(place for one in many for place in one.at))
-
-
 def _table(many: Sequence[Series], place_title: str, value_title: str) -> Table:
     columns = [value_title] if len(many) == 1 else [f"{one.name}: {value_title}" for one in many]
-    rows = [[place, *(one._cell(place) for one in many)] for place in _places(many)]
-    return Table([place_title, *columns], rows)
+    places = dict.fromkeys(place for one in many for place in one.at)
+    return Table([place_title, *columns], [[place, *(one.cell(place) for one in many)] for place in places])
 
 
 def _layout(count: int, height: int) -> dict[str, Any]:

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, fx
 from torch.utils._pytree import tree_map
 
-from .._torch.dynamo import NotOneGraphError, reset_dynamo
+from .._torch.dynamo import NotOneGraphError, compiled_anew, reset_dynamo
 from ..doors import check_amount, door, is_source
 from ..measure.judge import relative_error
 from ..source import Line, stack
@@ -157,15 +157,12 @@ def _captured(fn: Callable[..., Any], args: Sequence[Any]) -> tuple[fx.GraphModu
 
         return run
 
-    reset_dynamo()
     try:
-        with torch.no_grad():
+        with compiled_anew(), torch.no_grad():
             torch.compile(fn, backend=backend, fullgraph=True, dynamic=False)(*args)
     except NotOneGraphError as reason:
         said = str(reason).strip().partition("\n")[0]
         raise BisectError(f"{_name(fn)} is not one graph ({said}): cut it to a part that is") from reason
-    finally:
-        reset_dynamo()
     if not kept:
         raise BisectError(
             f"{_name(fn)} calls nothing of torch on a tensor, so there is no graph: give it one that does"

@@ -7,9 +7,8 @@ the casts are in graphs and kernels: ``cast_kernels`` finds the kernels that do 
 
 from __future__ import annotations
 
-import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,7 +22,7 @@ from ..aot.nodes import Graph
 from ..doors import door
 from ..eager.operators import kind_of
 from ..inductor.records import EXTERN, Kernel
-from ..tensors import known_nbytes, memories
+from ..tensors import gradients_kept, known_nbytes, memories
 
 CASTS = ("aten._to_copy", "prims.convert_element_type")
 SHORT = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
@@ -159,26 +158,12 @@ def dtypes(fn: Callable[..., Any], *args: Any, backward: bool = True, model: nn.
     module = model or (fn if isinstance(fn, nn.Module) else nn.Module())
     parameters = dict(module.named_parameters())
     listener = _DtypeListener({id(parameter): name for name, parameter in parameters.items()})
-    kept = _without_gradients([*parameters.values(), *_floating(args)])
+    kept = gradients_kept([each for each in (*parameters.values(), *_floating(args)) if each.is_leaf])
     with torch.compiler.set_stance("force_eager"), kept, listener:
         wanted = [result for result in _floating(fn(*args)) if result.requires_grad]
         if backward and wanted:
             sum(result if result.ndim == 0 else result.sum() for result in wanted).backward()
     return TypedTrace(tuple(listener.ops))
-
-
-@contextlib.contextmanager
-def _without_gradients(tensors: list[Tensor]) -> Iterator[None]:
-    """While the block runs, leaves begin without a ``.grad``; then they have the one that they had."""
-    leaves = [tensor for tensor in tensors if tensor.is_leaf]
-    held = [leaf.grad for leaf in leaves]
-    for leaf in leaves:
-        leaf.grad = None
-    try:
-        yield
-    finally:
-        for leaf, gradient in zip(leaves, held, strict=True):
-            leaf.grad = gradient
 
 
 PROBES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -9,7 +9,7 @@ import io
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from .._torch.triton_kernels import kernels_interpreted
 from ..aot.training import TrainingGraphs, training_graphs
@@ -27,17 +27,9 @@ from .limits import LIMIT_S, limited
 from .optimizer import OptimizerState, cycled_momentum, learning_rates, optimizer_state
 from .real_step import CompiledStep, EagerStep, compiled_step, eager_step
 from .switches import Switched, switched
-from .tries import (
-    OnDevices,
-    Registers,
-    Tried,
-    UnderAutocast,
-    begin_autocast,
-    on_devices,
-    registers,
-    tried,
-)
+from .tries import OnDevices, Registers, Tried, UnderAutocast, begin_autocast, on_devices, registers, tried
 
+T = TypeVar("T")
 OF_LIMIT = 0.7
 """Of a model that is slow to trace fewer changes of the call are tried: none is begun when the report has taken this
 share of a part's limit."""
@@ -63,6 +55,27 @@ class ReportOptions:
     judge: bool = False
 
 
+class _Part(Generic[T]):
+    """A part of a `Captured` by its name. PartFailed if it has none."""
+
+    def __set_name__(self, _: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, found: "Captured", _: type) -> T:
+        return found[self.name]
+
+
+class _PartIfThere(_Part[T]):
+    """The same, and None where there is nothing of its kind."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self.kind = kind
+
+    def __get__(self, found: "Captured", _: type) -> T | None:
+        part = found.parts.get(self.name)
+        return part if isinstance(part, self.kind) else None
+
+
 @dataclass(frozen=True)
 class Captured:
     """What the instruments said of a model, part by part; a part is a result or an exception."""
@@ -77,6 +90,24 @@ class Captured:
     """The compiled model, once it has been called as it is: the trace is of that call, and others are tried on it."""
     printed: io.StringIO = field(default_factory=io.StringIO, repr=False)
     """What the reader's code printed meanwhile."""
+
+    trace = _Part[DynamoTrace]()
+    tries = _Part[tuple[Tried, ...]]()
+    rates = _Part[tuple[str, tuple[bool, ...]]]()
+    momentum = _Part[tuple[str, tuple[bool, ...]]]()
+    graphs = _Part[TrainingGraphs]()
+    code = _Part[GeneratedCode]()
+    registers = _Part[Mapping[str, Registers]]()
+    casts = _Part[UnderAutocast]()
+    sharded = _Part[OnDevices]()
+    switched = _PartIfThere(Switched)
+    """None where no break hangs on a switch, or where none could be tried."""
+    handed = _PartIfThere(HandedOver)
+    """None where the reader compiles no part of it by itself, or where that could not be asked."""
+    eager = _PartIfThere(EagerStep)
+    """None where the graphs hold all of the forward and tell its memory, or where the eager step did not run."""
+    compiled = _PartIfThere(CompiledStep)
+    """None where no instrument failed, or where torch could not be asked."""
 
     def __getitem__(self, part: str) -> Any:
         """The result of a part. PartFailed if it has none."""
@@ -102,34 +133,6 @@ class Captured:
         return sum(self.seconds.values())
 
     @property
-    def trace(self) -> DynamoTrace:
-        return self["trace"]
-
-    @property
-    def switched(self) -> Switched | None:
-        """None where no break hangs on a switch, or where none could be tried."""
-        found = self.parts.get("switched")
-        return found if isinstance(found, Switched) else None
-
-    @property
-    def handed(self) -> HandedOver | None:
-        """None where the reader compiles no part of it by itself, or where that could not be asked."""
-        found = self.parts.get("handed")
-        return found if isinstance(found, HandedOver) else None
-
-    @property
-    def tries(self) -> tuple[Tried, ...]:
-        return self["tries"]
-
-    @property
-    def rates(self) -> tuple[str, tuple[bool, ...]]:
-        return self["rates"]
-
-    @property
-    def momentum(self) -> tuple[str, tuple[bool, ...]]:
-        return self["momentum"]
-
-    @property
     def state(self) -> OptimizerState:
         """Without its bytes, where they were not asked for."""
         found = self.parts.get("state")
@@ -138,41 +141,9 @@ class Captured:
         )
 
     @property
-    def graphs(self) -> TrainingGraphs:
-        return self["graphs"]
-
-    @property
-    def eager(self) -> EagerStep | None:
-        """None where the graphs hold all of the forward and tell its memory, or where the eager step did not run."""
-        found = self.parts.get("eager")
-        return found if isinstance(found, EagerStep) else None
-
-    @property
-    def compiled(self) -> CompiledStep | None:
-        """None where no instrument failed, or where torch could not be asked."""
-        found = self.parts.get("compiled")
-        return found if isinstance(found, CompiledStep) else None
-
-    @property
-    def code(self) -> GeneratedCode:
-        return self["code"]
-
-    @property
     def memory(self) -> Lifetimes:
         """Of the eager step, where that was asked."""
         return self.eager.memory if self.eager else self["memory"]
-
-    @property
-    def registers(self) -> Mapping[str, Registers]:
-        return self["registers"]
-
-    @property
-    def casts(self) -> UnderAutocast:
-        return self["casts"]
-
-    @property
-    def sharded(self) -> OnDevices:
-        return self["sharded"]
 
 
 @dataclass(frozen=True)

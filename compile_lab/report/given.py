@@ -24,7 +24,7 @@ from .._torch.dispatcher import among_fakes, fake_tensors
 from .._torch.triton_kernels import kernels_interpreted
 from ..dynamo.recompiles import described
 from ..source import Line, readers_line
-from ..tensors import tensors
+from ..tensors import gradients_kept, tensors
 from .function import FunctionModel, plain_function
 from .limits import PartTookTooLong
 from .target import UnusableModel, named
@@ -191,8 +191,7 @@ def given(model: Any, batch: Any, optimizer: Any = None, name: str = "", phase: 
     fakes = among_fakes((*plain.parameters(), *tensors((args, kwargs))))
     failed = f"the model refused its batch ({described(*args, **kwargs)}):"
     todo = "the batch must be what model(**batch) takes if it is a dict, model(*batch) if a tuple, model(batch) else"
-    kept = Kept()
-    kept.module(plain)
+    kept = Kept(plain)
     try:
         with _run(phase, "the first forward", failed, todo), fakes, torch.enable_grad(), _eagerly():
             result = plain(*args, **kwargs)
@@ -260,24 +259,11 @@ def _gradients(model: nn.Module, loss: Tensor, told: str) -> tuple[tuple[str, ..
     if not loss.requires_grad:
         raise UnusableModel(f"{told}, and it needs no gradient: return a loss that hangs on the parameters")
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    with gradients_kept(model):
+    with gradients_kept(model.parameters()):
         loss.backward()  # as a loop runs it: some of torch's checkpoints refuse `torch.autograd.grad`
         found = {name: each.grad for name, each in trained.items()}
     unused = tuple(name for name, gradient in found.items() if gradient is None)
     return unused, tuple(name for name, each in found.items() if each is not None and each.layout != torch.strided)
-
-
-@contextlib.contextmanager
-def gradients_kept(model: nn.Module) -> Iterator[None]:
-    """In the block no parameter has a gradient yet; after it each has the one that it had."""
-    before = {each: each.grad for each in model.parameters()}
-    for each in before:
-        each.grad = None
-    try:
-        yield
-    finally:
-        for each, gradient in before.items():
-            each.grad = gradient
 
 
 def _called_with(batch: Any, needs_tensors: bool = True) -> tuple[tuple[Any, ...], dict[str, Any]]:

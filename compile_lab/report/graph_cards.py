@@ -57,9 +57,7 @@ def eagerly(found: Captured, name: str) -> str:
     """What the card of that name would say of the whole step as eager runs it; "" where that is not known."""
     if not (eager := found.eager):
         return ""
-    said = {
-        "joint": f"the step runs {eager.ops:,} operations, with {eager.flops / 1e9:,.3g} GFLOP in matmuls",
-    }
+    said = {"joint": f"the step runs {eager.ops:,} operations, with {eager.flops / 1e9:,.3g} GFLOP in matmuls"}
     if eager.saved_nbytes is not None:
         said["saved"] = f"{with_unit(eager.saved_nbytes)} are kept for the backward"
     return f"Eagerly, {said[name]}." if name in said else ""

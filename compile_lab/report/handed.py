@@ -12,7 +12,7 @@ from functools import partial
 from torch import nn
 
 from .._torch.dispatcher import dispatch_mode_is_active
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from ..capture import Event, Log, Measured, Recompiled, compilation
 from ..dynamo.guards import in_words
 from ..dynamo.tracing import quiet
@@ -66,18 +66,14 @@ def handed_over(given: GivenModel) -> HandedOver | None:
     marked = tuple(path for path, each in given.model.named_modules() if path and _compiled(each))
     run = given.step.run if given.step else partial(given.loss, *given.args, **given.kwargs)
     kept = None
-    reset_dynamo()
-    try:
-        with quiet(), all_kept(given.step) if given.step else contextlib.nullcontext():
-            with compilation(use_caches=True) as log:
-                run()
-            if not log.of(Measured) and not marked:
-                return None
-            if not given.step:
-                with contextlib.suppress(RuntimeError):  # a forward that takes gradients lets nobody look
-                    kept = sum(each.extra_nbytes for each in eager_saved(given.loss, *given.args, **given.kwargs))
-    finally:
-        reset_dynamo()
+    with compiled_anew(), quiet(), all_kept(given.step) if given.step else contextlib.nullcontext():
+        with compilation(use_caches=True) as log:
+            run()
+        if not log.of(Measured) and not marked:
+            return None
+        if not given.step:
+            with contextlib.suppress(RuntimeError):  # a forward that takes gradients lets nobody look
+                kept = sum(each.extra_nbytes for each in eager_saved(given.loss, *given.args, **given.kwargs))
     return HandedOver(marked, _parts(log), log.graph_calls, kept)
 
 

@@ -29,7 +29,7 @@ from .limits import LIMIT_S, LONGEST_S
 from .model_view import ModelReport
 from .questions import QUESTIONS, answers
 from .target import UnusableModel
-from .tries import PATTERNS
+from .tries import PATTERNS, modes_kept
 from .whole_step import Kept
 
 CARDS: dict[str, tuple[str, Callable[[Captured], ReportCard]]] = {
@@ -180,16 +180,8 @@ def _as_a_part(made: ReportCard, found: Captured) -> ReportCard:
 def state_kept(model: nn.Module) -> Iterator[None]:
     """After the block, the model's parameters, buffers, gradients and modes, and torch's random numbers, are what they
     were: a forward may write into any of them."""
-    kept = Kept()
-    kept.module(model)
-    modes = {each: each.training for each in model.modules()}
-    with torch.random.fork_rng(devices=[]):
-        try:
-            yield
-        finally:
-            kept.restore()
-            for module, training in modes.items():
-                module.training = training
+    with torch.random.fork_rng(devices=[]), modes_kept(model), Kept(model):
+        yield
 
 
 def _facts(found: Captured) -> tuple[tuple[str, PlainCell], ...]:

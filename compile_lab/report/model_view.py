@@ -2,16 +2,17 @@
 
 import html
 import re
+from pathlib import Path
 
-from ..page.canvas import WIDTH, Canvas
 from ..page.figures import Drawing
+from ..page.marks import Axis, Line, lines
 from ..page.tables import Table, marked_up, paragraphs
-from ..page.units import with_unit
+from ..page.units import unit_of, with_unit
 from .cards import SAID, CardCode, CardCurve, CardPart, CardTable, CardText, PlainCell, ReportCard, ReportData
 
 LISTED_NBYTES = 500_000
 """Of listings on one page, in bytes: what comes after is named and left out."""
-HEIGHT = 220
+MARKS = (Path(__file__).parents[1] / "page" / "marks.css").read_text("utf-8")
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:bytes?|[kMGT]?B|[nµm]?s|min|%|×)(?!\w))")
 
 STYLE = """
@@ -43,7 +44,6 @@ STYLE = """
 .model-report details{overflow:hidden}
 .model-report summary{cursor:pointer}
 .model-report figure{margin:.6rem 0}
-.model-report svg{width:100%;height:auto}
 .model-report dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;margin:.6rem 0}
 .model-report dd{margin:0;overflow-wrap:anywhere}
 .model-report .note{font-size:.85rem;opacity:.8}
@@ -51,6 +51,7 @@ STYLE = """
 @media print{
  .model-report section{break-inside:avoid-page}
 .model-report{max-width:none;--ink:#000;--paper:#fff;--soft:#f4f4f4}}
+.model-report .m-figure{--lab-ink:var(--ink);--lab-paper:var(--paper);--lab-line:var(--rule);--lab-soft:var(--ink)}
 """
 
 
@@ -78,7 +79,7 @@ def fragment(report: ReportData) -> str:
     )
     pieces = re.split(r"(<pre.*?</pre>)", shown, flags=re.DOTALL)
     whole = "".join(each if each.startswith("<pre") else BEFORE_UNIT.sub("\N{NO-BREAK SPACE}", each) for each in pieces)
-    return f'<div class="model-report"><style>{STYLE}</style>\n{whole}</div>'
+    return f'<div class="model-report"><style>{STYLE}{MARKS}</style>\n{whole}</div>'
 
 
 class ModelReport(ReportData):
@@ -167,25 +168,16 @@ def _cell(column: str, cell: PlainCell) -> PlainCell:
 
 
 def _curve(curve: CardCurve) -> Drawing:
-    """The bytes alive over the operations of a step; the backward's begin and the peak are marked."""
-    most, count = max(curve.live_bytes) or 1, len(curve.live_bytes)
-    canvas = Canvas()
-    top, floor = 30.0, 30.0 + HEIGHT
-
-    def at(index: int, nbytes: int) -> tuple[float, float]:
-        return WIDTH * index / count, floor - HEIGHT * nbytes / most
-
-    outline = [(0.0, floor)]
-    for index, nbytes in enumerate(curve.live_bytes):
-        outline += [at(index, nbytes), (at(index + 1, 0)[0], at(index, nbytes)[1])]
-    canvas.area([*outline, (WIDTH, floor)], "sky", title=curve.said)
-    turn = at(curve.turn, 0)[0]
-    canvas.line([(turn, top), (turn, floor)], dashed=True)
-    canvas.words(max(turn - 8, 80), floor + 22, "forward", anchor="end")
-    canvas.words(turn + 8, floor + 22, "backward")
-    x, y = at(curve.peak_at, most)
-    left = x > WIDTH / 2
-    canvas.words(
-        x - 6 if left else x + 6, y - 8, f"peak {with_unit(most)}", anchor="end" if left else "start", bold=True
+    """The bytes alive over the operations of a step, forward and backward; the peak is marked."""
+    count, (unit, size) = len(curve.live_bytes), unit_of(max(curve.live_bytes))
+    points = [(100 * at / count, nbytes / size) for at, nbytes in enumerate([*curve.live_bytes, curve.live_bytes[-1]])]
+    parts = {"forward": points[: curve.turn + 1], "backward": points[curve.turn :]}
+    peak = points[curve.peak_at]
+    return lines(
+        {"": [Line(name, part, stepped=True, marked=[peak] * (peak in part)) for name, part in parts.items() if part]},
+        Axis("of the step's operations", "%", until=100),
+        Axis("alive", unit),
+        title=f"At the peak {with_unit(max(curve.live_bytes))} are alive.",
+        caption=curve.said,
+        area=True,
     )
-    return Drawing(canvas.svg(), f"Bytes alive at each operation of the step: {curve.said}.", curve.said)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from .._torch.dispatcher import fake_tensors, without_fakes
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from ..capture import Recompiled, compilation
 from ..dynamo.tracing import Kept, keeping, quiet
 from ..tensors import nbytes
@@ -104,20 +104,16 @@ def _changes_that_compile(
     small = kind([parameter], **defaults)
     kept: list[Kept] = []
     again = []
-    reset_dynamo()
-    try:
-        with quiet(), compilation() as log:
-            step = torch.compile(small.step, backend=keeping(kept))
+    with compiled_anew(), quiet(), compilation() as log:
+        step = torch.compile(small.step, backend=keeping(kept))
+        step()
+        step()  # the state is there only from the second step on
+        for factor in (0.5, 0.3, 0.2, 0.1):
+            before = len(log.of(Recompiled))
+            for group in small.param_groups:
+                change(group, factor)
             step()
-            step()  # the state is there only from the second step on
-            for factor in (0.5, 0.3, 0.2, 0.1):
-                before = len(log.of(Recompiled))
-                for group in small.param_groups:
-                    change(group, factor)
-                step()
-                again.append(len(log.of(Recompiled)) > before)
-    finally:
-        reset_dynamo()
+            again.append(len(log.of(Recompiled)) > before)
     return tuple(again)
 
 

@@ -6,21 +6,25 @@ asked, and the report says so.
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from ..dynamo.tracing import GraphBreak
 from ..page.units import with_unit
 from ..source import readers_line, stack
 from .advice import cure_of
 from .captured import Captured, PartFailed
 from .cards import NamedFinding
 from .switches import Switched
+from .tries import Tried
 
-Question = Callable[[Captured], NamedFinding | None]
-QUESTIONS: dict[str, Question] = {}
+Answer = tuple[str, str, str] | None
+"""What was found: its title, what is told of it, its cure."""
+Question = Callable[[Captured], Answer]
+QUESTIONS: dict[str, Callable[[Captured], NamedFinding | None]] = {}
 GPU_MULTIPLE = 8
 """Elements of 16 bits that a row's size is a multiple of where tensor cores read it best: 16 bytes."""
 LARGE_SIDE = 1024
@@ -29,8 +33,13 @@ UNROLLED = 16
 
 
 def question(ask: Question) -> Question:
-    """Register a question under its function's name."""
-    QUESTIONS[ask.__name__] = ask
+    """Register a question under its function's name, which is the finding's, too."""
+
+    def asked(found: Captured) -> NamedFinding | None:
+        answer = ask(found)
+        return answer and NamedFinding(ask.__name__, *answer)
+
+    QUESTIONS[ask.__name__] = asked
     return ask
 
 
@@ -51,12 +60,11 @@ def _sentence(words: str) -> str:
 
 
 @question
-def compiled_step_raises(found: Captured) -> NamedFinding | None:
+def compiled_step_raises(found: Captured) -> Answer:
     """Does the step that runs eagerly raise once it is compiled?"""
     if not (step := found.compiled) or step.ran:
         return None
-    return NamedFinding(
-        "compiled_step_raises",
+    return (
         "Compiled, your step raises an error.",
         f"`torch.compile` on this machine: {step.raised}. Eagerly, the same step runs.",
         _sentence(cure_of(step.raised)),
@@ -64,13 +72,12 @@ def compiled_step_raises(found: Captured) -> NamedFinding | None:
 
 
 @question
-def parts_at_their_limit(found: Captured) -> NamedFinding | None:
+def parts_at_their_limit(found: Captured) -> Answer:
     """Are parts compiled one by one so unlike that torch gives up on them?"""
     if not (found.handed and (limited := found.handed.at_limit)):
         return None
     first = limited[0]
-    return NamedFinding(
-        "parts_at_their_limit",
+    return (
         "Of the parts that you compile one by one, torch gives up on some.",
         f"`{first.function}` ({first.place}) is compiled {first.compilations} times, then "
         f"`torch._dynamo.config.{first.limit}` is reached; again because: {'; '.join(first.failed)}.",
@@ -80,7 +87,7 @@ def parts_at_their_limit(found: Captured) -> NamedFinding | None:
 
 
 @question
-def learning_rate(found: Captured) -> NamedFinding | None:
+def learning_rate(found: Captured) -> Answer:
     """Is the learning rate of the reader's optimizer a Python float, so that a compiled step compiles again?"""
     optimizer = found.given.optimizer
     if optimizer is None or all(isinstance(each["lr"], torch.Tensor) for each in optimizer.param_groups):
@@ -92,8 +99,7 @@ def learning_rate(found: Captured) -> NamedFinding | None:
     cure = f"Give it a tensor: `{kind}(parameters, lr={rates[0]})`."
     if len(rates) > 1:  # one tensor for all of them would be one rate for all of them
         cure = f"Give each of its {len(rates)} groups a tensor of its own: `{{'params': …, 'lr': {rates[0]}}}`, …"
-    return NamedFinding(
-        "learning_rate",
+    return (
         "The learning rate is a Python float.",
         f"A compiled {kind}.step was compiled again for {sum(again)} of {len(again)} changed rates.",
         cure,
@@ -101,14 +107,13 @@ def learning_rate(found: Captured) -> NamedFinding | None:
 
 
 @question
-def momentum_that_cycles(found: Captured) -> NamedFinding | None:
+def momentum_that_cycles(found: Captured) -> Answer:
     """Does a scheduler change the momentum in every step, so that a compiled step compiles again?"""
     called, again = found.momentum
     if not any(again):
         return None
     kind = type(found.given.optimizer).__name__
-    return NamedFinding(
-        "momentum_that_cycles",
+    return (
         "The scheduler changes the momentum, too, and the compiled step compiles again for it.",
         f"A scheduler that cycles `{called}` is on this optimizer; `{kind}.step` compiled by itself compiled again for "
         f"{sum(again)} of {len(again)} changes, whatever the learning rate is.",
@@ -118,7 +123,7 @@ def momentum_that_cycles(found: Captured) -> NamedFinding | None:
 
 
 @question
-def made_on_the_cpu(found: Captured) -> NamedFinding | None:
+def made_on_the_cpu(found: Captured) -> Answer:
     """Does the forward make a tensor on the CPU that meets one of the GPU?"""
     if not (where := found.on_two_devices):
         return None
@@ -130,8 +135,7 @@ def made_on_the_cpu(found: Captured) -> NamedFinding | None:
         if isinstance(node.meta.get("example_value"), torch.Tensor)
         and (line := readers_line(reversed(stack(node.meta.get("stack_trace") or ""))))
     )
-    return NamedFinding(
-        "made_on_the_cpu",
+    return (
         "On a GPU the step raises: a tensor of the CPU meets one of the GPU.",
         f"{where}" + (f" Made without a device: {', '.join([*lines][:3])}." if lines else ""),
         _sentence(cure_of(where)),
@@ -139,7 +143,7 @@ def made_on_the_cpu(found: Captured) -> NamedFinding | None:
 
 
 @question
-def unrolled_loop(found: Captured) -> NamedFinding | None:
+def unrolled_loop(found: Captured) -> Answer:
     """Is most of the graph one line's operations over and over, in one call of one module: a Python loop, unrolled?"""
     ops = [node for graph in found.trace.graphs for node in graph.module.graph.nodes if node.op.startswith("call")]
     times: Counter[tuple[str, Any, str]] = Counter()
@@ -152,8 +156,7 @@ def unrolled_loop(found: Captured) -> NamedFinding | None:
     if 2 * sum(again.values()) < len(ops) or not again:
         return None
     (line, _, _), count = max(again.items(), key=lambda each: each[1])
-    return NamedFinding(
-        "unrolled_loop",
+    return (
         f"A Python loop is unrolled: {count} times `{line.partition(': ')[2]}`.",
         f"{line.partition(': ')[0]}: {sum(again.values()):,} of {len(ops):,} operations that Dynamo captured are of "
         f"{len({key[0] for key in again})} lines that run {UNROLLED} times or more in one call; each is compiled by "
@@ -164,7 +167,7 @@ def unrolled_loop(found: Captured) -> NamedFinding | None:
 
 
 @question
-def layer_index(found: Captured) -> NamedFinding | None:
+def layer_index(found: Captured) -> Answer:
     """Are layers told apart by a number that each has of its own, such as layer_idx?"""
     values: dict[str, dict[str, str]] = defaultdict(dict)
     for guard in found.trace.guards:
@@ -176,8 +179,7 @@ def layer_index(found: Captured) -> NamedFinding | None:
     if not several:
         return None
     name, seen = max(several.items(), key=lambda each: len(each[1]))
-    return NamedFinding(
-        "layer_index",
+    return (
         f"Blocks are guarded one by one on `{name.rpartition('.')[2]}`.",
         f"{len(seen)} guards of the form `{name} == …` have different numbers: compiled block by block, each block is "
         "compiled anew, up to torch's limit of 8.",
@@ -186,13 +188,12 @@ def layer_index(found: Captured) -> NamedFinding | None:
 
 
 @question
-def wrapped_names(found: Captured) -> NamedFinding | None:
+def wrapped_names(found: Captured) -> Answer:
     """Would the state dict of what was handed over carry ``_orig_mod.``?"""
     inside = [name for name in found.given.model.state_dict() if "_orig_mod." in name]
     if not found.given.was_compiled and not inside:
         return None
-    return NamedFinding(
-        "wrapped_names",
+    return (
         "This state dict would carry `_orig_mod.`.",
         "`torch.compile(model)` is a wrapper, and its checkpoint does not fit a model that is not compiled.",
         "`model.compile()` compiles in place and keeps the names; or save `model._orig_mod.state_dict()`.",
@@ -200,12 +201,11 @@ def wrapped_names(found: Captured) -> NamedFinding | None:
 
 
 @question
-def cache_in_training(found: Captured) -> NamedFinding | None:
+def cache_in_training(found: Captured) -> Answer:
     """Does a transformers model keep a cache for generation while it trains?"""
     if not (found.given.model.training and found.given.makes_cache):
         return None
-    return NamedFinding(
-        "cache_in_training",
+    return (
         "`use_cache` is on in training.",
         "The result holds `past_key_values`: keys and values are kept for a generation that does not come, which is "
         "more to trace, to guard and to hold.",
@@ -214,63 +214,55 @@ def cache_in_training(found: Captured) -> NamedFinding | None:
 
 
 @question
-def logging_in_forward(found: Captured) -> NamedFinding | None:
+def logging_in_forward(found: Captured) -> Answer:
     """Does a logger, a warning or a print break the graph?"""
     said = re.compile(r"\b(_?logger|logging|log|warnings)\.\w+\(|warning_once|\bprint\(", re.IGNORECASE)
     lines = [each for each in found.trace.breaks if said.search(each.source) or "logging.Logger" in each.reason]
-    if not lines:
-        return None
-    return NamedFinding(
-        "logging_in_forward",
-        f"A message breaks the graph: `{lines[0].source}`.",
-        f"{lines[0].place}: what is said to a log is Python's, and is no tensor operation.",
+    return _at_a_break(
+        lines,
+        "A message breaks the graph",
+        "what is said to a log is Python's, and is no tensor operation.",
         "Take the cause of the message away or say it outside of forward; or tell torch to leave such calls out: "
         "`torch._dynamo.config.ignore_logging_functions`.",
     )
 
 
+def _at_a_break(breaks: Sequence[GraphBreak], title: str, why: str, cure: str) -> Answer:
+    """Of the first of these breaks, if there is one."""
+    if not breaks:
+        return None
+    return f"{title}: `{breaks[0].source}`.", f"{breaks[0].place}: {why}", cure
+
+
 @question
-def branch_on_a_value(found: Captured) -> NamedFinding | None:
+def branch_on_a_value(found: Captured) -> Answer:
     """Does an if or a while ask for a tensor's value?"""
     lines = [each for each in found.trace.breaks if each.reason == "Data-dependent branching"]
-    if not lines:
-        return None
-    return NamedFinding(
-        "branch_on_a_value",
-        f"The program branches on a tensor's value: `{lines[0].source}`.",
-        f"{lines[0].place}: Python waits for the device there, and each branch is a graph of its own.",
+    return _at_a_break(
+        lines,
+        "The program branches on a tensor's value",
+        "Python waits for the device there, and each branch is a graph of its own.",
         "`torch.where(condition, a, b)` computes both in the graph; `torch.cond` one of them.",
     )
 
 
 @question
-def number_out_of_a_tensor(found: Captured) -> NamedFinding | None:
+def number_out_of_a_tensor(found: Captured) -> Answer:
     """Does .item(), .tolist() or the like end the graph?"""
     reads = re.compile(r"\.(item|tolist|numpy)\(|\b(int|float|bool)\(")
     lines = [each for each in found.trace.breaks if "item()" in each.reason or reads.search(each.source)]
-    if not lines:
-        return None
-    return NamedFinding(
-        "number_out_of_a_tensor",
-        f"A number is read out of a tensor: `{lines[0].source}`.",
-        f"{lines[0].place}: the host waits for the device, and the graph ends.",
-        f"Keep it a tensor; or {_with_switches(found.switched, 'capture_scalar_outputs')}",
-    )
+    cure = f"Keep it a tensor; or {_with_switches(found.switched, 'capture_scalar_outputs')}"
+    why = "the host waits for the device, and the graph ends."
+    return _at_a_break(lines, "A number is read out of a tensor", why, cure)
 
 
 @question
-def size_that_hangs_on_values(found: Captured) -> NamedFinding | None:
+def size_that_hangs_on_values(found: Captured) -> Answer:
     """Does an operation end the graph, because the size of its result hangs on values, as nonzero's or a mask's?"""
     lines = [each for each in found.trace.breaks if each.reason == "Dynamic shape operator"]
-    if not lines:
-        return None
-    return NamedFinding(
-        "size_that_hangs_on_values",
-        f"A size hangs on values: `{lines[0].source}`.",
-        f"{lines[0].place}: {lines[0].explanation}",
-        "Weigh with a mask instead of taking rows out (`torch.where`), so that sizes stay; or "
-        + _with_switches(found.switched, "capture_dynamic_output_shape_ops"),
-    )
+    cure = "Weigh with a mask instead of taking rows out (`torch.where`), so that sizes stay; or "
+    cure += _with_switches(found.switched, "capture_dynamic_output_shape_ops")
+    return _at_a_break(lines, "A size hangs on values", lines[0].explanation if lines else "", cure)
 
 
 def _with_switches(tried: Switched | None, otherwise: str) -> str:
@@ -294,41 +286,36 @@ def _with_switches(tried: Switched | None, otherwise: str) -> str:
 
 
 @question
-def last_batch(found: Captured) -> NamedFinding | None:
+def last_batch(found: Captured) -> Answer:
     """Does a smaller batch, as the last one of an epoch, compile again?"""
     sizes = [each for each in found.tries if re.fullmatch(r"batch of (?!1$)\d+", each.change)]
     if not sizes or not sizes[0].compiled_again:
         return None
-    return NamedFinding(
-        "last_batch",
-        "The last, smaller batch of an epoch compiles once more.",
-        f"{sizes[0].change}: {'; '.join(sizes[0].failed[-1:])[:200]}",
-        "`drop_last=True` in the loader, or `torch._dynamo.mark_dynamic(tensor, 0)` before the first call.",
-    )
+    cure = "`drop_last=True` in the loader, or `torch._dynamo.mark_dynamic(tensor, 0)` before the first call."
+    return "The last, smaller batch of an epoch compiles once more.", _why_again(sizes[0]), cure
 
 
 @question
-def every_length(found: Captured) -> NamedFinding | None:
+def every_length(found: Captured) -> Answer:
     """Does another length of the sequences compile again?"""
     lengths = [each for each in found.tries if each.change.startswith("length ") and each.compiled_again]
     if not lengths:
         return None
-    return NamedFinding(
-        "every_length",
-        "Another length of sequences compiles again.",
-        f"{lengths[0].change}: {'; '.join(lengths[0].failed[-1:])[:200]}",
-        "Pad to a few lengths, or `torch._dynamo.mark_dynamic(tensor, 1)` before the first call.",
-    )
+    cure = "Pad to a few lengths, or `torch._dynamo.mark_dynamic(tensor, 1)` before the first call."
+    return "Another length of sequences compiles again.", _why_again(lengths[0]), cure
+
+
+def _why_again(change: Tried) -> str:
+    return f"{change.change}: {'; '.join(change.failed[-1:])[:200]}"
 
 
 @question
-def unused_parameters(found: Captured) -> NamedFinding | None:
+def unused_parameters(found: Captured) -> Answer:
     """Are there parameters that the loss does not hang on? DDP waits for their gradients."""
     names = found.given.unused
     if not names:
         return None
-    return NamedFinding(
-        "unused_parameters",
+    return (
         "The loss does not hang on every parameter.",
         f"{len(names)} get no gradient: {', '.join(f'`{name}`' for name in names[:5])}. DDP waits for each of them.",
         "`requires_grad_(False)` for what is not trained, or `find_unused_parameters=True` in DDP.",
@@ -336,7 +323,7 @@ def unused_parameters(found: Captured) -> NamedFinding | None:
 
 
 @question
-def attention_written_out(found: Captured) -> NamedFinding | None:
+def attention_written_out(found: Captured) -> Answer:
     """Is attention computed by a softmax over a square of the sequence?"""
     for graph in found.trace.graphs:
         for node in graph.module.graph.nodes:
@@ -344,8 +331,7 @@ def attention_written_out(found: Captured) -> NamedFinding | None:
             named = "softmax" in str(getattr(node.target, "__name__", node.target))
             if node.op.startswith("call") and named and len(shape) >= 3 and shape[-1] == shape[-2] > 1:
                 size = with_unit(node.meta["example_value"].nbytes)
-                return NamedFinding(
-                    "attention_written_out",
+                return (
                     "Attention is written out: its scores are a tensor.",
                     f"A softmax over {list(map(int, shape))}, {size} each time, grows with the square of the length.",
                     "`F.scaled_dot_product_attention` never writes the scores; FlexAttention for masks of your own.",
@@ -354,7 +340,7 @@ def attention_written_out(found: Captured) -> NamedFinding | None:
 
 
 @question
-def logits_at_the_peak(found: Captured) -> NamedFinding | None:
+def logits_at_the_peak(found: Captured) -> Answer:
     """Are the logits of a large vocabulary what the peak is made of?"""
     memory = found.memory
     alive = memory.alive_at(memory.peak_at)
@@ -364,8 +350,7 @@ def logits_at_the_peak(found: Captured) -> NamedFinding | None:
     narrow = max((each.in_features for each in found.given.model.modules() if isinstance(each, nn.Linear)), default=0)
     if share < 0.25 or widest < 2 * narrow:
         return None
-    return NamedFinding(
-        "logits_at_the_peak",
+    return (
         f"The logits are {100 * share:.0f} % of the peak.",
         f"{len(logits)} buffers {widest:,} wide, {with_unit(sum(each.nbytes for each in logits))}, are alive at it.",
         "Compute the loss in chunks of the batch, so that not all logits are there at once.",
@@ -373,14 +358,13 @@ def logits_at_the_peak(found: Captured) -> NamedFinding | None:
 
 
 @question
-def double_precision(found: Captured) -> NamedFinding | None:
+def double_precision(found: Captured) -> Answer:
     """Does something compute in float64?"""
     nodes = [node for each in found.graphs.each for node in each.joint.nodes if node.dtype == "float64" and node.is_op]
     if not nodes:
         return None
     first = next((node for node in nodes if node.source), nodes[0])
-    return NamedFinding(
-        "double_precision",
+    return (
         "Something computes in float64.",
         f"{len(nodes)} operations, the first of them {first.op}" + (f" at {first.source}." if first.source else "."),
         "A GPU computes it at a small part of its speed: look for a numpy array or a Python float made a tensor.",
@@ -388,12 +372,11 @@ def double_precision(found: Captured) -> NamedFinding | None:
 
 
 @question
-def eval_mode(found: Captured) -> NamedFinding | None:
+def eval_mode(found: Captured) -> Answer:
     """Was the model handed over in eval mode?"""
     if found.given.model.training:
         return None
-    return NamedFinding(
-        "eval_mode",
+    return (
         "The model is in eval mode.",
         "Dropout and batch norm do not do what they do in training, and the graphs are other ones.",
         "`model.train()` before the step.",
@@ -401,7 +384,7 @@ def eval_mode(found: Captured) -> NamedFinding | None:
 
 
 @question
-def low_precision_weights(found: Captured) -> NamedFinding | None:
+def low_precision_weights(found: Captured) -> Answer:
     """Are trained weights of 16 bits, so that small updates are lost?"""
     trained = [(name, each) for name, each in found.given.model.named_parameters() if each.requires_grad]
     narrow = [name for name, each in trained if each.dtype in (torch.bfloat16, torch.float16)]
@@ -410,8 +393,7 @@ def low_precision_weights(found: Captured) -> NamedFinding | None:
     share = "All" if len(narrow) == len(trained) else f"{len(narrow)} of {len(trained)}"
     which = ", ".join(f"`{name}`" for name in narrow[:3])
     more = f" and {len(narrow) - 3} more" if len(narrow) > 3 else ""
-    return NamedFinding(
-        "low_precision_weights",
+    return (
         f"{share} trained tensors have 16 bits.",
         f"An update of less than about 1/256 of a bfloat16 weight is rounded away: {which}{more}.",
         "Keep the weights in float32 and compute under `torch.autocast`.",
@@ -419,7 +401,7 @@ def low_precision_weights(found: Captured) -> NamedFinding | None:
 
 
 @question
-def odd_sizes(found: Captured) -> NamedFinding | None:
+def odd_sizes(found: Captured) -> Answer:
     """Is the size of a large matrix no multiple of 8?"""
     odd = [
         (size, name, tuple(each.weight.shape))
@@ -431,8 +413,7 @@ def odd_sizes(found: Captured) -> NamedFinding | None:
     if not odd:
         return None
     size, name, shape = max(odd)
-    return NamedFinding(
-        "odd_sizes",
+    return (
         f"A matrix has a side of {size:,}, no multiple of {GPU_MULTIPLE}.",
         f"`{name}.weight` {list(shape)}: in 16 bits its rows do not begin where tensor cores read best.",
         f"Pad it to {-(-size // 64) * 64:,}.",

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from .._torch.dispatcher import dispatch_mode_is_active
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from ..dynamo.tracing import quiet
 from ..eager.flops import work_of
 from ..eager.saved import eager_saved
@@ -19,7 +19,8 @@ from ..memory.eager import eager_lifetimes
 from ..memory.ledger import Lifetimes
 from ..recordings import here
 from ..source import readers_line, stack
-from .given import GivenModel, gradients_kept, raised
+from ..tensors import gradients_kept
+from .given import GivenModel, raised
 from .whole_step import WholeStep, all_kept
 
 NO_COMPILER = re.compile(r"InvalidCxxCompiler|CppCompileError|[Nn]o working C\+\+ compiler")
@@ -59,7 +60,7 @@ def eager_step(given: GivenModel) -> EagerStep:
     forward_flops = work_of(forward).flops
     work = work_of(lambda: _differentiated(given, forward()))
     saved = _kept_for_the_backward(given)
-    with gradients_kept(given.model):
+    with gradients_kept(given.model.parameters()):
         memory = eager_lifetimes(lambda: forward().backward(), given.model)
     return EagerStep(work.ops, work.flops, forward_flops, saved, memory)
 
@@ -88,16 +89,13 @@ def compiled_step(given: GivenModel) -> CompiledStep | None:
     """
     if dispatch_mode_is_active():
         return None
-    reset_dynamo()
     try:
-        with quiet(), collecting() as graphs:
+        with compiled_anew(), quiet(), collecting() as graphs:
             _differentiated(given, torch.compile(given.loss)(*given.args, **given.kwargs))
     except Exception as error:
         if NO_COMPILER.search(f"{type(error).__name__} {error}"):
             raise
         return CompiledStep(_in_a_line(error))
-    finally:
-        reset_dynamo()
     if not graphs:
         return None  # nothing was compiled, so nothing is said of it
     code = GeneratedCode(tuple(graphs), None, here("compile_lab.report", "cpu"))
@@ -105,7 +103,7 @@ def compiled_step(given: GivenModel) -> CompiledStep | None:
 
 
 def _differentiated(given: GivenModel, loss: Tensor) -> None:
-    with gradients_kept(given.model):
+    with gradients_kept(given.model.parameters()):
         loss.backward()
 
 

@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from .._torch.dynamo import reset_dynamo
+from .._torch.dynamo import compiled_anew
 from ..doors import door
 from ..inductor.generated import GeneratedCode
 from ..inductor.lowering import collecting
+from ..judge.judging import in_a_line
 from ..memory.compiled import compiled_lifetimes
 from ..memory.measured import measure_step
 from ..page.tables import Table
@@ -83,19 +84,16 @@ def row(name: str, whole: bool = False, limit_s: float = LIMIT_S) -> Row:
 def _peaks(subject: GivenModel) -> Row:
     """The peak of one step on this CPU: predicted from the code that Inductor wrote, and the allocator's own."""
     loss = subject.loss
-    reset_dynamo()
     try:
-        with state_kept(subject.model), collecting() as graphs:
+        with compiled_anew(), state_kept(subject.model), collecting() as graphs:
             compiled = torch.compile(loss)
             measured = measure_step(lambda: compiled(*subject.args, **subject.kwargs), subject.model.zero_grad)
             measured.require_compiled()
         code = GeneratedCode(tuple(graphs), None, here("compile_lab.report.survey", "cpu"))
         predicted = compiled_lifetimes(code)
     except Exception as error:
-        said = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0][:200]}"
-        return {"predicted_bytes": None, "measured_bytes": None, "between_calls_bytes": None, "trouble": said}
-    finally:
-        reset_dynamo()
+        nothing = dict.fromkeys(("predicted_bytes", "measured_bytes", "between_calls_bytes"))
+        return {**nothing, "trouble": in_a_line(error)}
     return {
         "predicted_bytes": predicted.peak_nbytes,
         "measured_bytes": measured.peak_nbytes,
@@ -110,7 +108,7 @@ def alone(name: str, whole: bool = False) -> Row:
         try:
             return pool.submit(row, name, whole).result()
         except Exception as error:  # the survey is of all of them, so it goes on
-            said = f"{type(error).__name__}: {str(error).partition(chr(10))[0][:200]}"
+            said = in_a_line(error)
             return {"name": name, "seconds": None, "cards": {}, "failed": {"all": said}, "trouble": said}
 
 

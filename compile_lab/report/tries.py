@@ -95,7 +95,7 @@ def tried(given: GivenModel, seconds: float = math.inf, watched: Watched | None 
     watched, until = watched or watch(given.model), time.perf_counter() + seconds
     found: list[Tried] = []
     try:
-        with _modes_kept(given.model):
+        with modes_kept(given.model):
             for change, training, cut in _changes(given):
                 if not found and watched.calls:
                     found.append(_told(change, watched.calls[0]))
@@ -131,7 +131,8 @@ def _told(change: str, call: WatchedCall) -> Tried:
 
 
 def _changes(given: GivenModel) -> Iterator[tuple[str, bool | None, Callable[[Tensor], Tensor] | None]]:
-    rows, length = _batch_size(given), _length(given)
+    rows = next((each.shape[0] for each in tensors((given.args, given.kwargs)) if each.ndim), 0)
+    length = _length(given)
     yield "as it is", None, None
     for size in [size for size in (rows - 1, rows - 2) if size > 1]:
         yield f"batch of {size}", None, _of_rows(rows, size)
@@ -143,10 +144,6 @@ def _changes(given: GivenModel) -> Iterator[tuple[str, bool | None, Callable[[Te
     if given.model.training:
         yield "eval mode", False, None
         yield "training mode again", True, None
-
-
-def _batch_size(given: GivenModel) -> int:
-    return next((each.shape[0] for each in tensors((given.args, given.kwargs)) if each.ndim), 0)
 
 
 def _length(given: GivenModel) -> int:
@@ -178,7 +175,8 @@ def _cut(given: GivenModel, cut: Callable[[Tensor], Tensor] | None) -> tuple[tup
 
 
 @contextlib.contextmanager
-def _modes_kept(model: nn.Module) -> Iterator[None]:
+def modes_kept(model: nn.Module) -> Iterator[None]:
+    """After the block each module is in training or eval mode as it was."""
     modes = {module: module.training for module in model.modules()}
     try:
         yield

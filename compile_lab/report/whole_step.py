@@ -49,8 +49,8 @@ class WholeStep:
     @property
     def main(self) -> ModuleCall | None:
         """The trained module that computes most under a gradient."""
-        trained = (each for each in self.calls if each.times > each.without_gradient and _trains(each.module))
-        return next(trained, None)
+        with_gradient = (each for each in self.calls if each.times > each.without_gradient)
+        return next((each for each in with_gradient if any(p.requires_grad for p in each.module.parameters())), None)
 
 
 class StepWatch:
@@ -62,12 +62,11 @@ class StepWatch:
         self.calls: dict[nn.Module, ModuleCall] = {}
         self.optimizers: dict[torch.optim.Optimizer, None] = {}
         self.backwards = self._depth = 0
-        self._kept = Kept()
+        self._kept = Kept(used)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator["StepWatch"]:
         """Note them until the block ends; then modules and optimizers are as they were."""
-        self._kept.module(self.used)
         call, backward = nn.Module.__call__, torch.autograd.backward
 
         def called(module: nn.Module, *args: Any, **kwargs: Any) -> Any:
@@ -90,16 +89,13 @@ class StepWatch:
             self.optimizers[optimizer] = None
             self._kept.optimizer(optimizer)
 
-        hook = register_optimizer_step_pre_hook(stepping)
-        try:
-            with (
-                mock.patch.object(nn.Module, "__call__", called),
-                mock.patch("torch.autograd.backward", differentiated),
-            ):
-                yield self
-        finally:
-            hook.remove()
-            self._kept.restore()
+        with (
+            self._kept,
+            register_optimizer_step_pre_hook(stepping),
+            mock.patch.object(nn.Module, "__call__", called),
+            mock.patch("torch.autograd.backward", differentiated),
+        ):
+            yield self
 
     def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: Mapping[str, Any], flops: int) -> None:
         plain = getattr(module, "_orig_mod", module)
@@ -122,11 +118,19 @@ class StepWatch:
 
 
 class Kept:
-    """What modules and optimizers held when they were noted: ``restore()`` gives it back."""
+    """What modules and optimizers held when they were noted: ``restore()``, or the end of a block, gives it back."""
 
-    def __init__(self) -> None:
+    def __init__(self, *modules: nn.Module) -> None:
         self._values: dict[Tensor, tuple[Tensor, Tensor | None]] = {}
         self._states: dict[torch.optim.Optimizer, dict[str, Any]] = {}
+        for each in modules:
+            self.module(each)
+
+    def __enter__(self) -> "Kept":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.restore()
 
     def module(self, module: nn.Module) -> None:
         for each in (*module.parameters(), *module.buffers()):
@@ -149,18 +153,10 @@ class Kept:
 @contextlib.contextmanager
 def all_kept(step: WholeStep) -> Iterator[None]:
     """After the block, parameters, buffers, gradients and what optimizers remember are what they were."""
-    kept = Kept()
-    kept.module(step.modules)
-    for each in step.optimizers:
-        kept.optimizer(each)
-    try:
+    with Kept(step.modules) as kept:
+        for each in step.optimizers:
+            kept.optimizer(each)
         yield
-    finally:
-        kept.restore()
-
-
-def _trains(module: nn.Module) -> bool:
-    return any(each.requires_grad for each in module.parameters())
 
 
 def _detached(value: Any) -> Any:

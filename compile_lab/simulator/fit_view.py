@@ -6,14 +6,13 @@ from dataclasses import replace
 
 from ..doors import check_whole
 from ..page.axes import Range
-from ..page.canvas import Canvas, key
 from ..page.figures import Drawing
-from ..page.tables import Table
-from ..page.units import in_gb, significant, with_unit
+from ..page.marks import Axis, Row, Segment, segments
+from ..page.units import significant, with_unit
 from .explored_view import MODELS as SOME
 from .explored_view import ModelShape
 from .fit import BEST, CHIPS, Assumed, Fit, fit
-from .layer_view import COLOURS
+from .patterns_view import KINDS, kinds
 from .recommendation import USABLE
 from .sharding import parameter_count
 
@@ -59,7 +58,6 @@ AXES = {
     "vocabulary": Range(1024, 262144, start=50304, step=256, where=("model", OWN), log=True),
 }
 
-LEFT, LONG = 12.0, 930.0
 TIMES = {"computes": "blue", "messages: waited for, or slowing": "purple", "bubble": "grey", "optimizer": "green"}
 _SHARES = {
     "matrix": "the share of the matrix rate",
@@ -136,70 +134,51 @@ def _count(value: float) -> str:
 
 
 def memory(found: Fit, chip: str) -> Drawing:
-    """Bytes by kind on one scale for all choices, the card's memory, and what of it can be used."""
-    canvas, scale = Canvas(), LONG / END_GB
-    kinds = dict(zip(COLOURS, [*vars(found.share.held).values(), found.share.buffers_nbytes], strict=True))
-    at = LEFT
-    for kind, nbytes in kinds.items():
-        wide = min(LEFT + LONG - at, nbytes / 1e9 * scale)
-        if wide >= 0.5:
-            canvas.box(at, 34, wide, 40, COLOURS[kind], title=f"{kind} {with_unit(nbytes)}")
-        at += max(0, wide)
-    total = found.plan.total_nbytes / 1e9
-    if total > END_GB:
-        canvas.line([(LEFT + LONG + 4, 54), (LEFT + LONG + 40, 54)], thick=4, arrow=True)
-    card, usable = (LEFT + share * found.chip.memory_gb * scale for share in (1, USABLE))
-    canvas.line([(card, 24), (card, 84)], thick=5)
-    canvas.line([(usable, 28), (usable, 84)], dashed=True)
-    canvas.words(card, 16, chip, anchor="end" if card > 500 else "start", bold=True)
-    canvas.axis(LEFT, 92, LONG, [(gb / END_GB, f"{gb}") for gb in range(0, END_GB, 40)] + [(1, f"{END_GB} GB")])
-    held = ", ".join(f"{kind} {with_unit(nbytes)}" for kind, nbytes in kinds.items() if nbytes)
-    legend = key({f"{kind} {with_unit(nbytes)}": COLOURS[kind] for kind, nbytes in kinds.items()})
-    return Drawing(
-        canvas.svg(),
-        f"A bar of {in_gb(found.plan.total_nbytes)} next to a mark at {found.chip.memory_gb:g} GB, of which a tenth is "
-        f"left free: {held}",
-        f"The fullest device. Thick: the card; dashed: {USABLE:.0%} of it, the rest is for what a plan does not count.",
-        legend=legend,
+    """Bytes by kind, the card's memory, and what of it can be used: on one scale for all that is not far too large."""
+    total, card = found.plan.total_nbytes, found.chip.memory_gb
+    parts = [
+        Segment(kind, nbytes / 1e9, title=f"{kind} {with_unit(nbytes)}") for kind, nbytes in kinds(found.plan).items()
+    ]
+    return segments(
+        [Row("holds", parts, with_unit(total))],
+        Axis(unit="GB", until=END_GB if total / 1e9 <= END_GB else None),
+        title=f"The fullest device holds {with_unit(total)}; a plan can use {USABLE * card:.0f} GB of the card.",
+        caption="The rest of the card is for what a plan does not count.",
+        colours=KINDS,
+        references={f"{USABLE:.0%}": (USABLE * card, "grey"), f"{chip}, {card:g} GB": (card, "purple")},
     )
 
 
 def pace(found: Fit) -> Drawing:
-    """The step: what is computed, what is waited for, on an axis whose end is a round number."""
-    choice, canvas = found.choice, Canvas()
+    """The step: what is computed, what is waited for."""
+    choice, assumed, chip = found.choice, found.assumed, found.chip
     parts = dict(zip(TIMES, (choice.compute_ms, choice.exposed_ms, choice.bubble_ms, choice.update_ms), strict=True))
-    end = next(e * 10.0**p for p in range(-2, 12) for e in (1, 2, 5) if e * 10.0**p >= choice.step_ms)
-    at = LEFT
-    for name, milliseconds in parts.items():
-        wide = milliseconds / end * LONG
-        if wide >= 0.5:
-            canvas.box(at, 4, wide, 30, TIMES[name], title=f"{name} {seconds(milliseconds / 1e3)}")
-        at += wide
-    ticks = [(share, seconds(share * end / 1e3) if share else "0") for share in (0, 0.25, 0.5, 0.75, 1)]
-    canvas.axis(LEFT, 42, LONG, ticks)
-    assumed, chip = found.assumed, found.chip
-    said = {name: f"{name} {seconds(value / 1e3)}" for name, value in parts.items()}
-    return Drawing(
-        canvas.svg(),
-        f"A step of {seconds(found.step_s)}: {', '.join(said.values())}",
-        f"Assumed: {assumed.matrix:.0%} of {chip.tflop_per_s[found.plan.precision]:g} TFLOP/s, {assumed.inside:.0%} of "
-        f"{chip.inside_gb_per_s:g} GB/s a device in a machine of eight, {assumed.across:.0%} of eight cards of "
-        f"{chip.across_gb_per_s:g} GB/s out of it (data sheets). Gradients and parameters travel during "
-        "computation, which they slow; "
-        "the rest is waited for.",
-        Table(["part of a step", "takes"], [[name, seconds(value / 1e3)] for name, value in parts.items()]),
-        legend=key({said[name]: TIMES[name] for name in TIMES}),
+    size, unit = (1e3, "s") if choice.step_ms >= 1e3 else (1, "ms")
+    return segments(
+        [
+            Row(
+                "a step",
+                [Segment(name, each / size, title=f"{name} {seconds(each / 1e3)}") for name, each in parts.items()],
+            )
+        ],
+        Axis(unit=unit),
+        title=f"A step takes {seconds(found.step_s)}, {choice.compute_ms / choice.step_ms:.0%} of it computation.",
+        caption=f"Assumed: {assumed.matrix:.0%} of {chip.tflop_per_s[found.plan.precision]:g} TFLOP/s, "
+        f"{assumed.inside:.0%} of {chip.inside_gb_per_s:g} GB/s a device in a machine of eight, {assumed.across:.0%} "
+        f"of eight cards of {chip.across_gb_per_s:g} GB/s out of it (data sheets). Gradients and parameters travel "
+        "during computation, which they slow; the rest is waited for.",
+        colours=TIMES,
     )
 
 
 def _decides(found: Fit, other: Fit) -> str:
     """What the memory hangs on, and what the time."""
-    kinds = dict(zip(COLOURS, [*vars(found.share.held).values(), found.share.buffers_nbytes], strict=True))
-    most = max(kinds, key=kinds.__getitem__)
+    held = kinds(found.plan)
+    most = max(held, key=held.__getitem__)
     turned = "without" if found.plan.checkpointing else "with"
     halved = found.deciding
     return (
-        f"**What decides.** Memory: {most}, {kinds[most] / found.plan.total_nbytes:.0%} of it; {turned} checkpointing "
+        f"**What decides.** Memory: {most}, {held[most] / found.plan.total_nbytes:.0%} of it; {turned} checkpointing "
         f"a device would hold {with_unit(other.plan.total_nbytes)}, and a step take {seconds(other.step_s)}. "
         f"Time: {_SHARES[halved]} that is assumed; at half of it a step takes {found.slower[halved]:.2g} times as long"
         + "".join(

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ..page.canvas import DIGIT, Canvas, key, round_ticks
 from ..page.figures import Drawing
+from ..page.marks import Axis, Row, Segment, segments
 from ..page.tables import Table
-from ..page.units import rounded
-from .overlap import Overlap, Span, Transfer, intersection, merged, total_ms
+from ..page.units import rounded, with_unit
+from .overlap import Overlap, Span, Transfer, difference, intersection, merged
 
 SMALLEST = 1 / 400
 """Of the time shown: spans of computation that are closer to each other are drawn as one."""
-
-LANES = {
+COLOURS = {
     "the device computes": "grey",
     "the wire carries, hidden": "blue",
-    "exposed (hatched)": "vermillion",
-    "waiting for another rank (dashed)": "orange",
+    "exposed": "vermillion",
+    "waiting for another rank": "orange",
 }
-_LEFT, _RIGHT, _LANE, _APART = 110, 985, 34, 6
-_LETTER = 16  # as wide as one is on a phone
-_THINNEST, _TELLING = 3, 12
-"""Widths of a bar, in units of the drawing: none is too short to be seen; from the second on it tells its bytes."""
+COMPUTES, HIDDEN, EXPOSED, WAITING = COLOURS
 
 
 def timeline(
@@ -33,13 +29,13 @@ def timeline(
     until_ms: float | None = None,
     backward: bool = False,
 ) -> Drawing:
-    """Compute above, wire below, for one step or several on one axis of time; what is exposed is hatched, and named.
+    """Compute above, wire below, for one step or several on one axis of time; what is exposed stands out.
 
     Time counts from the start of the forward, or of the first span where the program marked none; with ``backward``,
-    from the start of the gradients, and what comes before is left out. Bars too short to be seen are drawn wider. The
-    part of a collective that is known to wait for another rank is drawn apart. The table has what `summary` has.
-    With ``until_ms`` the axis ends there, so that drawings compare. Raises ValueError for no overlap, for one whose
-    gradients are not marked although ``backward`` asks for them, and for a step that does not end before ``until_ms``.
+    from the start of the gradients, and what comes before is left out. The part of a collective that is known to wait
+    for another rank is drawn apart. The table has what `summary` has. With ``until_ms`` the axis ends there, so that
+    drawings compare. Raises ValueError for no overlap, for one whose gradients are not marked although ``backward``
+    asks for them, and for a step that does not end before ``until_ms``.
     """
     named = {"": several} if isinstance(several, Overlap) else dict(several)
     if not named:
@@ -51,13 +47,27 @@ def timeline(
     longest = max(ends.values())
     if until_ms is not None and until_ms < longest:
         raise ValueError(f"until_ms={until_ms}: the longest of these steps takes {longest:.4g} ms; end the axis later")
-    canvas, until, top = Canvas(size=18), until_ms or longest, 0.0
-    for name, overlap in named.items():
-        top = _lanes_of(canvas, name, overlap, zeros[name], ends[name], top, (_RIGHT - _LEFT) / until)
-    canvas.axis(_LEFT, top, _RIGHT - _LEFT, round_ticks(until, "ms"))
-    waits = any(each.waiting_ms > 0 for overlap in named.values() for each in overlap.intervals)
-    legend = key({name: colour for name, colour in LANES.items() if waits or colour != "orange"})
-    return Drawing(canvas.svg(), _alt(named), caption, summary(named), provenance, legend)
+    rows, said = [], []
+    for name, each in named.items():
+        shown = [Span(zeros[name], zeros[name] + ends[name])]
+        told = f"{each.exposed_ms:.2g} of {each.communication_ms:.2g} ms"
+        said.append(f"{told} ({name})" if name else told)
+        rows.append(Row("compute", list(_computed(each, shown, longest)), "", group=name))
+        lanes = sorted({transfer.lane for transfer in each.intervals})
+        for lane in lanes:
+            carried = [part for transfer in each.intervals if transfer.lane == lane
+                       for part in _carried(transfer, each.exposed, shown)]  # fmt: skip
+            wire = f"wire {lane + 1}" if len(lanes) > 1 else "wire"
+            rows.append(Row(wire, carried, "" if lane else f"exposed {told}", group=name))
+    return segments(
+        rows,
+        Axis(unit="ms", until=until_ms),
+        title=f"Exposed communication: {', '.join(said)}.",
+        caption=caption,
+        colours=COLOURS,
+        provenance=provenance,
+        table=summary(named),
+    )
 
 
 def summary(several: Mapping[str, Overlap], caption: str = "") -> Table:
@@ -92,16 +102,6 @@ def collectives(overlap: Overlap, caption: str = "", most: int = 20) -> Table:
     if left := len(overlap.intervals) - len(rows):
         rows.append((f"and {left} more", None, None, None, None, ""))
     return Table(["collective", "MB", "start, ms", "end, ms", "time, ms", "hidden"], rows, caption, align="lrrrrr")
-
-
-def _alt(named: Mapping[str, Overlap]) -> str:
-    sentences = "; ".join(
-        f"{name + ': ' if name else ''}{count} collective{'s' * (count != 1)}, {overlap.communication_ms:.3g} ms "
-        f"together, {overlap.exposed_ms:.3g} ms of it exposed, in {overlap.span_ms:.3g} ms"
-        for name, overlap in named.items()
-        for count in [len(overlap.intervals)]
-    )
-    return f"Compute, communication and its exposed part on a timeline. {sentences}."
 
 
 def _zero(overlap: Overlap) -> float:
@@ -141,82 +141,33 @@ def _shown_until(overlap: Overlap, backward: bool) -> float:
     return max(overlap.phases["gradients"].end_ms, overlap.communication[-1].end_ms)
 
 
-def _lanes_of(canvas: Canvas, name: str, overlap: Overlap, zero: float, end: float, top: float, scale: float) -> float:
-    """One step's rows; returns where the next may begin."""
-    shown = [Span(zero, zero + end)]
-
-    def place(span: Span) -> tuple[float, float]:
-        return _LEFT + (span.start_ms - zero) * scale, max(_THINNEST, span.time_ms * scale)
-
-    count = len(overlap.intervals)
-    told = (
-        f"{count} collective{'s' * (count != 1)}, exposed {overlap.exposed_ms:.2g} of {overlap.communication_ms:.2g} ms"
-    )
-    canvas.words(_LEFT, top + 20, name, size=20, bold=True)
-    canvas.words(_RIGHT, top + 20, told, anchor="end", size=20)
-    top += 32
-    canvas.words(0, top + 24, "compute")
-    canvas.bars(top, _LANE, [place(span) for span in _coarse(intersection(overlap.compute, shown), end)], "grey")
-    _phases(canvas, overlap, shown, top, place)
-    top += _LANE + _APART
-    used = sorted({each.lane for each in overlap.intervals})
-    for lane in used:
-        canvas.words(0, top + 24, "wire" + (f" {lane + 1}" if len(used) > 1 else ""))
-        for each in overlap.intervals:
-            if each.lane == lane:
-                _collective(canvas, each, overlap.exposed, top, place)
-        top += _LANE + _APART
-    if marked := _coarse(intersection(overlap.exposed, shown), end):
-        canvas.words(0, top + 18, "exposed", colour="vermillion", bold=True)
-        for span in marked:
-            left, width = place(span)
-            canvas.line([(left, top), (left, top + 8), (left + width, top + 8), (left + width, top)], "vermillion")
-        longest = max(marked, key=lambda span: span.time_ms)
-        left, width = place(longest)
-        words = f"{total_ms(intersection(overlap.exposed, [longest])):.2g} ms"
-        right = min(max(left + width, _LEFT + _LETTER * len(words)), _RIGHT)  # not over the row's name
-        canvas.words(right, top + 27, words, anchor="end", colour="vermillion", bold=True)
-        top += 30
-    return top + 14
+def _computed(overlap: Overlap, shown: Sequence[Span], longest: float) -> Iterator[Segment]:
+    """The device's spans, forward and backward apart, and named where they are one span each."""
+    coarse = intersection(_coarse(overlap.compute, longest), shown)
+    phases = {"forward": overlap.phases.get("forward"), "backward": overlap.phases.get("gradients")}
+    known = {name: merged([span]) for name, span in phases.items() if span}
+    for name, phase in known.items():
+        parts = intersection(coarse, phase)
+        yield from (_segment(COMPUTES, part, shown, name * (len(parts) == 1)) for part in parts)
+    rest = difference(coarse, merged(span for phase in known.values() for span in phase))
+    yield from (_segment(COMPUTES, part, shown) for part in rest)
 
 
-def _phases(
-    canvas: Canvas, overlap: Overlap, shown: list[Span], top: float, place: Callable[[Span], tuple[float, float]]
-) -> None:
-    """The names of forward and backward, where their computation has no gap to hide them."""
-    for name, phase in (("forward", "forward"), ("backward", "gradients")):
-        for span in intersection([overlap.phases[phase]] if phase in overlap.phases else [], shown):
-            left, width = place(span)
-            computed = total_ms(intersection(overlap.compute, [span]))
-            if computed > 0.99 * span.time_ms and len(name) * DIGIT * 18 < width:
-                canvas.words(left + width / 2, top + 23, name, anchor="middle", colour="#FFFFFF")
-                canvas.line([(left + width, top), (left + width, top + _LANE)], "#FFFFFF", thick=2)
+def _carried(each: Transfer, exposed: Sequence[Span], shown: Sequence[Span]) -> Iterator[Segment]:
+    """A collective: what it waits, what is hidden and what is exposed; the longest part tells its bytes."""
+    sent = each.start_ms + each.waiting_ms
+    waits, own = (intersection(merged([Span(*ends)]), shown) for ends in ((each.start_ms, sent), (sent, each.end_ms)))
+    parts = [(WAITING, part) for part in waits if part.time_ms > 1e-3 * shown[0].time_ms]
+    parts += [(HIDDEN, part) for part in difference(own, exposed)]
+    parts += [(EXPOSED, part) for part in intersection(own, exposed)]
+    size = "" if each.nbytes is None else with_unit(each.nbytes)
+    longest = max((part for kind, part in parts if kind != WAITING), key=lambda part: part.time_ms, default=None)
+    for kind, part in sorted(parts, key=lambda each: each[1]):
+        told = part is longest
+        hover = f"{_hover_text(each)} {sum(part.time_ms for part in own):.3g} ms" if told else ""
+        yield _segment(kind, part, shown, size * told, hover)
 
 
-def _collective(
-    canvas: Canvas, each: Transfer, exposed: Sequence[Span], top: float, place: Callable[[Span], tuple[float, float]]
-) -> None:
-    """A bar with its bytes, if they fit; over it, hatched, what is exposed; before it, dashed, what is waiting."""
-    own = Span(each.start_ms + each.waiting_ms, each.end_ms)
-    left, width = place(own)
-    if width < _TELLING:
-        bare = intersection([own], exposed)
-        canvas.bars(top, _LANE, [(left, max(1, width - 1))], "vermillion" if bare else "blue")
-    else:
-        canvas.box(left, top, width - 1, _LANE, "blue", title=f"{_hover_text(each)} {own.time_ms:.3g} ms")
-        for span in intersection([own], exposed):
-            _hatched(canvas, *place(span), top)
-    start, wide = place(Span(each.start_ms, own.start_ms))
-    if each.waiting_ms > 0 and wide > 2 * _THINNEST:
-        canvas.box(start, top, wide, _LANE, "orange", title=f"waits: {each.waiting_ms:.3g} ms", dashed=True)
-    size = "" if each.nbytes is None else f"{each.nbytes / 1e6:.3g} MB"
-    if not intersection([own], exposed) and size and len(size) * DIGIT * 15 < width - 6:
-        canvas.words(left + width / 2, top + 22, size, anchor="middle", size=15, colour="#FFFFFF")
-
-
-def _hatched(canvas: Canvas, left: float, width: float, top: float) -> None:
-    canvas.bars(top, _LANE, [(left, width - 1)], "vermillion")
-    feet = [left + 9 * at for at in range(1, int(width / 9))]
-    ends = [(foot + 6 * (at % 2), top + _LANE * (at % 2)) for foot in feet for at in (0, 1)]
-    if ends:
-        canvas.line(ends, "#FFFFFF", thick=1)
+def _segment(series: str, span: Span, shown: Sequence[Span], words: str = "", title: str = "") -> Segment:
+    start = rounded(span.start_ms - shown[0].start_ms)
+    return Segment(series, rounded(span.time_ms), start, words, title)

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from ..doors import check_amount, check_whole
 from ..page.axes import Range
-from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import Drawing
+from ..page.marks import Axis, Line, Row, dotted, lines, segments
 from ..page.tables import Table
 from ..page.units import significant
 from .payback import CACHES, ONCE, CompiledWay, Interval, balance, stored
 
-OWN = "my own times"
+OWN, NET = "my own times", "saved"
 OWN_SOURCE = f"Your own times; a start may take {ONCE:g} times as long, or as short"
 MOST_TEETH = 60
 """Restarts that are drawn one by one; of more, the line is straight."""
-Place = Callable[[float, float], tuple[float, float]]
-BAND, LATE = "#0072B240", "#E69F0055"
-LEFT, WIDE, TALL = 112.0, 870.0, 240.0
 
 
 def axes(rows: Sequence[CompiledWay] | None = None) -> dict[str, tuple[str, ...] | Range]:
@@ -101,8 +98,6 @@ def told(row: CompiledWay, steps: int, restarts: int, cache: str, devices: int =
     found = balance(row, steps, restarts, cache)
     net, whole_s = found.net_s, steps * row.eager_ms / 1e3
     verdict = {"pays": "It pays", "loses": "It loses", "undecided": "It is undecided"}[found.verdict]
-    word = "lost" if net.value < 0 else "saved"
-    sure = spread(net if net.value >= 0 else Interval(-net.value, -net.high, -net.low))
     on = f", on each of {devices:,} devices: {duration(devices * abs(net.value))} in all" if devices > 1 else ""
     bears, few, many = (math.floor(n) if n < math.inf else n for n in found.restarts)
     plural = "" if bears == 1 else "s"
@@ -110,7 +105,7 @@ def told(row: CompiledWay, steps: int, restarts: int, cache: str, devices: int =
     even = earned(balance(row, steps, 0).break_even, "A cold start")
     if restarts and found.break_even[0] < math.inf:
         even += f"; {earned(found.break_even, f'all {restarts + 1} starts')}"
-    return f"**{verdict}: {sure} {word}** of {duration(whole_s)} in eager{on}. {even}.{gone}"
+    return f"**{verdict}: {lost_or_saved(net)}** of {duration(whole_s)} in eager{on}. {even}.{gone}"
 
 
 def earned(crossing: tuple[float, float, float], what: str) -> str:
@@ -125,47 +120,31 @@ def earned(crossing: tuple[float, float, float], what: str) -> str:
 def along(
     row: CompiledWay, steps: int, restarts: int, cache: str, caption: str = "", provenance: object | None = None
 ) -> Drawing:
-    """Net time along the job's steps, a tooth down at each restart, with its 95 % band; eager is the line at 0."""
+    """Net time along the job's steps, a tooth down at each restart, between the ends of its 95 %; eager is at 0."""
     places = _places(steps, restarts)
-    band = [balance(row, done, n, cache).net_s for done, n in places]
-    low, high = min(0.0, *(each.low for each in band)), max(0.0, *(each.high for each in band))
-    unit, each_s = unit_of(max(-low, high))
-    ends, canvas = (low - 0.06 * (high - low), high + 0.06 * (high - low)), Canvas()
-
-    def at(done: float, net: float) -> tuple[float, float]:
-        return LEFT + done / steps * WIDE, 14 + (ends[1] - net) / (ends[1] - ends[0]) * TALL
-
-    _earned(canvas, [(done, net) for (done, _), net in zip(places, band, strict=True)], at)
-    upper = [at(done, one.high) for (done, _), one in zip(places, band, strict=True)]
-    lower = [at(done, one.low) for (done, _), one in zip(places, band, strict=True)]
-    canvas.area([*upper, *reversed(lower)], BAND, title="95 % of what the measured times allow")
-    canvas.line([at(done, one.value) for (done, _), one in zip(places, band, strict=True)], "blue", thick=3)
-    canvas.line([at(0, 0), at(steps, 0)], thick=2)
-    for tick in _ticks(ends[0] / each_s, ends[1] / each_s):
-        y = at(0, tick * each_s)[1]
-        canvas.line([(LEFT - 7, y), (LEFT, y)])
-        canvas.words(LEFT - 12, y + 6, f"{tick:+g}" if tick else "0", anchor="end")
-    canvas.words(0, 22, unit)
-    canvas.line([(LEFT, 14), (LEFT, 14 + TALL)])
-    canvas.axis(LEFT, 14 + TALL + 6, WIDE, _step_ticks(steps))
+    net = [balance(row, done, n, cache).net_s for done, n in places]
     found = balance(row, steps, restarts, cache)
-    alt = (
-        f"Net time along {steps:,} steps with {restarts} restarts: at the end {spread(found.net_s)}; "
-        f"earned back after {', '.join(map(count, found.break_even))} steps (value, from, to)."
+    unit, each_s = unit_of(max(max(abs(one.low), abs(one.high)) for one in net))
+
+    def line(series: str, end: str, dashed: bool = True) -> Line:
+        points = [(done, getattr(one, end) / each_s) for (done, _), one in zip(places, net, strict=True)]
+        return Line(series, points, dashed=dashed)
+
+    return lines(
+        {"": [line(NET, "value", dashed=False), line("at least", "low"), line("at most", "high")]},
+        Axis("steps", until=steps),
+        Axis("saved so far, less all compiling so far", unit),
+        title=f"After {steps:,} steps and {restarts} restarts, {lost_or_saved(found.net_s)}.",
+        caption=caption or f"{row.model}, {row.way}. A tooth down is a restart",
+        colours={NET: "blue", "at least": "grey", "at most": "grey"},
+        references={"eager": (0, "orange")},
+        provenance=provenance,
     )
-    legend = key({"saved so far, less all compiling so far": "blue", "earned back here (95 %)": "orange"})
-    caption = caption or f"{row.model}, {row.way}. A tooth down is a restart"
-    return Drawing(canvas.svg(), alt, caption, provenance=provenance, legend=f"{legend} &nbsp; 0 is eager")
 
 
-def _earned(canvas: Canvas, along_steps: Sequence[tuple[int, Interval]], at: Place) -> None:
-    """From where on the net time may be above 0 for good to where it surely is, as a band from top to bottom."""
-    may = next((done for done, net in reversed(along_steps) if net.high < 0), 0)
-    surely = next((done for done, net in reversed(along_steps) if net.low < 0), 0)
-    if along_steps[-1][1].high > 0:
-        left, right = at(may, 0)[0], at(surely, 0)[0]
-        right = max(right, left + 4)
-        canvas.area([(left, 14), (right, 14), (right, 14 + TALL), (left, 14 + TALL)], LATE)
+def lost_or_saved(net: Interval) -> str:
+    """``2.29 minutes (2.13 to 2.59) saved``."""
+    return f"{spread(net)} saved" if net.value >= 0 else f"{spread(Interval(-net.value, -net.high, -net.low))} lost"
 
 
 def _places(steps: int, restarts: int) -> list[tuple[int, int]]:
@@ -173,7 +152,7 @@ def _places(steps: int, restarts: int) -> list[tuple[int, int]]:
     if restarts > MOST_TEETH:
         return [(round(steps * part / 100), round(restarts * part / 100)) for part in range(101)]
     each = [round(steps * part / (restarts + 1)) for part in range(restarts + 2)]
-    inner = max(1, 120 // (restarts + 1))
+    inner = max(1, 24 // (restarts + 1))
     places = []
     for number in range(restarts + 1):
         start, end = each[number], each[number + 1]
@@ -182,64 +161,51 @@ def _places(steps: int, restarts: int) -> list[tuple[int, int]]:
 
 
 def scales(saved: Interval, paid: Interval) -> Drawing:
-    """What all steps save beside what all starts cost, on one axis, the interval's ends as a line through each end."""
-    until, unit = max(abs(saved.high), abs(saved.low), paid.high), ""
-    unit, each_s = unit_of(until)
-    canvas = Canvas()
-    until = next(e * 10.0**p for p in range(-6, 12) for e in (1, 2, 5) if e * 10.0**p >= until / each_s) * each_s
+    """What all steps save above what all starts cost, on one axis, each with its interval."""
+    unit, each_s = unit_of(max(abs(saved.high), abs(saved.low), paid.high))
     word = "steps save" if saved.value >= 0 else "steps lose"
-    for row, (name, one, colour) in enumerate(((word, saved, "blue"), ("starts cost", paid, "orange"))):
-        low, value, high = sorted(abs(part) / until * WIDE for part in (one.low, one.value, one.high))
-        top = 8 + 42 * row
-        canvas.words(0, top + 22, name)
-        canvas.box(LEFT, top, max(1.0, value), 30, colour, title=f"{name}: {spread(one)}")
-        canvas.line([(LEFT + low, top + 15), (LEFT + high, top + 15)], thick=3)
-    canvas.axis(LEFT, 96, WIDE, round_ticks(until / each_s, unit))
-    return Drawing(canvas.svg(), f"All steps: {spread(saved)} {word.split()[1]}d; all starts: {spread(paid)}.")
+    rows = []
+    for name, one in ((word, saved), ("starts cost", paid)):
+        low, value, high = sorted(abs(part) / each_s for part in (one.low, one.value, one.high))
+        rows.append(Row(name, {name: value}, duration(abs(one.value)), spreads={name: (low, high)}))
+    return segments(
+        rows,
+        Axis("in all", unit),
+        title=f"All {word} {duration(abs(saved.value))}, and all starts cost {duration(paid.value)}.",
+        colours={word: "blue", "starts cost": "orange"},
+    )
 
 
 def crossings(
     rows: Sequence[CompiledWay], caption: str = "", provenance: object | None = None, *, cache: str = "cold"
 ) -> Drawing:
-    """After how many steps each way has earned back one start: a mark with its interval, on a logarithmic axis.
+    """After how many steps each way has earned back one start, with its interval, on a logarithmic axis.
 
-    A start is a cold one unless `cache` says. An arrow at the right edge may be never. Raises ValueError for no
-    rows.
+    A start is a cold one unless `cache` says. An interval to the end of the axis may be never. Raises ValueError for
+    no rows.
     """
     if not rows:
         raise ValueError("nothing to draw: give at least one CompiledWay")
-    found = [(row, balance(row, 0, 0, cache, shipped=True).break_even) for row in rows]
-    known = [n for _, three in found for n in three if 0 < n < math.inf]
-    low, high = (
-        10.0 ** math.floor(math.log10(min(known, default=1))),
-        10.0 ** math.ceil(math.log10(max(known, default=10))),
+    found = {f"{row.model}, {row.way}": balance(row, 0, 0, cache, shipped=True).break_even for row in rows}
+    known = [n for three in found.values() for n in three if 0 < n < math.inf] or [1.0, 10.0]
+    axis = Axis("steps until one start is earned back", log=True, until=Axis(log=True).scale(known).until)
+    drawn = []
+    for name, (value, early, late) in found.items():
+        behind = count(value) + " or never" * (value < late == math.inf)
+        parts = {"earned back": value} if value < math.inf else {}
+        spreads = {"earned back": (early, min(late, axis.until))} if early < math.inf else {}
+        drawn.append(Row(name, parts, behind, spreads=spreads))
+    values = [value for value, *_ in found.values()]
+    return dotted(
+        drawn,
+        axis,
+        title=f"One start is earned back after {count(min(values))} to {count(max(values))} steps.",
+        caption=caption,
+        provenance=provenance,
+        table=Table(
+            ["model, way", "steps", "from", "to"], [[n, *map(count, t)] for n, t in found.items()], align="lrrr"
+        ),
     )
-    high = max(high, 10 * low)
-    names = [f"{row.model}, {row.way}" for row in rows]
-    canvas, wide = Canvas(), 870.0
-
-    def at(n: float) -> float:
-        return 30 + math.log(min(max(n, low), high) / low) / math.log(high / low) * wide
-
-    for index, ((_, (value, early, late)), name) in enumerate(zip(found, names, strict=True)):
-        y = 18 + 50 * index  # the name stands above its line, where a phone's larger letters have room
-        canvas.words(0, y, name)
-        y += 18
-        canvas.line([(30, y), (30 + wide, y)], "#8884", thick=1)
-        if early == math.inf:
-            canvas.words(985, y + 6, "never", anchor="end", colour="vermillion", bold=True)
-            continue
-        until = 985 if late == math.inf else at(late)
-        canvas.line([(at(early), y), (until, y)], "blue", thick=6, arrow=late == math.inf)
-        if value < math.inf:
-            canvas.words(at(value), y + 7, "●", anchor="middle", size=22, colour="blue")
-    powers = range(round(math.log10(low)), round(math.log10(high)) + 1)
-    ticks = [(math.log(10.0**p / low) / math.log(high / low), count(10.0**p)) for p in powers]
-    canvas.axis(30, 6 + 50 * len(rows), wide, ticks, "steps until compiling is earned back")
-    said = [[name, *map(count, three)] for (_, three), name in zip(found, names, strict=True)]
-    alt = "Steps until compiling is earned back: " + "; ".join(f"{n} {v} ({e} to {late})" for n, v, e, late in said)
-    table = Table(["model, way", "steps", "from", "to"], said, align="lrrr")
-    return Drawing(canvas.svg(), alt, caption, table, provenance)
 
 
 def count(n: float) -> str:
@@ -267,18 +233,3 @@ def spread(one: Interval) -> str:
     unit, size = unit_of(max(abs(one.low), abs(one.high)))
     value, low, high = (significant(part / size) for part in (one.value, one.low, one.high))
     return f"{value} {unit} ({low} to {high})"
-
-
-def _ticks(low: float, high: float) -> list[float]:
-    """Round places between two ends, 0 among them, no more than six."""
-    power = 10.0 ** math.floor(math.log10((high - low) / 5))
-    step = next(step * power for step in (1, 2, 5, 10) if step * power * 5 >= high - low)
-    return [round(at * step, 12) for at in range(math.ceil(low / step), math.floor(high / step) + 1)]
-
-
-def _step_ticks(steps: int) -> list[tuple[float, str]]:
-    size, word = next((size, word) for size, word in ((1e6, " million"), (1e3, ",000"), (1, "")) if steps >= size)
-    ticks = [
-        (share, f"{float(text.split()[0]):g}{word}" if share else "0") for share, text in round_ticks(steps / size)
-    ]
-    return [*ticks[:-1], (1.0, f"{count(steps)} steps")]

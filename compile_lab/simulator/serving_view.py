@@ -1,16 +1,13 @@
 """What one machine can serve, as it is seen: a decode step's two limits, and its memory, for any model."""
 
-import math
-
 from ..doors import check_amount
 from ..page.axes import Range
-from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import Drawing
+from ..page.marks import Axis, Row, segments
 from ..page.units import in_gb, significant
 from .serving import Capacity, capacity, sized_work
 
 WEIGHTS = {"16 bits": 2.0, "8 bits": 1.0, "4 bits": 0.5}
-LEFT, WIDE = 150.0, 780.0
 HEADS = ("1", "4", "8")
 """How many heads of queries share one key and value; 1 is plain multi-head attention."""
 LIGHT = 0.1
@@ -49,7 +46,7 @@ def panel(
         check_amount(name, value)
     work = sized_work(model, context, WEIGHTS[weights], heads_a_key=int(query_heads_a_key))
     found = capacity(work, batch, memory * 1e9, bandwidth * 1e12, arithmetic * 1e12)
-    return [told(found), limits(found, memory * 1e9)]
+    return [told(found), *limits(found, memory * 1e9)]
 
 
 def told(found: Capacity) -> str:
@@ -80,41 +77,31 @@ def _binds(found: Capacity) -> str:
     )
 
 
-def limits(found: Capacity, memory_nbytes: float) -> Drawing:
-    """Three bars: milliseconds to read, with the weights' share apart, to compute, and bytes against the memory."""
-    canvas, work = Canvas(), found.work
+def limits(found: Capacity, memory_nbytes: float) -> list[Drawing]:
+    """Milliseconds to read, with the weights' share apart, and to compute; and the bytes beside the memory."""
+    work, caches = found.work, found.batch * found.work.cache_nbytes
     weights_ms = found.reading_ms * work.weights_nbytes / work.nbytes(found.batch)
-    until = _rounded_up(found.step_ms)
-    for row, (name, parts) in enumerate(
-        {
-            "reading": (("weights", weights_ms, "blue"), ("caches", found.reading_ms - weights_ms, "orange")),
-            "arithmetic": (("matmuls", found.computing_ms, "green"),),
-        }.items()
-    ):
-        canvas.words(0, 30 + 44 * row, name)
-        x = LEFT
-        for what, ms, colour in parts:
-            canvas.box(x, 10 + 44 * row, max(1.0, ms / until * WIDE), 30, colour, title=f"{what}: {significant(ms)} ms")
-            x += ms / until * WIDE
-    canvas.axis(LEFT, 98, WIDE, round_ticks(until, "ms"))
-    needed = work.nbytes(found.batch)
-    most = max(needed, memory_nbytes)
-    canvas.words(0, 170, "memory")
-    split = LEFT + work.weights_nbytes / most * WIDE
-    canvas.box(LEFT, 150, max(1.0, split - LEFT), 30, "blue", title=f"weights: {in_gb(work.weights_nbytes)}")
-    caches = found.batch * work.cache_nbytes
-    canvas.box(split, 150, max(1.0, caches / most * WIDE), 30, "orange", title=f"caches: {in_gb(caches)}")
-    edge = LEFT + memory_nbytes / most * WIDE
-    canvas.line([(edge, 142), (edge, 188)], "vermillion", thick=4)
-    canvas.words(min(edge, LEFT + WIDE), 210, in_gb(memory_nbytes), anchor="end")
-    alt = (
-        f"Reading takes {significant(found.reading_ms)} ms, arithmetic {significant(found.computing_ms)} ms; "
-        f"{in_gb(needed)} of {in_gb(memory_nbytes)} are needed."
-    )
-    colours = {"weights": "blue", "caches": "orange", "arithmetic": "green"}
-    return Drawing(canvas.svg(), alt, "Limits only: no time of launches or of activations", legend=key(colours))
-
-
-def _rounded_up(value: float) -> float:
-    power = 10.0 ** math.floor(math.log10(value))
-    return next(part * power for part in (1, 2, 5, 10) if part * power >= value)
+    needed = work.nbytes(found.batch) / 1e9
+    step = [
+        Row("reading", {"weights": weights_ms, "caches": found.reading_ms - weights_ms}),
+        Row("arithmetic", {"matmuls": found.computing_ms}),
+    ]
+    memory = [Row("needed", {"weights": work.weights_nbytes / 1e9, "caches": caches / 1e9})]
+    colours = {"weights": "blue", "caches": "orange", "matmuls": "green"}
+    fits = "fits" if needed <= memory_nbytes / 1e9 else "does not fit"
+    return [
+        segments(
+            step,
+            Axis("a step at least", "ms"),
+            title=f"{found.limit[0].upper()}{found.limit[1:]} is the limit.",
+            caption="Limits only: no time of launches or of activations",
+            colours=colours,
+        ),
+        segments(
+            memory,
+            Axis("memory", "GB"),
+            title=f"It {fits}.",
+            colours=colours,
+            references={f"the machine's {in_gb(memory_nbytes)}": (memory_nbytes / 1e9, "vermillion")},
+        ),
+    ]

@@ -13,10 +13,18 @@ from ..page.tables import Table
 from ..page.units import with_unit
 from .explored_view import MODELS
 from .holdings import COPIES, GATHERED, GRADIENTS, LOGITS, PASSED
-from .layer_view import ACROSS, CORNERS, DOWN, SENT, fill
 from .slices import Part
 from .stage import Device, Frame, Move, Played, stage
 from .stage_script import MOMENTS
+
+GAP = 0.25
+"""Between two matrices of a picture, in widths of the model."""
+
+CORNERS = {"qkv": (0, 0, 1, 3), "out": (0, 3 + GAP, 1, 1), "up": (1 + GAP, 0, 1, 4), "down": (2 + 2 * GAP, 3, 4, 1)}
+"""Each matrix in the picture of a layer, in widths of the model: left, top, wide, high."""
+
+ACROSS, DOWN = 6 + 2 * GAP, 4 + GAP
+SENT = "purple"
 
 SEQUENCES = 24
 """In a step, on all devices together: pipelines of 2, 4 and 8 stages cut them into equal micro-batches."""
@@ -152,6 +160,13 @@ def _matrices(
             fill(canvas, box, copy, KINDS["gathered"])
         if part := parts.get(kind, {}).get(name):
             fill(canvas, box, part, colour)
+
+
+def fill(canvas: Canvas, box: tuple[float, float, float, float], part: Part, colour: str) -> None:
+    """The part of a matrix that is drawn as `box`: left, top, wide, high."""
+    x, y, wide, high = box
+    across, down = (part.right - part.left) * wide, (part.bottom - part.top) * high
+    canvas.box(x + part.left * wide, y + part.top * high, across, down, colour)
 
 
 def _arrows(canvas: Canvas, y: float, move: Move, wide: float) -> None:

@@ -99,11 +99,7 @@ class Assembly:
 
 @door
 def assemble(
-    kernel: Any,
-    chip: str | Chip,
-    config: Config | None = None,
-    *,
-    arguments: Mapping[str, str | int] | None = None,
+    kernel: Any, chip: str | Chip, config: Config | None = None, *, arguments: Mapping[str, str | int] | None = None
 ) -> Assembly:
     """Compile a kernel for a chip, without either a GPU or a launch.
 

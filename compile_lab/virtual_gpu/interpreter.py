@@ -12,6 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
+from unittest import mock
 
 import torch
 
@@ -122,14 +123,8 @@ class _Kernel:
         heuristics = interpreter_pieces().triton_heuristics
         file = f"{self.name}.py"
         kinds = [name for name in _DECORATORS if hasattr(heuristics, name)]
-        kept = {name: getattr(heuristics, name) for name in kinds}
-        for name in kinds:
-            setattr(heuristics, name, self._decorator)
-        try:
+        with mock.patch.multiple(heuristics, **dict.fromkeys(kinds, self._decorator)):
             scope = defined(source, file, {"__name__": self.name})
-        finally:
-            for name, original in kept.items():
-                setattr(heuristics, name, original)
         scope["libdevice"] = libdevice
         if "function" not in self.decorated:
             raise UnsupportedKernel(f"the source of {self.name} defines no kernel under one of Inductor's decorators")

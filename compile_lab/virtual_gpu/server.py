@@ -7,7 +7,6 @@ interrupts, takes the server with it, and the next one starts a new server.
 """
 
 import atexit
-import contextlib
 import json
 import os
 import pickle
@@ -21,6 +20,7 @@ import threading
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from ..measure.child import end_group
 from .build import library
 from .errors import VirtualGPUError
 
@@ -111,8 +111,7 @@ class _Server:
         return f" Its last words: {lines[-1]}" if lines else ""
 
     def end(self) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it may have ended by itself
-            os.killpg(self.process.pid, signal.SIGKILL)
+        end_group(self.process)
 
     def kill(self) -> None:
         self.end()

@@ -113,15 +113,9 @@ def _block_plan(sequence: bool) -> dict[str, ParallelStyle]:
 
 
 def _ends_plan(sequence: bool, gathered_logits: bool) -> dict[str, ParallelStyle]:
-    logits = {
-        "output_layouts": Replicate() if gathered_logits else Shard(-1),
-        "use_local_output": gathered_logits,
-    }
+    logits = {"output_layouts": Replicate() if gathered_logits else Shard(-1), "use_local_output": gathered_logits}
     if not sequence:
-        return {
-            "token_embedding": RowwiseParallel(input_layouts=Replicate()),
-            "head": ColwiseParallel(**logits),
-        }
+        return {"token_embedding": RowwiseParallel(input_layouts=Replicate()), "head": ColwiseParallel(**logits)}
     return {
         "token_embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
         "position_embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0)),
@@ -179,11 +173,7 @@ def _blocks(model: nn.Module) -> list[nn.Module]:
 
 # ---- patterns by name, and their combinations
 def make_mesh(
-    pattern: str,
-    devices: int | None = None,
-    device: str | None = None,
-    config: GPTConfig | None = None,
-    **sizes: int,
+    pattern: str, devices: int | None = None, device: str | None = None, config: GPTConfig | None = None, **sizes: int
 ) -> DeviceMesh:
     """The mesh of the pattern's axes over all ranks, with sizes as in `mesh_sizes`.
 

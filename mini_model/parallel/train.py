@@ -18,6 +18,7 @@ import torch
 import torch.distributed as dist
 from tqdm import tqdm
 
+from ..checkpoint import way_on
 from ..loop import Settings, judge, run_steps
 from ..model import MiniGPT, config
 from . import checkpoint as sharded_checkpoint
@@ -41,7 +42,7 @@ def main(settings: Settings, options: argparse.Namespace) -> int:
         device = rank.device(options.device)
     except ValueError as error:
         return rank.leave(f"error: {error}", 1)
-    kept = f"the same command continues from {options.checkpoint}" if options.checkpoint else "nothing was saved"
+    kept = way_on(options.checkpoint)
     weights = rank.at_work(lambda: train(settings, options, sizes, device).full_weights(), device, kept)
     if rank.is_first():
         seconds = time.perf_counter() - start

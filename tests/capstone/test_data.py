@@ -1,12 +1,10 @@
-"""Batches are a pure function of seed and step, validation is apart, and a text that will not do is refused by name."""
-
-import os
+"""Batches are a pure function of seed and step, and validation is apart."""
 
 import numpy as np
 import pytest
 import torch
 
-from capstone.data import ByteCorpus, GrammarCorpus, TextError, corpus
+from capstone.data import ByteCorpus, GrammarCorpus, corpus
 from mini_model import loop
 
 LENGTH = 16
@@ -72,57 +70,3 @@ def test_a_folder_counts_in_the_order_of_its_paths_without_what_is_hidden(tmp_pa
     several = corpus((tmp_path / "a", tmp_path / "b.txt"), 256, LENGTH)
     assert several.content.tobytes() == found.content.tobytes() and several.name == found.name
     assert "401 bytes" in found.name
-
-
-def test_the_name_follows_the_content_not_the_place(book, tmp_path):
-    moved = tmp_path / "moved"
-    moved.write_bytes(book.read_bytes())
-    assert corpus((book,), 256, LENGTH).name == corpus((moved,), 256, LENGTH).name
-    moved.write_bytes(book.read_bytes()[:-1] + b"!")
-    assert corpus((book,), 256, LENGTH).name != corpus((moved,), 256, LENGTH).name
-
-
-@pytest.mark.parametrize(
-    "content, says",
-    [
-        (None, "there is no such file"),
-        (b"", "0 bytes are too short. Windows of 16 bytes need 170"),
-        (b"x" * 169, "169 bytes are too short.*--length 15"),
-        ({".hidden": b"x" * 900}, "a folder without a file that is not hidden"),
-        ({"empty": b""}, "0 bytes are too short"),
-    ],
-)
-def test_what_will_not_do_is_refused_by_name_rule_and_way_out(tmp_path, content, says):
-    path = tmp_path / "given"
-    if isinstance(content, bytes):
-        path.write_bytes(content)
-    elif content is not None:
-        path.mkdir()
-        for name, inside in content.items():
-            (path / name).write_bytes(inside)
-    with pytest.raises(TextError, match=f"text {path}: {says}"):
-        corpus((path,), 256, LENGTH)
-
-
-def test_what_cannot_be_read_is_told(book, tmp_path, monkeypatch):
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    with pytest.raises(TextError, match=r"pipe: neither a file nor a folder"):
-        corpus((pipe,), 256, LENGTH)
-
-    def refused(*_, **__):
-        raise PermissionError(13, "Permission denied", str(book))
-
-    monkeypatch.setattr("pathlib.Path.open", refused)
-    with pytest.raises(TextError, match=r"book\.txt: it cannot be read \(Permission denied\)"):
-        corpus((book,), 256, LENGTH)
-
-
-def test_a_model_with_too_few_ids_is_refused_and_the_length_that_a_refusal_names_goes(book, tmp_path):
-    file = tmp_path / "text"
-    file.write_bytes(b"x" * 169)
-    assert corpus((file,), 256, 15).validation(15, 0)[0].shape == (1, 15)
-    with pytest.raises(ValueError, match="256 ids, and the model knows 255"):
-        corpus((book,), 255, LENGTH)
-    with pytest.raises(ValueError, match="600 ids, and the model knows 599"):
-        corpus((), 599, LENGTH)

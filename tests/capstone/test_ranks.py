@@ -17,7 +17,7 @@ from capstone import ranks as on_ranks
 from capstone.data import corpus
 from capstone.log import Journal, read_log
 from capstone.options import TrainingOptions
-from capstone.train import main, train
+from capstone.train import train
 from compile_lab.devices import ranks
 from mini_model.checkpoint import CheckpointError
 from mini_model.model import CONFIGS, GPTConfig
@@ -99,31 +99,6 @@ def test_two_ranks_train_as_one_process_and_go_on_under_another_pattern(tmp_path
         assert all(torch.allclose(found[name], weights[name], atol=1e-4) for name in weights)
     assert first[0][2] == second[0][2] > 1e8 and first[0][3] == 2
     assert [loss for _, loss, *_ in first[5][0]] == pytest.approx(alone.losses, abs=0.02)
-
-
-@pytest.mark.parametrize(
-    "arguments, says",
-    [
-        ("--parallel ddp --text no/such", "text no/such: there is no such file or folder"),
-        ("--parallel fsdp --compile reduce-overhead", "does not go with pattern 'fsdp'"),
-        ("", "without --parallel each would train a model of its own"),
-    ],
-)
-def test_what_does_not_go_is_told_once_and_before_anything_is_built(arguments, says, monkeypatch, capsys):
-    waited = []
-    monkeypatch.setattr(time, "sleep", waited.append)
-    for rank in "01":
-        for name, value in {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"}.items():
-            monkeypatch.setenv(name, value)
-        assert main([*arguments.split(), "--device", "cpu"]) == 1
-    assert capsys.readouterr().err.count(says) == 1
-    assert waited == [30] and not torch.distributed.is_initialized()
-
-
-def test_without_torchrun_the_command_is_named(monkeypatch, capsys):
-    monkeypatch.delenv("RANK", raising=False)
-    assert main(["--parallel", "fsdp", "--device", "cpu"]) == 1
-    assert "torchrun --nproc-per-node 2 -m capstone.train --parallel fsdp" in capsys.readouterr().err
 
 
 def killed_in_its_save(asked: TrainingOptions) -> None:

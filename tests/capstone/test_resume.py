@@ -2,11 +2,8 @@
 
 import json
 import os
-import random
 import resource
 import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -169,27 +166,6 @@ def test_a_log_of_another_run_is_refused_and_left_as_it_is(tmp_path):
         train(options(tmp_path, log=tmp_path / "no/such/log"))
 
 
-def test_what_is_no_regular_file_is_no_log(tmp_path):
-    """A device would be read for ever, a pipe waited for, and a folder cannot be written."""
-    os.mkfifo(tmp_path / "pipe")
-    for path in (Path("/dev/zero"), Path("/dev/full"), tmp_path / "pipe", tmp_path):
-        with pytest.raises(LogError, match=f"{path}: not a regular file, so not a log. "):
-            train(options(tmp_path, checkpoint=None, log=path))
-        with pytest.raises(LogError, match=r"not a regular file, so not a log\. Name the --log file"):
-            read_log(path)
-
-
-def test_a_large_file_that_is_no_log_is_refused_without_reading_it(tmp_path):
-    with (tmp_path / "log.jsonl").open("wb") as file:
-        file.truncate(10**10)  # 10 GB of zeros without a line's end, which take no room on the disk
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(LogError, match=r"not a log of capstone\.train"):
-        train(options(tmp_path, checkpoint=None))
-    with pytest.raises(LogError, match=r"not a log of capstone\.train"):
-        read_log(tmp_path / "log.jsonl")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000
-
-
 def test_two_runs_do_not_share_a_log(tmp_path):
     asked = options(tmp_path)
     with TrainingLog(asked.log, whole_run(asked), 0, {}) as log:
@@ -245,119 +221,3 @@ def test_a_loss_that_is_no_number_ends_the_run_with_the_last_good_checkpoint(tmp
     with pytest.raises(FloatingPointError, match="nan at step 8: lower the learning rate"):
         train(options(tmp_path))
     assert checkpoint.load(tmp_path / "run.pt", whole_run(options(tmp_path)))["step"] == 5
-
-
-KILLABLE = """
-import itertools, os, signal, sys
-from pathlib import Path
-from capstone import train
-from capstone.log import TrainingLog
-from mini_model.model import CONFIGS, GPTConfig
-CONFIGS["tiny"] = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
-
-def dies(owner, name, nth, before=None):
-    original, calls = getattr(owner, name), itertools.count(1)
-    def called(*arguments):
-        mine = next(calls) == nth
-        if mine and before:
-            before(*arguments)
-            os.kill(os.getpid(), signal.SIGKILL)
-        found = original(*arguments)
-        if mine:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return found
-    setattr(owner, name, called)
-
-def torn(log, steps):
-    log.file.write(b'{"step": 9, "lo')
-    log.file.flush()
-
-def nothing(*_):
-    pass
-
-MOMENTS = {
-    "a line of the log is half written": lambda nth: dies(TrainingLog, "add", nth, torn),
-    "a line of the log is there": lambda nth: dies(TrainingLog, "add", nth),
-    "the checkpoint is written, and not yet in place": lambda nth: dies(Path, "replace", nth, nothing),
-    "the checkpoint is in place": lambda nth: dies(Path, "replace", nth),
-    "the log is cut": lambda nth: dies(TrainingLog, "_write", nth, nothing),
-    "none": lambda nth: None,
-}
-while line := sys.stdin.readline().strip():
-    moment, nth, options = line.split("|")
-    if not (child := os.fork()):
-        MOMENTS[moment](int(nth))
-        os._exit(train.main(options.split()))
-    os.write(1, b"is %d\\n" % child)
-    sys.stdin.readline()
-    os.write(1, b"ended %d\\n" % os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
-"""
-MOMENTS = [
-    ("a line of the log is half written", 1),
-    ("the checkpoint is written, and not yet in place", 1),
-    ("a line of the log is there", 5),
-    ("the checkpoint is in place", 2),
-    ("the checkpoint is written, and not yet in place", 2),
-    ("the log is cut", 1),
-    ("a line of the log is half written", 8),
-    ("a line of the log is there", 4),
-    ("the checkpoint is in place", 1),
-]
-
-
-@pytest.mark.slow
-def test_killed_at_many_moments_it_loses_at_most_one_interval(tmp_path):
-    """Of mini_model.train, too, whose loop and checkpoint these are."""
-    seed = int(os.environ.get("KILLS_SEED", time.time_ns() % 1_000_000))
-    print(f"KILLS_SEED={seed}")
-    chance, every, steps = random.Random(seed), 4, 400
-    settings = options(tmp_path, steps=steps, batch=2).run("grammar")
-    runs = subprocess.Popen(
-        [sys.executable, "-c", KILLABLE],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )
-
-    def run(folder: Path, moment: str = "none", nth: int = 0, seconds: float | None = None) -> int:
-        words = f"--config tiny --steps {steps} --batch 2 --lr 0.01 --seed 5 --every {every} --device cpu"
-        print(
-            f"{moment}|{nth}|{words} --checkpoint {folder}/run.pt --log {folder}/log.jsonl", file=runs.stdin, flush=True
-        )
-        pid = int(runs.stdout.readline().removeprefix("is "))
-        if seconds is not None:
-            time.sleep(seconds)
-            os.kill(pid, signal.SIGKILL)
-        print(file=runs.stdin, flush=True)
-        while not (line := runs.stdout.readline()).startswith("ended "):  # lines of the report
-            assert line, "the parent is gone"
-        return int(line.removeprefix("ended "))
-
-    whole, killed = tmp_path / "whole", tmp_path / "killed"
-    whole.mkdir(), killed.mkdir()
-    with runs:
-        assert run(whole) == 0
-        kills, reached = 0, 0
-        plan = MOMENTS + [("none", 0)] * 6
-        for moment, nth in plan:
-            ended = run(killed, moment, nth, None if nth else chance.uniform(0, 0.5))
-            assert ended == -signal.SIGKILL or not nth, f"{moment}, the {nth}th"
-            at = (checkpoint.load(killed / "run.pt", settings) or {"step": 0})["step"]
-            done = max([0, *(step for step, *_ in told_so_far(killed / "log.jsonl"))])
-            assert at >= reached and done - at <= every, f"{moment}: {done} steps were done, {at} are kept"
-            kills, reached = kills + (ended == -signal.SIGKILL), at
-        assert 0 < reached < steps and kills >= len(MOMENTS) + 3, "the kills came too early, or too late"
-        assert run(killed) == 0
-        runs.stdin.close()
-    assert told(killed / "log.jsonl") == told(whole / "log.jsonl") and len(told(killed / "log.jsonl")) == steps
-    ours, theirs = (checkpoint.load(folder / "run.pt", settings) for folder in (killed, whole))
-    assert all(torch.equal(ours["model"][name], theirs["model"][name]) for name in theirs["model"])
-    for at, kept in theirs["optimizer"]["state"].items():
-        assert all(torch.equal(ours["optimizer"]["state"][at][name], each) for name, each in kept.items())
-    assert sorted(path.name for path in killed.iterdir()) == ["log.jsonl", "run.pt"]
-
-
-def told_so_far(path: Path) -> list[tuple]:
-    return told(path) if path.exists() and b"\n" in path.read_bytes() else []

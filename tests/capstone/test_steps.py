@@ -84,11 +84,3 @@ def test_what_changes_in_a_flat_update_is_what_a_graph_must_put_back(batch):
     for each, was in zip(optimizer.state, state, strict=True):
         each.copy_(was)
     assert all(torch.equal(low[name], each) for name, each in optimizer.weights.items())
-
-
-def test_wrong_options_are_refused_by_name():
-    loose = MiniGPT(GPTConfig(vocabulary=640, context=16, dim=96, layers=1, heads=2))
-    with pytest.raises(ValueError, match="tied_head"):
-        FunctionStep(loose)
-    with pytest.raises(ValueError, match="graph=True needs flat=True"):
-        FunctionStep(model(), graph=True)

@@ -1,4 +1,4 @@
-"""A chapter can be deleted whole: its notebook, room and tests, and the lines that name it. Everything else passes."""
+"""A chapter can be deleted whole: notebook, room, tests, line in ``_toc.yml``, links to it. Everything else passes."""
 
 import json
 import os
@@ -17,16 +17,17 @@ LEFT_OUT = (".git", ".venv", "_build", "node_modules", "__pycache__", ".pytest_c
 
 
 def without_its_lines(root: Path) -> None:
-    contents, index = root / "_toc.yml", root / "book/index.md"
+    """Out of the contents, and without the links to it. The landing page leaves out by itself what has gone."""
+    contents = root / "_toc.yml"
     contents.write_text(re.sub(rf".*{NOTEBOOK}\n", "", contents.read_text("utf-8")), "utf-8")
-    entry = rf"```{{lab-chapter}} {NOTEBOOK}\n.*?```\n"
-    index.write_text(re.sub(entry, "", index.read_text("utf-8"), flags=re.DOTALL), "utf-8")
-    for path in (root / "notebooks").glob("*.ipynb"):  # the link at the end of the chapter before
+    link = re.compile(rf"\[([^\]]*)\]\((?:[^)\s]*/)?{NOTEBOOK}\.ipynb[^)]*\)(?:{{[^}}]*}})?")
+    for path in (root / "book").glob("*.md"):
+        path.write_text(link.sub(r"\1", path.read_text("utf-8")), "utf-8")
+    for path in (root / "notebooks").glob("*.ipynb"):
         notebook = json.loads(path.read_text("utf-8"))
         for cell in notebook["cells"]:
             if cell["cell_type"] == "markdown":
-                text = "".join(cell["source"])
-                cell["source"] = re.sub(rf"\[([^\]]*)\]\({NOTEBOOK}\.ipynb[^)]*\)", r"\1", text)
+                cell["source"] = link.sub(r"\1", "".join(cell["source"]))
         path.write_text(json.dumps(notebook), "utf-8")
 
 

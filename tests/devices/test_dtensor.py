@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from compile_lab.devices import ranks
-from compile_lab.devices.dtensor import Judge, PlacedCall, check_layout, gradients_of, helps, wrong_in
+from compile_lab.devices.dtensor import Judge, PlacedCall, check_layout, gradients_of, wrong_in
 
 pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")]
 
@@ -106,14 +106,6 @@ def test_refused_unasked_and_excused(rulings):
         placed(torch.relu, [X], ["S(0)", "R"])
     with pytest.raises(ValueError, match="its dimensions go to 1"):
         placed(torch.relu, [X], ["S(2)"])
-
-
-def test_what_of_a_message_helps():
-    assert helps("got mixed torch.Tensor and DTensor, please convert all", "add") == ("way out",)
-    assert helps("aten.x.default: no rule; write one with register_sharding") == ("operator", "way out")
-    assert helps("Operator aten.x.default does not have a sharding strategy registered.") == ("operator",)
-    assert helps("expected 4 channels, but got 2 channels instead", "nn.functional.conv2d") == ()
-    assert helps("list index out of range", "nn.functional.fold") == ()
 
 
 def test_wrong_without_an_error_in_label_value_or_gradient(rulings):

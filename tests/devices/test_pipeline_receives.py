@@ -29,13 +29,6 @@ def test_what_a_rank_reads_from_another_is_posted_once_and_before_it_computes(sc
         assert not posted, "each is read"
 
 
-@pytest.mark.parametrize("schedule", RECEIVES_LATE)
-def test_no_action_is_covered_where_none_is_posted_ahead(schedule):
-    found = simulate(schedule, 4, 8)
-    assert [each.action for each in covered(found)] == list(found.actions)
-    assert not any(share for _, share in covered(found))
-
-
 def test_a_receive_waits_from_where_it_was_posted_until_its_sender_is_done():
     found = simulate("LoopedBFS", 4, 2, forward=[2.0, 3.0, 2.0, 2.0])
     shares = {str(action): share for action, share in covered(found)}

@@ -2,17 +2,12 @@
 
 import pytest
 import torch
-from torch.distributed.tensor import Partial, Replicate, Shard, distribute_tensor, init_device_mesh
+from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
 from compile_lab.devices.collectives import pretended
-from compile_lab.devices.placements import parts, placement, reduced, sharing, whole
+from compile_lab.devices.placements import parts, reduced, whole
 
 WORDS = ("R", "S(0)", "S(1)", "P(sum)", "P(avg)", "P(max)", "P(min)")
-
-
-def test_words_are_torchs_own():
-    assert [placement(word) for word in ("R", "S(2)", "P(max)")] == [Replicate(), Shard(2), Partial("max")]
-    assert [str(placement(word)) for word in WORDS] == list(WORDS)
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -43,24 +38,3 @@ def test_parts_of_a_partial_value_are_not_the_value():
         assert not any(torch.equal(part, x) for part in parts(x, word, 2)), word
     first, second = parts(x, "P(max)", 2)
     assert first.tolist() == [1.0, -5.0, 3.0, -5.0] and torch.equal(reduced((first, second), "max"), x)
-
-
-def test_how_rows_are_shared():
-    assert [sharing(size, 4) for size in (8, 7, 5, 3, 0)] == ["even", "uneven", "empty", "empty", "empty"]
-    assert sharing(5, 2) == "uneven"
-
-
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        *((lambda word=word: placement(word), "it is R, S") for word in ("", "S(-1)", "P(mean)", "s(0)", "S(0) R")),
-        (lambda: parts(torch.ones(2, 2), "S(2)", 2), "its dimensions go to 1"),
-        (lambda: parts(torch.ones(2).bool(), "P(sum)", 2), "no sum"),
-        (lambda: parts(torch.ones(2) * 1j, "P(max)", 2), "no max"),
-        (lambda: parts(torch.tensor([1.0, float("inf")]), "P(avg)", 2), "infinite"),
-        (lambda: whole([torch.ones(2), torch.zeros(2)], "R"), "differ"),
-    ],
-)
-def test_other_words_and_what_cannot_be_split_so_are_refused(call, said):
-    with pytest.raises(ValueError, match=said):
-        call()

@@ -13,13 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.inductor import generated_graphs
 from compile_lab.devices import pretended, ranks
-from compile_lab.devices.step_collectives import (
-    WAYS,
-    StepCollectives,
-    _read,
-    in_buckets,
-    on_virtual_gpus,
-)
+from compile_lab.devices.step_collectives import WAYS, StepCollectives, _read, in_buckets, on_virtual_gpus
 from mini_model.simple_fsdp import simple_fsdp
 
 SOURCE = """
@@ -56,11 +50,6 @@ def test_each_collective_has_its_larger_side_and_what_could_hide_it():
     assert found.nbytes == 640 and found.covered_nbytes == 128 and found.in_flight_nbytes == 384
     assert found.returned_nbytes == 256 + 32, "an input that is given back is none of its own"
     assert found.count("all_gather") == 2 and found.matmuls == 1
-
-
-def test_a_symbolic_size_is_left_out_of_the_sums():
-    found = _read(SOURCE, SIZES | {"buf0": (("s0", 4), torch.float32)})
-    assert found.collectives[0].nbytes is None and found.nbytes == 640 - 256
 
 
 def test_on_paper_what_lies_under_a_product_is_hidden():

@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from compile_lab.devices import ranks, throttle
+from compile_lab.devices import compiled_ddp, ranks, throttle
 from compile_lab.devices import steps as overlap_runs
 from compile_lab.simulator.overlap import Span, Transfer, overlap_of
 
@@ -21,10 +21,10 @@ WIDTH, LAYERS = 256, 6
 
 
 class Stack(nn.Module):
-    def __init__(self):
+    def __init__(self, width=WIDTH):
         super().__init__()
         torch.manual_seed(0)
-        self.layers = nn.Sequential(*(nn.Linear(WIDTH, WIDTH) for _ in range(LAYERS)))
+        self.layers = nn.Sequential(*(nn.Linear(width, width) for _ in range(LAYERS)))
 
     def forward(self, x):
         return self.layers(x).square().mean()
@@ -162,17 +162,6 @@ def test_many_gathers_on_their_way_leave_the_heap_whole():
     assert ranks.run(many_gathers_on_their_way, 2, timeout=600) == [True, True]
 
 
-def test_a_wire_without_speed_is_refused():
-    with pytest.raises(ValueError, match="bytes_per_s=0: a wire carries more"):
-        throttle.throttled(0)
-
-
-def test_the_slowest_rank_stands_for_its_step():
-    sent = overlap_of([Span(0, 2)], [Transfer("all_reduce", 1, 3, 1, 0.0)])
-    several = [overlap_runs.StepRun(step, step - 1, step + 1, sent) for step in (3.0, 5.0, 4.0)]
-    assert overlap_runs.slowest(several) is several[1]
-
-
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="where threads cannot be looked at it is a pause")
 def test_a_step_settles_when_gloos_threads_are_at_rest():
     """A profiler that stops before is written into after it was freed, and the rank may die of it."""
@@ -190,3 +179,29 @@ def test_a_step_settles_when_gloos_threads_are_at_rest():
     ranks.settle()
     assert noted == [True]
     thread.join()
+
+
+def graphs_and_weights():
+    from torch.profiler import profile
+
+    modules = []
+
+    def make():
+        modules.append(Stack(512))  # a layer is 1 MB
+        return modules[-1]
+
+    found = {}
+    for way, step in compiled_ddp.steps(make, torch.ones(8, 512), bucket_mb=1).items():
+        with profile() as seen:
+            step()
+        found[way] = [event.name for event in seen.events()].count("CompiledFunction")
+    return found, [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
+
+
+@pytest.mark.slow
+def test_only_optimize_ddp_cuts_the_graph_and_all_ways_train_alike():
+    (graphs, (eager, cut, whole)), (other, _) = ranks.run(graphs_and_weights, 2, timeout=600)
+    assert graphs == other and graphs["eager"] == 0
+    assert graphs["one graph"] == 1 and graphs["cut at its buckets"] > 2
+    torch.testing.assert_close(cut, eager)
+    torch.testing.assert_close(whole, eager)

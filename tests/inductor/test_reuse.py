@@ -5,10 +5,12 @@ from dataclasses import fields
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from compile_lab._torch.aot import functorch_config
+from compile_lab.inductor import generated as inductor
 from compile_lab.inductor.generated import GeneratedCode, generated_code
-from compile_lab.inductor.records import InductorGraph
+from compile_lab.inductor.records import EXTERN, InductorGraph
 from compile_lab.inductor.reuse import Reuse, buffer_reuse
 from compile_lab.recordings import here
 
@@ -62,3 +64,20 @@ def test_a_backward_takes_over_what_the_forward_saved_only_if_it_may():
     assert all(each.in_place for each in found[True]["backward"].taken if each.donated)
     assert found[True]["backward"].allocated < found[False]["backward"].allocated
     assert found[True]["forward"].donated == 0
+
+
+@pytest.mark.parametrize(("rows", "mixed"), [(8192, True), (64, False)])
+def test_a_tall_layer_norm_is_differentiated_in_one_pass_and_no_launch_is_left_out(rows, mixed):
+    x = torch.zeros(1).expand(rows, 1024).requires_grad_()
+    code = inductor.generated_code(nn.LayerNorm(1024), x, chip="H200")
+    backward = code.graphs[1]
+    assert ("workspace" in backward.wrapper) == mixed
+    sums = [kernel for kernel in backward.kernels if kernel.language == EXTERN and kernel.name == "aten.sum"]
+    assert len(sums) == 2 * mixed, "one for the weight, one for the bias"
+    assert len(backward.kernels) - len(sums) == backward.wrapper.count(".run(")
+    if mixed:
+        (main,) = (kernel for kernel in backward.kernels if "workspace" in kernel.call and kernel not in sums)
+        written = 3 * rows * 1024 * 4
+        assert written < main.nbytes < 1.1 * written + sum(each.nbytes for each in sums)
+        assert main.origins and any(main.node_by_line), "its lines are tied to nodes as others are"
+        assert all(origin.op == "aten.sum.dim_IntList" for each in sums for origin in each.origins)

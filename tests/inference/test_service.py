@@ -8,16 +8,7 @@ import torch
 from toy_service import LONG, TOY, USUAL, decode, prefill
 
 from compile_lab.capture import NotCompiledError
-from compile_lab.inference.service import (
-    Answer,
-    PhaseCost,
-    Request,
-    Stream,
-    payback,
-    phase_cost,
-    serve,
-    warm_up,
-)
+from compile_lab.inference.service import Answer, PhaseCost, Request, Stream, payback, phase_cost, serve, warm_up
 from compile_lab.modes.cost import Spread
 from compile_lab.simulator.payback import ONCE
 
@@ -49,11 +40,6 @@ def test_a_request_is_one_prefill_and_a_step_for_each_further_token_at_the_next_
     ]
     assert [answer.number for answer in stream.answers] == [1, 2] and stream.compilations == {}
     assert torch.is_grad_enabled()
-
-
-def test_a_stream_stops_at_its_time_and_says_so():
-    stream = serve(TOY, [USUAL] * 3, until=0.0)
-    assert stream.answers == () and stream.stopped == "time was used up before request 1"
 
 
 def made(mode, usual_ms, first_ms, spread=0.0):

@@ -7,10 +7,11 @@ import pytest
 import torch
 import torch.nn.functional as F
 from modulated import Modulated
+from spoilt import negated
 from torch import nn
 
 from compile_lab._torch.inductor import inductor_config
-from compile_lab.judge import gradients
+from compile_lab.judge import climbed, gradients, stage_at_fault
 from compile_lab.judge.__main__ import main
 
 pytestmark = pytest.mark.processes
@@ -260,19 +261,6 @@ def test_a_change_is_made_to_a_copy_of_a_compiled_model_too():
     assert model.first.weight.abs().sum() > 0
 
 
-def test_what_eager_refuses_is_eagers_error():
-    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"):
-        gradients(nn.Linear(3, 2), torch.ones(2, 4))
-
-
-def test_a_model_that_cannot_be_copied_is_refused_with_a_way_out():
-    model = nn.Linear(2, 2)
-    model.file = open(__file__)  # noqa: PTH123, SIM115
-    with pytest.raises(TypeError, match=r"a Linear cannot be copied .* each backend is given a copy"):
-        gradients(model, torch.ones(1, 2))
-    model.file.close()
-
-
 @dataclass
 class Answer:
     logits: torch.Tensor
@@ -292,13 +280,37 @@ def test_the_command_has_a_status(tmp_path, capsys):
     file.write_text("import torch\n\ndef made():\n    return torch.nn.Linear(4, 2), torch.ones(3, 4)\n")
     assert main([f"{file}:made"]) == 0 and "inductor: right" in capsys.readouterr().out
     assert main([f"{file}:other"]) == 2 and "has no function 'other'" in capsys.readouterr().err
-    with inductor_config.patch(post_grad_custom_pre_pass=_negates):
+    with inductor_config.patch(post_grad_custom_pre_pass=negated):
         assert main([f"{file}:made"]) == 1 and "WRONG in gradient of weight" in capsys.readouterr().out
 
 
-def _negates(graph):
-    if any("tangents" in node.name for node in graph.nodes if node.op == "placeholder"):
-        output = next(node for node in graph.nodes if node.op == "output")
-        with graph.inserting_before(output):
-            negated = [each and graph.call_function(aten.neg.default, (each,)) for each in output.args[0]]
-        output.args = (tuple(negated),)
+INFINITE = torch.tensor([1.0, float("inf")])
+
+
+def test_a_pass_over_the_graph_is_named():
+    found = stage_at_fault(lambda x: x * 0, INFINITE)
+    assert (found.backend, found.subsystem) == ("inductor", "joint_graph_passes") and "constant" in found.applied
+    assert [*found.outcomes.values()] == ["right", "right", "right", "wrong"]
+    assert "Inductor" in str(found) and "joint_graph_passes" in str(found)
+
+
+def test_a_step_that_is_right_has_no_stage_at_fault():
+    found = stage_at_fault(lambda x: x.sin() + 1, torch.ones(3))
+    assert not found.backend and set(found.outcomes.values()) == {"right"} and str(found) == "right by every backend"
+
+
+def test_a_stage_with_no_subsystem_is_told_by_its_backend():
+    outcomes = {"eager": "wrong", "aot_eager": "wrong", "aot_eager_decomp_partition": "wrong", "inductor": "wrong"}
+    found = climbed(outcomes.__getitem__)
+    assert (found.backend, found.subsystem) == ("eager", "") and "Dynamo" in str(found)
+
+
+def test_a_backend_that_raises_is_not_bisected():
+    asked = []
+
+    def outcome(backend):
+        asked.append(backend)
+        return "raises RuntimeError" if backend == "inductor" else "right"
+
+    found = climbed(outcome)
+    assert found.backend == "inductor" and not found.subsystem and len(asked) == 4

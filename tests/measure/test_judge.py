@@ -34,13 +34,6 @@ def test_rounding_is_judged_in_float64():
     assert relative_error(tiny * 2, tiny) == pytest.approx(1), "in float32 the squares would be 0"
 
 
-def test_one_wrong_element_of_many_shows_in_the_largest_error_alone():
-    exact = torch.ones(10_000)
-    y = exact.clone()
-    y[7] = 2
-    assert relative_error(y, exact) == pytest.approx(0.01) and largest_relative_error(y, exact) == 1
-
-
 def test_several_tensors_count_together_by_their_elements():
     exact = {"a": torch.tensor([3.0]), "b": torch.tensor([4.0, 0.0])}
     y = {"b": torch.tensor([4.0, 1.0]), "a": torch.tensor([3.0])}
@@ -63,11 +56,6 @@ def test_where_the_exact_result_is_zero_or_empty_there_is_still_an_answer():
     assert largest_relative_error(torch.empty(0), torch.empty(0)) == 0
 
 
-def test_a_tensor_that_wants_a_gradient_is_judged_without_one():
-    y = Y.clone().requires_grad_()
-    assert largest_relative_error(y, EXACT.requires_grad_(False)) == 0.125 and y.grad is None
-
-
 def test_what_both_have_is_no_difference_and_what_one_has_is_infinite():
     exact = torch.tensor([1.0, math.inf, math.nan, -math.inf])
     assert largest_relative_error(exact.clone(), exact) == 0
@@ -76,7 +64,3 @@ def test_what_both_have_is_no_difference_and_what_one_has_is_infinite():
         y = exact.clone()
         y[at] = wrong
         assert largest_relative_error(y, exact) == math.inf
-
-
-def test_both_parts_of_a_complex_number_are_judged():
-    assert largest_relative_error(torch.tensor([1 + 2j]), torch.tensor([1 + 4j])) == 0.5

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compile_lab.measure.timing import WARM_UP_CALLS, in_turn_us, samples_us, spread_us, told_apart
+from compile_lab.measure.timing import WARM_UP_CALLS, in_turn_us, samples_us, told_apart
 
 
 @pytest.mark.parametrize("from_idle", [False, True])
@@ -17,15 +17,6 @@ def test_a_long_call_is_made_once_a_sample(clock):
     calls = []
     samples_us(lambda: calls.append(clock.passes(0.02)), "cpu", samples=3)
     assert len(calls) == WARM_UP_CALLS + 1 + 1 + 3  # to warm up, to estimate, one sample thrown away, three kept
-
-
-def test_an_error_of_the_call_is_the_callers():
-    with pytest.raises(ZeroDivisionError):
-        samples_us(lambda: 1 / 0, "cpu")
-
-
-def test_the_spread_is_median_and_quartiles():
-    assert spread_us([1.0, 2.0, 3.0, 4.0, 5.0]) == {"median_us": 3.0, "low_us": 1.5, "high_us": 4.5}
 
 
 def test_times_whose_quartiles_touch_are_not_told_apart():

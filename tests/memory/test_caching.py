@@ -42,14 +42,3 @@ def test_growing_requests_each_need_a_new_segment_unless_segments_grow():
             allocator.allocate("one", size * MIB)
             allocator.free("one")
         assert (allocator.allocated_nbytes, allocator.reserved_nbytes) == (0, reserved * MIB)
-
-
-def test_an_owner_asks_once_and_frees_what_it_has():
-    allocator = CachingAllocator()
-    allocator.allocate("a", 1)
-    with pytest.raises(ValueError, match="has a block already"):
-        allocator.allocate("a", 1)
-    with pytest.raises(ValueError, match="nbytes"):
-        allocator.allocate("b", 0)
-    with pytest.raises(KeyError):
-        allocator.free("b")

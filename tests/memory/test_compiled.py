@@ -58,10 +58,7 @@ twice.register_autograd(lambda ctx, grad: grad * 2)
 
 PAIR = torch.complex64
 PROGRAMS = {
-    "fourier": (
-        lambda x, w: torch.fft.irfft2(torch.fft.rfft2(x) * w),
-        (drawn(16, 64, 64), drawn(64, 33, dtype=PAIR)),
-    ),
+    "fourier": (lambda x, w: torch.fft.irfft2(torch.fft.rfft2(x) * w), (drawn(16, 64, 64), drawn(64, 33, dtype=PAIR))),
     "one real operation on complex numbers": (lambda x: torch.fft.rfft(x).abs(), (drawn(256, 256),)),
     "a part of complex numbers": (
         lambda a, b: (a * b).real,

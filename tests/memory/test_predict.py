@@ -8,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from work import lines_run
 
 from chapters.shared import subjects
@@ -264,12 +263,6 @@ def test_fake_tensors_take_no_memory():
     assert found.peak_nbytes > 40e9 and found.left_nbytes == 40_000_000_000 + 4
 
 
-def test_compiled_code_is_watched_as_eager_code():
-    x = torch.randn(100)
-    found = memory.eager_lifetimes(lambda: torch.compile(lambda x: x.sin().cos())(x))
-    assert [moment.name for moment in found.timeline] == ["sin", "cos"]
-
-
 # The allocator
 
 
@@ -332,22 +325,6 @@ def test_a_step_in_place_takes_no_memory_and_a_measurement_that_saw_nothing_is_a
 
 
 # What cannot be done
-
-
-def test_errors_say_what_to_do():
-    with pytest.raises(TypeError, match=r"it must be of type TrainingGraphs \| GeneratedCode"):
-        memory.lifetimes(nn.Linear(2, 2))
-    with pytest.raises(TypeError, match="Tensor is not callable"):
-        memory.measure_peak(torch.ones(2))
-    with pytest.raises(ValueError, match=r"one number that requires a gradient, not \[2\]"):
-        memory.measure_step(lambda: torch.ones(2))
-    with pytest.raises(ValueError, match="no operation"):
-        memory.eager_lifetimes(lambda: None)
-    found = memory.eager_lifetimes(lambda: torch.ones(2))
-    with pytest.raises(IndexError, match="the timeline has 1"):
-        found.alive_at(5)
-    with TorchDispatchMode(), pytest.raises(NotCompiledError, match="TorchDispatchMode"):
-        memory.measure_peak(lambda: None)
 
 
 def test_a_broken_function_is_refused():

@@ -71,24 +71,11 @@ def test_a_batch_and_each_sequence_by_itself_go_on_alike_and_a_bucket_changes_no
     assert padded(PROMPTS, cached, bucket=100)[0].shape == (4, 16), "no longer than the cache has slots"
 
 
-def test_a_seed_draws_the_same_again_and_another_seed_others():
-    cached = made()
-    drawn = [continued(cached, PROMPTS, 7, seed=seed) for seed in (1, 1, 2)]
-    assert drawn[0] == drawn[1] != drawn[2]
-    assert continued(cached, PROMPTS, 7, seed=3, temperature=1e-4) == continued(cached, PROMPTS, 7)
-
-
 def test_draws_follow_the_chances():
     logits = torch.tensor([[0.0, 1.0, 2.0]]).repeat(20_000, 1)
     drawn = pick(logits, torch.Generator().manual_seed(0), temperature=2.0)
     found = drawn.bincount(minlength=3) / len(drawn)
     torch.testing.assert_close(found, torch.tensor([0.0, 0.5, 1.0]).softmax(-1), atol=0.02, rtol=0)
-
-
-def test_the_weights_are_the_models_own():
-    cached = made()
-    assert {id(each) for each in cached.parameters()} == {id(each) for each in cached.model.parameters()}
-    assert not [name for name in cached.state_dict() if "caches" in name], "a checkpoint holds no cache"
 
 
 def test_decoding_is_one_graph_at_any_position_and_a_batch_size_is_a_shape():
@@ -108,27 +95,3 @@ def test_decoding_is_one_graph_at_any_position_and_a_batch_size_is_a_shape():
     assert len(graphs) == 4, "another batch: both once more, for any batch"
     continued(cached, PROMPTS[:2], 3, prefill=prefill, decode=decode)
     assert len(graphs) == 4
-
-
-@pytest.mark.parametrize(
-    ("call", "error", "said"),
-    [
-        (lambda c: continued(c, [], 1), ValueError, "prompts is empty"),
-        (lambda c: continued(c, [[1], []], 1), ValueError, r"prompts\[1\] is empty; .* end token"),
-        (
-            lambda c: continued(c, [[1] * 17], 1),
-            ValueError,
-            "17 tokens, and 1 new ones need 17 slots; the cache has 16",
-        ),
-        (lambda c: continued(c, [[1] * 10], 8), ValueError, "8 new ones need 17 slots"),
-        (lambda c: continued(c, [[1]] * 5, 1), ValueError, "a batch of 5 sequences is more than the cache's 4 rows"),
-        (lambda c: continued(c, [[1, 50]], 1), ValueError, r"prompts\[0\] holds the token id 50; .* 0 to 49"),
-        (lambda c: continued(c, [["a"]], 1), TypeError, "holds 'a'; it must be a list of token ids"),
-        (lambda c: c.prefill(torch.zeros(1, 17, dtype=torch.int64), torch.ones(1)), ValueError, "17 tokens is longer"),
-        (lambda c: c.decode(torch.zeros(5, dtype=torch.int64), torch.ones(5)), ValueError, "batch of 5 sequences"),
-        (lambda c: CachedGPT(c.model, 1, 17), ValueError, "slots is 17; it must be a whole number from 1 to 16"),
-    ],
-)
-def test_bad_input_is_told_with_its_rule_and_the_way_out(call, error, said):
-    with pytest.raises(error, match=said):
-        call(made())

@@ -1,6 +1,5 @@
 """The lock of a checkpoint: one run at a time, given back however a run ends."""
 
-import errno
 import fcntl
 import os
 import signal
@@ -50,15 +49,3 @@ def test_a_lock_that_its_holder_removes_in_the_meantime_is_none(tmp_path, monkey
     monkeypatch.setattr(fcntl, "flock", removed_once)
     with lock.held(file, tmp_path):
         assert len(calls) == 2 and file.exists()
-
-
-def test_where_there_are_no_locks_a_note_says_so(tmp_path, monkeypatch, capsys):
-    def unsupported(*_):
-        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
-
-    monkeypatch.setattr(fcntl, "flock", unsupported)
-    with lock.held(tmp_path / ".run.lock", tmp_path / "run"):
-        pass
-    assert "note: no lock on" in capsys.readouterr().err
-    with lock.held(tmp_path / "nowhere" / ".run.lock", tmp_path / "run"):
-        assert not capsys.readouterr().err, "saving says that the folder is not there"

@@ -30,17 +30,21 @@ def test_a_comparison_says_what_limited_the_search_and_of_whom():
 @pytest.mark.parametrize("shown", totals_view.SCALES)
 def test_break_evens_are_marked_where_the_lines_cross(shown):
     drawing = totals_view.totals(FOUND, shown=shown)
-    assert "default has paid after 2,000 calls" in drawing.svg
-    assert "max-autotune has paid after 10,000 calls" in drawing.svg
-    assert "reduce-overhead has paid" not in drawing.svg
-    assert "reduce-overhead never pays" in drawing.alt and "limited: at most 4" in drawing.caption
-    field = totals_view.Field(0, 0, 600, 300, totals_view.SCALES[shown])
+    assert "default 2,000, reduce-overhead never, max-autotune 10,000" in drawing.title
+    assert "limited: at most 4" in drawing.caption
+    lines = {line.series: line for line in totals_view._lines(FOUND, "cold", totals_view.SCALES[shown], named=True)}
+    assert not lines["reduce-overhead"].marked and lines["default"].label == "2.00×"
     for mode, calls in (("default", 2000), ("max-autotune", 10_000)):
-        values = [field.value(FOUND, name, calls, "cold") for name in (mode, "eager")]
-        assert values[0] == pytest.approx(values[1])
+        eager = totals_view._value(FOUND, "eager", calls, "cold", totals_view.SCALES[shown])
+        assert lines[mode].marked == [(calls, pytest.approx(eager))]
 
 
-def test_the_band_names_the_best_mode_for_so_many_calls():
+def test_another_start_or_scale_is_refused():
+    with pytest.raises(ValueError, match="start is 'cold' or 'warm'"):
+        totals_view.totals(FOUND, "tepid")
+
+
+def test_the_sentence_names_the_best_mode_for_so_many_calls():
     best = list(totals_view._best(FOUND, "cold"))
     assert [mode for mode, _, _ in best] == ["eager", "default", "max-autotune"]
     assert best[0][1] == totals_view.CALLS[0] and best[-1][2] == totals_view.CALLS[1]

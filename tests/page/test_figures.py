@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 import pytest
 
-from compile_lab.page.figures import PALETTE, PLOTLY, Drawing, Figure, Plot, Series, bars, lines, script_json
+from compile_lab.page.figures import PLOTLY, Drawing, Figure, Plot, Series, lines, script_json
 from compile_lab.page.tables import Code, Table
 
 
@@ -89,58 +89,12 @@ def test_on_colab_plotly_draws_by_itself_and_the_words_stay(monkeypatch):
     assert "<figcaption>A bar</figcaption>" in bundle["text/html"] and "<table" in bundle["text/html"]
 
 
-def test_grouped_bars_start_at_the_top_with_their_numbers_and_a_legend():
-    many = [Series("eager", ["a", "b"], [2.0, 312.7]), Series("compiled", ["a", "b"], [1.0, 1.46])]
-    plot = bars(many, value_title="time (ms)", alt="Bars.").to_json()
-    assert [trace["text"] for trace in plot["data"]] == [["2", "313"], ["1", "1.5"]]
-    assert plot["layout"]["yaxis"]["autorange"] == "reversed"
-    assert plot["layout"]["showlegend"] is True and "annotations" not in plot["layout"]
-
-
-@pytest.mark.parametrize("horizontal", [True, False])
-def test_a_stack_has_its_sum_behind_it_and_no_number_where_there_is_no_room(horizontal):
-    many = [Series("one", ["a", "b"], [2.0, 3.0]), Series("other", ["b"], [0.5])]
-    layout = bars(many, value_title="s", alt="Bars.", stacked=True, horizontal=horizontal).to_json()["layout"]
-    at, place = ("x", "y") if horizontal else ("y", "x")
-    assert [(sum_[place], sum_[at], sum_["text"]) for sum_ in layout["annotations"]] == [
-        ("a", 2, "2"),
-        ("b", 3.5, "3.5"),
-    ]
-    assert layout["uniformtext"]["mode"] == "hide" and layout["uniformtext"]["minsize"] >= 12
-
-
-def luminance(colour):
-    """Relative luminance by WCAG."""
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    linear = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return sum(share * part for share, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-def test_the_value_on_a_bar_is_legible_on_its_colour():
-    many = [Series(str(at), ["a"], [1.0]) for at in range(len(PALETTE))]
-    first, *others = (trace for trace in bars(many, value_title="ms", alt="Bars.").to_json()["data"])
-    assert "insidetextfont" not in first and 1.05 / (luminance(first["marker"]["color"]) + 0.05) > 4.5, "white on blue"
-    for trace in others:
-        text, colour = luminance(trace["insidetextfont"]["color"]), luminance(trace["marker"]["color"])
-        assert (colour + 0.05) / (text + 0.05) > 4.5
-
-
-def test_the_spread_of_a_bar_reaches_from_low_to_high_and_is_in_the_table():
-    one = bars(Series("t", ["a"], [5.0], low=[4.0], high=[7.0]), value_title="ms", alt="One.", place_title="what")
-    ends = one.to_json()["data"][0]["error_x"]
-    assert (ends["arrayminus"], ends["array"]) == ([1.0], [2.0])
-    assert list(one.table.rows) == [["a", "5 (4 to 7)"]]
-
-
-def test_a_label_that_looks_like_a_tag_is_shown_as_it_is():
-    plot = bars(Series("s", ["<lambda>"], [1.0]), value_title="ms", alt="One.")
-    assert plot.to_json()["data"][0]["y"] == ["&lt;lambda&gt;"]
-    assert plot.table.rows[0][0] == "<lambda>"
-
-
 def test_lines_have_a_symbol_and_a_dash_each_and_a_table_with_gaps():
     one = lines(
-        [Series("p", [1, 2], [3.0, 4.0]), Series("q", [2, 4], [5.0, 6.0])], x_title="n", y_title="ms", alt="Two lines."
+        [Series("p", [1, 2], [3.0, 4.0]), Series("q", [2, 4], [5.0, 6.0])],
+        x_title="n",
+        y_title="ms",
+        title="Two lines.",
     )
     data = one.to_json()["data"]
     assert len({trace["line"]["dash"] for trace in data}) == len({t["marker"]["symbol"] for t in data}) == 2

@@ -2,11 +2,11 @@
 
 import pytest
 
-from compile_lab.page import Headline, Part, Prediction, Split, Verdict, axes, dots
+from compile_lab.page import Headline, Part, Prediction, Split, Verdict, axes
 from compile_lab.page.axes import Range, Rows
 from compile_lab.page.canvas import Canvas, round_ticks
 from compile_lab.page.explore import Explorer
-from compile_lab.page.figures import Drawing, Figure, Plot, Series, bars, lines
+from compile_lab.page.figures import Drawing, Figure, Plot, Series, lines
 from compile_lab.page.tables import Code, Table
 from compile_lab.simulator import explored_view
 
@@ -73,17 +73,13 @@ def asked(measured=1, **options):
         # what is drawn
         (lambda: Canvas(width=0), "width=0"),
         (lambda: round_ticks(0), "above 0"),
-        (lambda: dots(["a", "b"], {"x": [10, 40]}, unit="%", alt="Two.", until=30), "from 10 to 40"),
-        (lambda: dots([], {}, unit="%", alt="None."), "give 1 to 4"),
-        (lambda: dots(["a", "b"], {"x": [1]}, unit="%", alt="Too few."), "1 values for 2 places"),
         (lambda: Figure(Plot([], {}), " "), "needs alt"),
         (lambda: Drawing("<svg></svg>", ""), "needs alt"),
         (lambda: Series("s", ["a"], [1.0, 2.0]), "lengths"),
         (lambda: Series("s", ["a"], [1.0], low=[0.5]), "both low and high"),
         (lambda: Series("s", ["a"], [1.0], low=[2.0], high=[3.0]), "outside its spread"),
-        (lambda: bars([], value_title="ms", alt="."), "at least one Series"),
-        (lambda: lines(Series("s", [0], [1.0]), x_title="n", y_title="ms", alt=".", log_x=True), "positive"),
-        (lambda: lines(Series("s", ["a"], [1.0]), x_title="n", y_title="ms", alt="."), "need numbers"),
+        (lambda: lines(Series("s", [0], [1.0]), x_title="n", y_title="ms", title=".", log_x=True), "positive"),
+        (lambda: lines(Series("s", ["a"], [1.0]), x_title="n", y_title="ms", title="."), "need numbers"),
         *((lambda r=r: Table(["x", "y"], r), "columns") for r in ([["a"]], ["ab"])),
         *((lambda a=a: Table(["x", "y"], [["a", "b"]], align=a), "columns") for a in ("l", "lx")),
         (lambda: Code("a\nb\nc", mark={4}), "4.*3 lines"),

@@ -48,7 +48,7 @@ def test_names_are_few_and_within_the_values(seed):
 
 
 def test_a_figures_logarithmic_axes_have_them_and_others_do_not():
-    drawn = lines(Series("s", [64, 512], [0.3, 4.0]), x_title="n", y_title="ms", alt=".", log_x=True, log_y=True).plot
+    drawn = lines(Series("s", [64, 512], [0.3, 4.0]), x_title="n", y_title="ms", title=".", log_x=True, log_y=True).plot
     assert drawn.layout.xaxis.tickvals == (64, 512) and drawn.layout.yaxis.ticktext == ("0.5", "1", "2")
-    plain = lines(Series("s", [64, 512], [0.3, 4.0]), x_title="n", y_title="ms", alt=".").plot
+    plain = lines(Series("s", [64, 512], [0.3, 4.0]), x_title="n", y_title="ms", title=".").plot
     assert plain.layout.xaxis.tickvals is None and plain.layout.yaxis.rangemode == "tozero"

@@ -1,13 +1,10 @@
-"""Which operation ran in which precision: traces of small models, casts in graphs, kernels that only cast."""
-
-import types
+"""Which operation ran in which precision: traces of small models, casts in graphs."""
 
 import pytest
 import torch
 from torch import nn
 
 from compile_lab.aot.training import training_graphs
-from compile_lab.inductor.records import EXTERN, Kernel, Origin
 from compile_lab.precision import casts
 
 
@@ -75,38 +72,7 @@ def test_gradients_are_as_they_were_and_without_autocast_nothing_is_cast(two, x)
     assert not [one for one in casts.dtypes(two, x, backward=False).ops if one.direction == "backward"]
 
 
-def test_numbers_made_whole_are_no_cast_between_precisions(x):
-    trace = casts.dtypes(lambda: (x.to(torch.long), x.sum())[1])
-    assert not trace.casts and any(op.outputs == () for op in trace.ops)
-
-
-def test_probes_say_what_a_cpu_computes_in():
-    found = {(row["call"], row["given"]): row for row in casts.probed("cpu")}
-    assert set(found) == {(call, given) for call in casts.PROBES for given in ("fp32", "bf16")}
-    assert found["linear", "fp32"]["ops"] == [["aten.mm", ["bf16"], ["bf16"]]] and found["linear", "fp32"]["casts"] == 2
-    assert found["softmax", "bf16"]["ops"] == [["aten._softmax", ["bf16"], ["bf16"]]]
-    loss = found["cross_entropy", "bf16"]["ops"]
-    assert [op[0] for op in loss] == ["aten._log_softmax", "aten.nll_loss_forward"]
-
-
 def test_the_joint_graph_has_the_casts_of_the_eager_step(two, x):
     graphs = training_graphs(two, x, decompositions="none")
     assert casts.graph_casts(graphs.joint) == len(casts.dtypes(two, x).casts)
     assert casts.graph_casts(training_graphs(nn.Linear(4, 2), x).joint) == 0
-
-
-CAST, ADD = Origin("c", "prims.convert_element_type.default"), Origin("a", "aten.add.Tensor")
-VIEW = Origin("v", "aten.view.default", is_view=True)
-
-
-def kernel(*origins, language="triton"):
-    return Kernel("k", "", language, "forward", origins, 100)
-
-
-def test_kernels_that_only_cast_are_counted_with_their_bytes():
-    kernels = (kernel(CAST, VIEW), kernel(CAST, ADD), kernel(CAST, language=EXTERN), kernel())
-    graph = types.SimpleNamespace(nodes=(CAST, CAST, ADD), kernels=kernels)
-    assert [casts.casts_only(one) for one in kernels] == [True, False, False, False]
-    found = casts.cast_kernels([graph])
-    assert (found.launches, found.written, found.only_casts, found.only_casts_nbytes) == (4, 3, 1, 100)
-    assert (found.casts, found.fused) == (2, 1)

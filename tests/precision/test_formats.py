@@ -1,4 +1,4 @@
-"""Formats, errors, fp8, rounding, trainings in several precisions, and what a profiler's trace says of casts."""
+"""Formats, fp8 and rounding, against what torch's types do."""
 
 import math
 
@@ -21,26 +21,12 @@ def test_a_format_says_what_its_dtype_does(name, form):
     assert torch.tensor(form.largest, dtype=torch.float64).to(form.dtype).double() == form.largest
 
 
-def test_one_operation_rounds_once_and_a_chain_rounds_often():
-    rows = {(row["op"], row["precision"]): row for row in precision.op_errors("cpu", 64)}
-    for op in ("softmax", "layer_norm", "gelu", "matmul"):
-        assert rows[op, "bf16"]["error"] < 1.2 * rows[op, "bf16"]["rounding"]
-    assert rows["sum, step by step", "bf16"]["error"] > 3 * rows["sum", "bf16"]["error"]
-    assert rows["add", "fp32"]["error"] == rows["add", "fp32"]["rounding"] < rows["add", "fp16"]["error"]
-
-
 def test_the_setting_for_fp32_products_comes_back():
     before = torch.get_float32_matmul_precision()
     with pytest.raises(KeyError), precision.float32_products("high"):
         assert torch.get_float32_matmul_precision() == "high"
         raise KeyError
     assert torch.get_float32_matmul_precision() == before
-
-
-def test_the_loss_of_float_logits_is_read_in_fp32():
-    as_written, floated = precision.loss_errors("cpu", 32, 100)
-    assert (floated["reads"], floated["writes"]) == ("fp32", "fp32") and floated["error"] < 1e-6
-    assert as_written["error"] >= floated["error"]
 
 
 def test_a_scale_brings_small_numbers_into_the_range_of_fp8():
@@ -62,8 +48,3 @@ def test_stochastic_rounding_is_right_on_average(value):
     assert abs(rounded.mean() - x.double().mean()) < 4 * step / 2 / math.sqrt(len(x))
     exact = torch.tensor([1.0, -0.5, 0.0])
     assert torch.equal(precision.stochastically_rounded(exact).float(), exact)
-
-
-def test_stochastic_rounding_refuses_other_dtypes():
-    with pytest.raises(TypeError, match=r"x is of torch.float16; .*: call .float\(\) first"):
-        precision.stochastically_rounded(torch.ones(2).half())

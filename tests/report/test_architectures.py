@@ -1,6 +1,5 @@
 """Two of the fifty architectures, each with its whole report; `architectures.yml` takes all of them each week."""
 
-import json
 import time
 
 import pytest
@@ -31,22 +30,6 @@ def test_promises_are_those_of_fifty_and_a_broken_one_is_said():
     (said,) = survey.broken_promises([KEPT] * 39 + [off] * 11)
     assert said.startswith("the peak of 39 of 50 is the allocator's")
     assert survey.broken_promises([KEPT, KEPT | {"name": "Slow", "seconds": 91.0}]) == ["more than 90 s: Slow"]
-
-
-def test_a_model_that_fails_whole_is_a_row_and_the_survey_goes_on(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(survey, "alone", lambda name: KEPT | {"name": name} if name == "OPT" else survey_failed(name))
-    assert survey.main(["OPT", "Llama", "--json", str(tmp_path / "rows.json")]) == 1
-    said = capsys.readouterr()
-    assert "Llama" in said.out and "RuntimeError: no" in said.out and "1 of 2 have every card" in said.err
-    assert [each["name"] for each in json.loads((tmp_path / "rows.json").read_text())] == ["OPT", "Llama"]
-    with pytest.raises(SystemExit, match="2"):
-        survey.main(["GPT-17"])
-    assert "none of the fifty" in capsys.readouterr().err
-
-
-def survey_failed(name):
-    said = "RuntimeError: no"
-    return {"name": name, "seconds": None, "cards": {}, "failed": {"all": said}, "trouble": said}
 
 
 @pytest.mark.slow

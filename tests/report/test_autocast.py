@@ -45,13 +45,3 @@ def test_an_error_of_autocast_is_a_finding_with_its_line(last, said, cure):
     found = told(last)
     assert found.severity == "bad" and said in found.verdict and "at test_autocast.py, line " in found.verdict
     assert found.verdict.endswith("Without it, the same step runs.") and cure in found.parts[0].text
-
-
-def test_a_tensor_made_on_the_cpu_is_told_as_that_and_not_as_autocasts():
-    def last(h):
-        into = torch.zeros(8, 8)
-        into[torch.arange(8)] = h
-        return into.sum()
-
-    found = told(last)
-    assert found.severity == "bad" and found.verdict.startswith("On a GPU your step raises this, eagerly, too")

@@ -22,12 +22,6 @@ def before(tmp_path):
     return earlier(path)
 
 
-def test_the_same_report_has_not_moved(before):
-    card = moved(before, REPORT)
-    assert card.verdict == "0 of 3 numbers moved since the earlier report." and card.severity == "good"
-    assert card.parts[0].rows == () and card.parts[1].rows == ()
-
-
 def test_numbers_verdicts_and_findings_that_moved_are_told(before):
     more = (CardFigure("graph breaks", 2), CardFigure("graphs", 3))
     broken = dataclasses.replace(BREAKS, severity="bad", figures=more)
@@ -54,5 +48,3 @@ def test_a_file_that_is_no_report_is_refused(tmp_path, text):
     path.write_text(text)
     with pytest.raises(UnusableModel, match=r"other\.json holds no report .*--json"):
         earlier(path)
-    with pytest.raises(UnusableModel, match=r"nowhere\.json cannot be read"):
-        earlier(tmp_path / "nowhere.json")

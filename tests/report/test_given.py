@@ -44,12 +44,6 @@ def test_a_batch_is_a_tensor_a_tuple_or_a_dict(batch):
     assert "float32 [2, 4]" in given(Answer(torch.sum), batch).batch
 
 
-def test_what_torch_compile_wrapped_is_unwrapped_and_told():
-    model = Answer(torch.sum)
-    subject = given(torch.compile(model), torch.ones(2, 4))
-    assert subject.model is model and subject.was_compiled
-
-
 @pytest.mark.parametrize(
     ("model", "batch", "said"),
     [
@@ -67,27 +61,6 @@ def test_what_torch_compile_wrapped_is_unwrapped_and_told():
 def test_what_cannot_be_trained_is_refused_with_the_way_out(model, batch, said):
     with pytest.raises(UnusableModel, match=said):
         given(model, torch.ones(2, 4) if batch is None else batch)
-
-
-@pytest.mark.parametrize(
-    ("text", "target", "said"),
-    [
-        ("", "FILE", "names no function"),
-        ("", "nothere.py:make", "is no Python file here"),
-        ("def make(:\n", "FILE:make", "cannot be imported: SyntaxError.*line 1"),
-        ("import not_a_library\n", "FILE:make", "cannot be imported: ModuleNotFoundError: .*not_a_library"),
-        ("import sys; sys.exit(3)\n", "FILE:make", "cannot be imported: SystemExit"),
-        ("def other(): pass\n", "FILE:make", "no function 'make'; its functions are: other"),
-        ("def make(): return 1 / 0\n", "FILE:make", "raised ZeroDivisionError"),
-        ("def make(): return 1\n", "FILE:make", "returned int; it must return .model, batch."),
-        ("def make(): return 1, 2, 3, 4\n", "FILE:make", "it must return .model, batch."),
-    ],
-)
-def test_a_file_that_is_no_use_is_refused_with_the_way_out(tmp_path, text, target, said):
-    file = tmp_path / "broken_file.py"
-    file.write_text(text)
-    with pytest.raises(UnusableModel, match=said):
-        loaded(target.replace("FILE", str(file)))
 
 
 def test_a_file_may_import_what_stands_beside_it(tmp_path, monkeypatch):

@@ -7,7 +7,7 @@ from torch import nn
 from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
 from compile_lab.report.handed import handed_over
-from compile_lab.report.model import card, cards_of
+from compile_lab.report.model import card
 from compile_lab.report.questions import QUESTIONS
 
 COUNT = 10
@@ -87,14 +87,6 @@ def test_wrapped_parts_are_found_by_their_paths_and_a_compiled_function_by_its_c
     assert found.marked == () and [each.function for each in found.parts] == ["doubled"] and found.entered == 1
 
 
-def test_what_is_never_entered_is_told():
-    model = Row([1])
-    model.parts[0].forward = torch.compiler.disable(model.parts[0].forward)
-    model.parts[0].compile(backend="eager")
-    found = of(model)
-    assert found.handed.entered == 0 and "enters no compiled graph" in card("handed", found).verdict
-
-
 def test_what_is_kept_is_what_the_readers_checkpoint_keeps():
     class Checkpointed(Row):
         def forward(self, x):
@@ -109,21 +101,6 @@ def test_what_is_kept_is_what_the_readers_checkpoint_keeps():
             part.compile(backend="aot_eager")
         kept[kind] = handed_over(given(model, torch.randn(2, 4))).kept_nbytes
     assert kept[Checkpointed] == 4 * 2 * 4 * 4 < kept[Row], "a checkpoint keeps each part's input, or result, alone"
-
-
-def test_a_model_that_compiles_nothing_has_no_such_card():
-    found = of(Row([1]))
-    assert found.handed is None and "handed" not in cards_of(found)
-
-
-@pytest.mark.parametrize("wrapped", [True, False])
-def test_a_model_compiled_as_a_whole_is_what_the_other_cards_are_of(wrapped):
-    model = in_place([1, 1])
-    if wrapped:
-        model = torch.compile(model, backend="eager")
-    else:
-        model.compile(backend="eager")
-    assert handed_over(given(model, torch.randn(2, 4))) is None
 
 
 def test_a_part_that_raises_once_it_is_compiled_is_told_and_not_left_out():

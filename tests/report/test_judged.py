@@ -1,25 +1,22 @@
 """The card that judges: right, wrong, refused, raised, not judged; and what nothing writes in the code for a chip."""
 
-import copy
 import dataclasses
-import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from modulated import Denoiser
+from spoilt import negated
 from torch import nn
 
 from compile_lab._torch.inductor import inductor_config
-from compile_lab.aot.training import training_graphs
 from compile_lab.inductor.generated import generated_code
 from compile_lab.known_faults import KNOWN_FAULTS
 from compile_lab.report import judged
 from compile_lab.report.captured import ReportOptions, captured
-from compile_lab.report.given import given, loaded
-from compile_lab.report.limits import PartTookTooLong
-from compile_lab.report.model import card, state_kept
+from compile_lab.report.given import given
+from compile_lab.report.model import card
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
 pytestmark = pytest.mark.processes
@@ -47,15 +44,6 @@ def judged_of(model, batch, options=WHATEVER_IT_TAKES):
 
 def with_code(found, code):
     return dataclasses.replace(found, parts={**found.parts, "code": code})
-
-
-def negated(graph):
-    """A pass of Inductor's that turns the sign of every gradient."""
-    if any("tangents" in node.name for node in graph.nodes if node.op == "placeholder"):
-        output = next(node for node in graph.nodes if node.op == "output")
-        with graph.inserting_before(output):
-            turned = [each and graph.call_function(torch.ops.aten.neg.default, (each,)) for each in output.args[0]]
-        output.args = (tuple(turned),)
 
 
 def refuses(graph):
@@ -92,6 +80,14 @@ def test_a_pass_that_raises_is_the_steps_error_unless_the_step_runs_without_the_
     assert made.severity == "failed" and "compiled without it the step runs" in made.verdict
 
 
+def test_what_the_reader_compiles_is_no_measure_of_itself():
+    model = Small()
+    model.second = torch.compile(model.second)
+    with inductor_config.patch(post_grad_custom_pre_pass=negated):
+        made = card("judged", judged_of(model, drawn(3, 8)))
+    assert made.severity == "bad" and "gradient of second" in f"{made.parts[1].rows}"
+
+
 class Buckets(nn.Module):
     """Rows of a table that are chosen by the last bit of a number."""
 
@@ -105,45 +101,8 @@ class Buckets(nn.Module):
 
 def test_what_hangs_on_a_last_bit_is_refused_and_nothing_is_fine():
     model, batch = Buckets(), torch.tensor([0.1, 0.2, 0.3] * 50)
-    found = judged_of(model, batch)
-    made = card("judged", with_code(found, generated_code(model, batch)))
+    made = card("judged", with_code(judged_of(model, batch), generated_code(model, batch)))
     assert made.severity == "look" and made.verdict.startswith("Not compared: output, ")
-    assert any(name == "output" and "last bit" in why for name, why in made.parts[0].rows)
-
-
-def test_of_a_whole_step_a_part_is_judged_and_the_card_says_so():
-    net = nn.Sequential(nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 1))
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
-
-    def step(x):
-        net(x).square().mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    subject = given(step, drawn(4, 16))
-    found = captured(subject, WHATEVER_IT_TAKES, only=("judged",))
-    made = card("judged", with_code(found, generated_code(net, drawn(4, 16))))
-    assert made.severity == "look" and made.verdict.startswith("Right: ")
-    assert "That is a part of the step: one call of `net`" in made.verdict
-
-
-def test_nothing_has_moved_afterwards():
-    model = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5))
-    model[0].weight.grad = gradient = torch.ones(4, 4)
-    before, drew = copy.deepcopy(model.state_dict()), torch.get_rng_state()
-    with state_kept(model):
-        made = card("judged", judged_of(model, drawn(8, 4)))
-    assert made.verdict.startswith("Right: ")
-    assert all(torch.equal(each, before[name]) for name, each in model.state_dict().items())
-    assert model[0].weight.grad is gradient and torch.equal(torch.get_rng_state(), drew) and model.training
-
-
-def test_what_the_reader_compiles_is_no_measure_of_itself():
-    model = Small()
-    model.second = torch.compile(model.second)
-    with inductor_config.patch(post_grad_custom_pre_pass=negated):
-        made = card("judged", judged_of(model, drawn(3, 8)))
-    assert made.severity == "bad" and "gradient of second" in f"{made.parts[1].rows}"
 
 
 # ---- what is not judged, and why
@@ -165,68 +124,12 @@ def test_what_would_take_long_is_not_begun(monkeypatch):
     )
 
 
-def test_the_time_is_expected_by_the_kernels_of_the_chips_code():
-    code = generated_code(Small(), drawn(3, 8))
-    graphs = training_graphs(Small(), drawn(3, 8))
-    assert judged.expected_seconds(graphs, 0.5, code) > judged.expected_seconds(None, 0.5, code)
-    few = judged.expected_seconds(None, 1.0, code)
-    assert few > judged.expected_seconds(None, 0.5, code) > judged.expected_seconds(None, 0.5, None) == 1.0
-
-
 def test_a_large_model_and_sparse_gradients_are_not_judged(monkeypatch):
     assert "is sparse" in not_judged(
         nn.Sequential(nn.Embedding(5, 4, sparse=True), nn.Linear(4, 1)), torch.tensor([1, 2])
     )
     monkeypatch.setattr(judged, "MOST_ELEMENTS", 100)
     assert "of 108 parameters a dozen copies" in not_judged(Small(), drawn(3, 8), costly=True)
-
-
-class InFloat32(nn.Module):
-    """An operation that takes no float64, as a grouped product does not."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(8, 8))
-
-    def forward(self, x):
-        if self.weight.dtype == torch.float64:
-            raise RuntimeError("expected float32")
-        return x @ self.weight
-
-
-def test_what_has_no_exact_run_is_not_judged_and_that_is_the_judges_limit():
-    said = not_judged(InFloat32(), drawn(3, 8))
-    assert "which is its limit (RuntimeError: expected float32)" in said
-
-
-def test_a_model_without_memory_is_not_judged(tmp_path):
-    file = tmp_path / "mine.py"
-    file.write_text("import torch\n\ndef made():\n    return torch.nn.Linear(4, 2), torch.ones(3, 4)\n")
-    found = captured(loaded(f"{file}:made", fake=True), WHATEVER_IT_TAKES, only=("judged",))
-    assert "without memory" in card("judged", found).verdict
-
-
-def test_a_function_is_judged_if_it_can_be_copied_with_its_modules():
-    class Trainer:
-        def __init__(self):
-            self.net = Small()
-
-        def loss(self, x):
-            return self.net(x).square().mean()
-
-    trainer, net = Trainer(), Small()
-    made = card("judged", judged_of(trainer.loss, (drawn(3, 8),)))
-    assert made.verdict.startswith("Right: ") and "gradient of net.first.weight" in f"{made.parts[0].rows}"
-    assert "cannot be copied" in not_judged(lambda x: net(x).square().mean(), (drawn(3, 8),))
-
-
-def test_a_part_that_takes_too_long_is_told_as_other_parts_are(monkeypatch):
-    monkeypatch.setattr(judged, "units_of", lambda subject: time.sleep(3600))
-    found = judged_of(Small(), drawn(3, 8), ReportOptions(limit_s=0.2, judge=True))
-    assert isinstance(found.parts["judged"], PartTookTooLong)
-    made = card("judged", found)
-    assert made.severity == "failed" and "it was stopped after 0.2 s" in made.verdict
-    assert "--limit-s" in made.parts[0].text
 
 
 # ---- what nothing writes

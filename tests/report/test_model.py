@@ -12,14 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from compile_lab.memory import measure_peak
 from compile_lab.report.__main__ import main
 from compile_lab.report.captured import PARTS, Captured, CapturePart, ReportOptions, captured
 from compile_lab.report.cards import report_of
 from compile_lab.report.given import given, loaded
 from compile_lab.report.limits import PartTookTooLong, limited
-from compile_lab.report.model import CARDS, card, cards_of, checked, state_kept, told
-from compile_lab.report.model_view import LISTED_NBYTES, page
+from compile_lab.report.model import CARDS, card, cards_of, state_kept, told
+from compile_lab.report.model_view import page
 from compile_lab.report.tries import _blocks, on_devices, tried
 from compile_lab.tensors import nbytes
 from compile_lab.virtual_gpu.errors import VirtualGPUError
@@ -134,17 +133,6 @@ def test_a_list_of_modules_inside_a_block_belongs_to_the_block():
     assert list(_blocks(model)) == [block]
 
 
-def test_a_report_whose_time_is_over_tries_no_further_change_and_says_so():
-    made = given(nn.Linear(3, 1), torch.ones(6, 3))
-    options = ReportOptions(limit_s=600)
-    whole = captured(made, options, only=("trace", "rates", "tries"))
-    assert not {each.outcome for each in whole.tries} & {"not tried"}
-    late = dataclasses.replace(whole, parts={**whole.parts, "tries": tried(made, seconds=-1)})
-    assert [each.outcome for each in late.tries] == ["not tried"] * len(whole.tries)
-    said = card("guards", late)
-    assert f"time was over for {len(whole.tries) - 1} of {len(whole.tries) - 1} changes" in said.verdict
-
-
 def test_a_change_lists_only_how_it_differs_from_the_call_as_it_is():
     """Between them came a batch of 1, whose own code expects one row: that is no news of another length."""
     model = nn.Sequential(nn.Embedding(5, 4), nn.Linear(4, 1))
@@ -183,100 +171,6 @@ def test_the_page_is_one_file_that_needs_nobody(found, monkeypatch):
     )
     assert page(report_of(json.loads(json.dumps(made.as_data())))) == text
     assert made._repr_html_() in text
-
-
-@pytest.mark.slow
-def test_listings_that_would_make_the_page_large_are_named_and_left_out(found, monkeypatch):
-    monkeypatch.setattr("compile_lab.report.model.captured", lambda *_, **__: found)
-    made = told(found.given, found.options)
-    kernels = made["kernels"]
-    huge = dataclasses.replace(kernels.parts[-1], source="x" * (LISTED_NBYTES + 1), title="the huge one")
-    text = page(dataclasses.replace(made, cards=(dataclasses.replace(kernels, parts=(huge,)),)))
-    assert "the huge one: left out" in text and len(text.encode()) < 100_000
-
-
-def test_a_branch_on_a_value_is_told_with_line_id_and_cure(branching):
-    breaks = card("breaks", branching)
-    where, line, number, _, eagerly, _ = breaks.parts[0].rows[0]
-    assert where.startswith("own_model.py, line") and line == "if h.sum() > 0:"
-    assert re.fullmatch(r"GB\d{4}", number) and "the graph ends here" in eagerly
-    assert breaks.severity == "bad" and any(number in getattr(each, "title", "") for each in breaks.parts)
-
-
-def test_a_forward_that_is_left_to_python_has_nothing_that_is_fine():
-    class Recurrent(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.cells = nn.LSTM(4, 4, batch_first=True)
-
-        def forward(self, x):
-            return self.cells(x)[0].mean()
-
-    eager = captured(
-        given(Recurrent(), torch.ones(3, 5, 4)), ReportOptions(limit_s=600), only=("trace", "tries", "rates", "graphs")
-    )
-    nothing = SimpleNamespace(graphs=(), trouble=(), chip="H200", kernels=(), written=())
-    cards = whole(dataclasses.replace(eager, parts={**eager.parts, "code": nothing}))
-    assert (
-        "captured no graph" in cards["breaks"].verdict
-        and "`forward` is whole left to Python" in cards["breaks"].verdict
-    )
-    assert {cards[name].severity for name in ("breaks", "guards", "kernels")} == {"bad"}
-    assert cards["joint"].severity == "bad" and "fix the first" in cards["joint"].parts[0].text
-
-
-class Stem(nn.Module):
-    """A large convolution that is never compiled, before a small head that is."""
-
-    def __init__(self):
-        super().__init__()
-        self.wide, self.head = nn.Conv2d(3, 64, 3), nn.Linear(64, 10)
-
-    @torch.compiler.disable
-    def seen(self, x):
-        return self.wide(x).relu().mean((2, 3))
-
-    def forward(self, x):
-        return self.head(self.seen(x)).mean()
-
-
-class Tagger(nn.Module):
-    """A method with a GRU is left to Python whole, and what calls it is not."""
-
-    def __init__(self):
-        super().__init__()
-        self.cells, self.out = nn.GRU(8, 32, batch_first=True), nn.Linear(32, 5)
-
-    def read(self, x):
-        return self.cells(x)[0]
-
-    def forward(self, x):
-        return self.out(self.read(x)).mean()
-
-
-@pytest.mark.parametrize(
-    ("model", "batch", "said"),
-    [
-        (Stem(), torch.ones(4, 3, 32, 32), "of the forward's matmul FLOPs are in it"),
-        (Tagger(), torch.ones(16, 12, 8), "`read`, left to Python, is not in it"),
-    ],
-)
-def test_a_part_is_called_a_part_and_the_peak_is_eagers(model, batch, said):
-    part = captured(
-        given(model, batch), ReportOptions(limit_s=600), only=("trace", "state", "graphs", "memory", "eager")
-    )
-    cards = {name: card(name, part) for name in ("joint", "saved", "memory")}
-    for name in ("joint", "saved"):
-        assert cards[name].severity == "look" and said in cards[name].verdict
-    (predicted,) = [each.value for each in cards["memory"].figures if each.name == "peak above what was there"]
-
-    def forget():
-        model.zero_grad(set_to_none=True)
-
-    step = lambda: model(batch).backward()  # noqa: E731
-    step(), forget()
-    assert predicted == pytest.approx(measure_peak(step, forget).peak_nbytes, rel=0.02)
-    assert "as eager runs it" in cards["memory"].verdict and said in cards["memory"].parts[-1].text
 
 
 def test_a_failed_part_takes_no_other_card_away(branching):
@@ -363,22 +257,6 @@ def test_the_model_is_afterwards_what_it_was():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model[0].weight.grad is gradient and torch.equal(torch.get_rng_state(), drawn)
     assert not model[1].training and model[2].training
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ({"chip": "B300"}, "'B300'; there is H200"),
-        ({"pattern": "magic"}, "one of 'ddp', 'fsdp'"),
-        ({"devices": 1}, "from 2"),
-        ({"limit_s": 0}, "limit_s is 0"),
-        ({"limit_s": float("inf")}, "limit_s"),
-        ({"limit_s": 1e300}, "at most 604,800"),
-    ],
-)
-def test_options_that_do_not_go_are_refused(option, said):
-    with pytest.raises(ValueError, match=said):
-        checked(**{"chip": "H200", "devices": None, "pattern": "fsdp", "limit_s": 9, **option})
 
 
 @pytest.mark.slow

@@ -41,13 +41,6 @@ def test_bytes_are_those_after_a_step_of_the_same_optimizer(make, expected):
         assert sum(v.numel() * v.itemsize for v in kept if v.ndim) == expected
 
 
-def test_the_card_prices_the_readers_own():
-    verdict = memory_card(
-        captured(of(lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9)), ReportOptions(limit_s=600), only=PARTS)
-    ).verdict
-    assert "parameters, inputs and SGD's state" in verdict and "AdamW" not in verdict
-
-
 def test_what_is_not_known_is_said_and_not_graded():
     subject = of(lambda p: torch.optim.LBFGS(p))
     card = memory_card(captured(subject, ReportOptions(limit_s=600), only=PARTS))
@@ -72,10 +65,3 @@ def test_a_momentum_that_a_scheduler_cycles_compiles_again_though_the_rate_is_a_
     assert not any(found.rates[1]) and found.momentum[0] == called and any(found.momentum[1])
     told = QUESTIONS["momentum_that_cycles"](found)
     assert "cycle_momentum=False" in told.cure and f"`{called}`" in told.told
-
-
-def test_where_the_rate_alone_is_cycled_nothing_is_asked():
-    subject = of(lambda p: torch.optim.AdamW(p, lr=torch.tensor(0.1)))
-    torch.optim.lr_scheduler.OneCycleLR(subject.optimizer, 0.1, total_steps=10, cycle_momentum=False)
-    found = captured(subject, ReportOptions(limit_s=600), only=("momentum",))
-    assert found.momentum == ("", ()) and QUESTIONS["momentum_that_cycles"](found) is None

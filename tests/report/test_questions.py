@@ -219,13 +219,6 @@ def test_what_hangs_on_the_batch_or_the_optimizer_fires_where_it_is(name, parts,
     assert bool(asked(name, parts=parts, **make())) == fires
 
 
-def test_some_weights_of_sixteen_bits_beside_others():
-    model = Small()
-    model.adapter = nn.Linear(4, 4).bfloat16()
-    finding = asked("low_precision_weights", model, ())
-    assert finding.title.startswith("2 of ") and "`adapter.weight`, `adapter.bias`" in finding.told
-
-
 def test_each_question_has_a_test():
     elsewhere = {"learning_rate", "momentum_that_cycles", "every_length", "low_precision_weights"}
     elsewhere |= {"parts_at_their_limit"}  # test_handed.py

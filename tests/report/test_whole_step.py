@@ -11,7 +11,7 @@ from torch import nn
 from compile_lab.inductor.generated import generated_code
 from compile_lab.memory import eager_lifetimes, measure_peak
 from compile_lab.report.captured import ReportOptions, captured
-from compile_lab.report.given import UnusableModel, given, loaded
+from compile_lab.report.given import given, loaded
 from compile_lab.report.model import card
 from compile_lab.tensors import nbytes
 
@@ -108,15 +108,6 @@ def test_the_peak_of_a_step_is_the_allocators(make):
     assert 0 <= more <= gradients
 
 
-def test_nothing_has_moved_afterwards():
-    pair = Averaged()
-    modules = nn.ModuleList([pair.student, pair.teacher])
-    before = copy.deepcopy(modules.state_dict())
-    captured(given(pair.step, torch.randn(4, 16)), ReportOptions(limit_s=600), only=("eager",))
-    assert all(torch.equal(each, before[name]) for name, each in modules.state_dict().items())
-    assert not pair.optimizer.state and all(each.grad is None for each in modules.parameters())
-
-
 def test_modules_that_no_name_of_the_function_leads_to_are_found_as_they_are_called():
     class Holder:
         __slots__ = ("calls",)
@@ -135,12 +126,6 @@ def test_modules_that_no_name_of_the_function_leads_to_are_found_as_they_are_cal
     assert all(torch.equal(each.weight, old) for each, old in zip(layers, before, strict=True))
 
 
-def test_the_teacher_is_called_without_a_gradient_and_is_not_what_is_looked_at():
-    subject = given(Averaged().step, torch.randn(4, 16))
-    assert {each.name: each.without_gradient for each in subject.step.calls} == {"student": 0, "teacher": 1}
-    assert subject.step.main.name == "student"
-
-
 def test_a_function_that_returns_a_loss_is_a_model():
     net = nn.Linear(4, 2)
 
@@ -151,14 +136,6 @@ def test_a_function_that_returns_a_loss_is_a_model():
     assert subject.step is None and subject.was_compiled
     assert [name for name, _ in subject.model.named_parameters()] == ["net.weight", "net.bias"]
     assert card("breaks", captured(subject, ReportOptions(limit_s=600), only=("trace",))).severity == "good"
-
-
-def test_what_a_function_cannot_be():
-    with pytest.raises(UnusableModel, match="uses no module with parameters"):
-        given(lambda x: x.sum(), torch.ones(3))
-    tensor = torch.ones(3, requires_grad=True)
-    with pytest.raises(UnusableModel, match="calls no module with trained parameters"):
-        given(lambda: tensor.sum().backward(), ())
 
 
 def test_a_function_of_a_file_travels_with_what_it_names(tmp_path):

@@ -21,7 +21,7 @@ def pipeline(**choice):
 
 
 def end_of_axis(drawing: Drawing) -> float:
-    return float(re.search(r">([\d.,]+) F</text>", drawing.svg)[1].replace(",", ""))
+    return float(re.search(r">([\d.,]+) F</text>", drawing.body)[1].replace(",", ""))
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
@@ -100,6 +100,6 @@ def test_the_gradients_are_those_of_gpt2_in_the_order_of_its_backward():
 
 
 def test_the_axis_of_milliseconds_stays_until_a_step_outgrows_it():
-    svgs = [explored_view.buckets(**WIRE | {"wire": wire})[1].svg for wire in (450, 100, 50, 12.5, 12, 5)]
-    ends = [int(re.findall(r">(\d+) ms</text>", svg)[-1]) for svg in svgs]
+    bodies = [explored_view.buckets(**WIRE | {"wire": wire})[1].body for wire in (450, 100, 50, 12.5, 12, 5)]
+    ends = [int(re.findall(r">(\d+)\u202fms</span>", body)[-1]) for body in bodies]
     assert ends == [80, 80, 80, 150, 150, 300]

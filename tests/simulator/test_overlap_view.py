@@ -23,7 +23,7 @@ def test_the_tables_say_what_the_bars_say(found):
     assert overlap_view.collectives(found, most=1).rows[-1][0] == "and 1 more"
 
 
-def test_a_mark_across_short_computation_names_what_is_exposed_in_it():
+def test_the_title_says_what_is_exposed_without_the_short_computation_under_it():
     computed = [Span(0, 50), *(Span(50.5 + at, 50.7 + at) for at in range(50))]
-    svg = overlap_view.timeline(overlap_of(computed, [Transfer("all_reduce", 40, 100, MB, 0.0)])).svg
-    assert "exposed 40 of 60 ms" in svg
+    drawn = overlap_view.timeline(overlap_of(computed, [Transfer("all_reduce", 40, 100, MB, 0.0)]))
+    assert drawn.title == "Exposed communication: 40 of 60 ms."

@@ -75,14 +75,15 @@ def test_a_row_survives_being_stored():
 def test_any_choice_is_drawn(restarts):
     for steps, model in itertools.product((1, 12_345, 10_000_000), (CHOICE["model"], payback_view.OWN)):
         told, line, _ = payback_view.panel(**CHOICE | {"model": model, "steps": steps, "restarts": restarts})
-        assert "nan" not in line.svg and "inf" not in line.svg and "**" in told
-        assert f"{steps:,} step" in line.alt
+        assert "nan" not in line.body and "inf" not in line.body and "**" in told
+        assert f"{steps:,} step" in line.title
 
 
 def test_crossings_draw_never_as_never():
     surely = CompiledWay("RNN", "whole", 30.0, Interval(-2, -3, -1), {"cold": Interval(15, 15, 15)})
-    told = payback_view.crossings([GPT, SLOWER, surely]).alt
-    assert "RNN, whole never (never to never)" in told and "MLP, blocks never (150,000 to never)" in told
+    drawn = payback_view.crossings([GPT, SLOWER, surely])
+    assert drawn.table.rows[1:] == [["MLP, blocks", "never", "150,000", "never"], ["RNN, whole", *["never"] * 3]]
+    assert drawn.body.count("m-spread") == 2, "of what is surely never there is no interval"
 
 
 def test_times_are_told_in_a_unit_that_reads_well():

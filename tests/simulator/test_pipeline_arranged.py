@@ -39,7 +39,7 @@ def test_ranks_that_wait_for_each_other_are_each_told_for_what():
 def test_each_block_is_there_once_and_what_is_wrong_is_named_on_it():
     verdict, numbers, made = pipeline_arranged_view.arranged(f"F0 F1 F2 B0 F3 B1 B2 B3 | {GPIPE} | {GPIPE}")
     assert verdict.startswith("**Not yet:** ") and "by rank: **3, 4, 4** (3 allowed)" in numbers
-    blocks = re.findall(r"data-block='(\d \d)'", made.svg)
+    blocks = re.findall(r"data-block='(\d \d)'", made.body)
     assert blocks == [f"{rank} {at}" for rank in range(3) for at in range(8)]
     assert made.alt.count("would be the 4th held") == 2 and "Not allowed: rank 1" in made.alt
 

@@ -15,7 +15,6 @@ from compile_lab.simulator import (
     issuing_view,
     lifetimes_view,
     overlap_view,
-    patterns_view,
     payback_view,
     pipeline_arranged_view,
     pipeline_view,
@@ -169,8 +168,7 @@ def test_a_choice_that_cannot_be_is_told_to_the_reader_of_an_explorer(panel, goo
         (lambda: serving_view.panel("16 bits", "1", 7, 8, 4096, 0, 700, 141), "above 0"),
         *((lambda b=b: saved(GRAPH, b), "from 0 to 1") for b in (-0.1, 1.01, math.nan)),
         (lambda: lifetimes_view.budgeted(STORED, 1.5), "from 0 to 1"),
-        (lambda: lifetimes_view.lives(STEP, ceiling_nbytes=STEP.peak_nbytes - 1), "end later"),
-        (lambda: patterns_view.shards(MINI, devices=8), "devices=8"),
+        (lambda: lifetimes_view.largest(STEP, 3), "not on an axis"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(call, word):

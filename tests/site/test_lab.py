@@ -21,14 +21,14 @@ pytestmark = pytest.mark.browser
 CELLS = [
     """
 import time
-from compile_lab.page import Code, Explorer, Series, Table, bars
+from compile_lab.page import Code, Explorer, Series, Table, bars, lines
 
 def panel(cause, version):
     if cause == "fails":
         raise RuntimeError("boom <b>")
     if cause == "slow":
         time.sleep(3600)
-    figure = bars(Series("graphs", ["before", "after"], [3, 1]), value_title="graphs", alt="Two bars.",
+    figure = bars(Series("graphs", ["before", "after"], [3, 1]), value_title="graphs", title="Two bars.",
                   caption=f"Graphs of {cause}", provenance="measured here")
     listing, table = Code("x = 1\\nprint(x)", mark={2}), Table(["a", "n"], [["b", 7]])
     return [f"The cause `{cause}` is {version}.", listing, table, figure]
@@ -37,9 +37,8 @@ causes = ["print", "item", "list", "dict", "fails", "slow"]
 Explorer("What breaks?", {"cause": causes, "version": ["broken", "mended"]}, panel)
 """,
     """
-calls = ["one <lambda>", "two"]
-times = [Series("eager", calls, [2.0, 4.0], [1.8, 3.5], [2.3, 4.4]), Series("compiled", calls, [1.0, 1.5])]
-bars(times, value_title="time (ms)", alt="Four bars.", caption="Time of a call", provenance="measured live on a test")
+times = [Series("eager", [1, 2], [2.0, 4.0], [1.8, 3.5], [2.3, 4.4]), Series("a <lambda>", [1, 2], [1.0, 1.5])]
+lines(times, x_title="n", y_title="ms", title="Two lines.", caption="A call", provenance="measured live on a test")
 """,
     "from compile_lab.page import Verdict\nVerdict('C07', 'Printing breaks the graph', False, 'Here', 'It does not.')",
     "from compile_lab.preflight import preflight\npreflight()",
@@ -177,10 +176,14 @@ def test_a_long_computation_says_so_and_can_be_interrupted(page):
 
 
 def test_figures_are_drawn_with_caption_and_provenance(page):
-    for title in ("Graphs of print · measured here", "Time of a call · measured live on a test"):
-        # While the renderer draws a figure again, the old one is there too for a moment.
-        expect(page.locator(".js-plotly-plot .gtitle", has_text=title)).to_have_count(1)
-    assert "one <lambda>" in page.locator(".js-plotly-plot .ytick").all_text_contents()
+    mark = page.locator(".widget-output .m-figure")
+    expect(mark.locator(".m-title")).to_have_text("Two bars.")
+    expect(mark.locator("figcaption")).to_have_text("Graphs of print · measured here")
+    widths = mark.locator(".m-seg").evaluate_all("all => all.map((each) => each.getBoundingClientRect().width)")
+    assert widths[0] == pytest.approx(3 * widths[1], rel=0.02), "the style sheet came along"
+    title = "Two lines. A call · measured live on a test"
+    expect(page.locator(".js-plotly-plot .gtitle", has_text=title)).to_have_count(1)
+    assert "a <lambda>" in page.locator(".js-plotly-plot .legendtext").all_text_contents()
 
 
 def test_code_is_coloured_and_the_marked_line_has_its_sign(page):

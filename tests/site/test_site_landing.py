@@ -2,6 +2,7 @@
 
 import json
 import re
+from types import SimpleNamespace
 
 import harness
 import pytest
@@ -34,6 +35,26 @@ def test_a_card_takes_the_opening_as_it_is_stored_without_what_is_told_on_hoveri
 def test_a_chapter_without_its_one_picture_is_named(tmp_path, cells):
     with pytest.raises(ExtensionError, match=r"00_none\.ipynb: one cell is tagged 'opening'"):
         landing.opening(notebook(tmp_path, *cells))
+
+
+@pytest.fixture
+def chapter(tmp_path):
+    """What a directive finds under a name, on a page with two cards, of which the contents have one."""
+    notebook(tmp_path).rename(there := tmp_path / "00_there.ipynb")
+    (tmp_path / "_toc.yml").write_text("format: jb-book\nroot: page\nchapters:\n- file: 00_there\n", "utf-8")
+    cards = [f"```{{lab-chapter}} {name}\nWhy?\n```\n" for name in ("00_there", "01_gone")]
+    (tmp_path / "page.md").write_text("".join(cards), "utf-8")
+    env = SimpleNamespace(docname="page", doc2path=lambda name: tmp_path / f"{name}.md", note_dependency=str)
+    directive = SimpleNamespace(root=tmp_path, env=env, read=lambda path: path, error=ValueError)
+    return lambda named: landing.FromChapters.chapter(directive, named), there
+
+
+def test_of_a_chapter_that_the_contents_leave_out_nothing_is_shown_and_a_slip_of_the_pen_is_named(chapter):
+    find, there = chapter
+    assert [find(named) for named in ("00", "00_there", "01", "01_gone")] == [there, there, None, None]
+    for slip in ("10", "0", "00_their", ""):
+        with pytest.raises(ValueError, match=f"there is no chapter '{slip}'"):
+            find(slip)
 
 
 def test_the_journey_shows_all_its_stages_at_once_and_the_numbers_follow(shared):

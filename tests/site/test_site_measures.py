@@ -112,6 +112,22 @@ def test_no_letter_is_smaller_than_13_px_at_any_width(shared, name):
         assert page.evaluate(SMALLEST) == [], width
 
 
+OUTSIDE = """() => [...document.querySelectorAll(".m-figure .m-body")].flatMap((body) => {
+  const edge = body.getBoundingClientRect().right + 1;
+  return [...body.querySelectorAll("*")]
+    .filter((part) => part.checkVisibility() && part.getBoundingClientRect().right > edge)
+    .map((part) => `${part.className}: ${part.textContent.slice(0, 40)}`);
+})"""
+
+
+@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
+def test_no_picture_leaves_its_column_at_any_width(shared, name):
+    page = shared(f"{name}.html", width=1440, height=SCREEN).page
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": SCREEN})
+        assert page.evaluate(OUTSIDE) == [], width
+
+
 CUT = """() => [...document.querySelectorAll("article :is(.cell_input, .cell_output) pre")]
   .filter((pre) => pre.checkVisibility() && pre.scrollWidth > pre.clientWidth + 1)
   .map((pre) => pre.textContent.slice(0, 60))"""

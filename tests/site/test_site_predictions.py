@@ -148,9 +148,9 @@ TOLD = """() => {
 
 
 @pytest.mark.parametrize("path", harness.sampled(harness.chapters()))
-def test_nothing_tells_the_answer_of_a_prediction_that_is_still_open(shared, path):
+def test_nothing_tells_the_answer_of_a_prediction_that_is_still_open(visit, path):
     """No text before it, nor a verdict anywhere, has the measured number; what follows waits, up to a heading."""
-    visited = shared(f"{path}.html")
+    visited = visit(f"{path}.html")  # of its own: in the one that others share some are answered
     page = visited.page
     asked = page.locator(".lab-prediction").count()
     assert page.locator(".lab-ask").count() == page.locator(".lab-follows[hidden]").count() == asked >= 2
@@ -210,8 +210,8 @@ def test_a_verdict_below_a_prediction_comes_into_sight_with_the_answer_or_by_its
 
 
 def test_markup_in_what_the_browser_keeps_is_shown_as_text(visit):
-    hostile = dict.fromkeys(("question", "text", "found", "page", "title", "said", "measured"), "<img src=x>")
-    stored = json.dumps({"any": hostile | {"chosen": True}})
+    hostile = dict.fromkeys(("question", "text", "found", "title", "said", "measured"), "<img src=x>")
+    stored = json.dumps({"any": hostile | {"chosen": True, "log": False, "page": "/<img src=x>"}})
     keep = f"localStorage.setItem('lab-predictions', {json.dumps(stored)})"
     visited = visit(SUM, before=lambda page: page.add_init_script(keep))
     listed = visited.page.locator(".lab-calibration")

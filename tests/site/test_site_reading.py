@@ -111,7 +111,7 @@ def test_without_scripts_the_first_panel_is_readable_and_no_control_is_dead(visi
         assert explorer.locator(".lab-panel").inner_text().strip()
         assert explorer.locator("input, select, button").count() == 0
     for figure in page.locator(".lab-figure").all():
-        drawing = figure.locator(".lab-drawing svg")  # needs no script, as a plot does
+        drawing = figure.locator(".lab-drawing svg, .m-body")  # needs no script, as a plot does
         assert (drawing if drawing.count() else figure.locator("summary")).is_visible()
 
 
@@ -189,7 +189,7 @@ def test_printing_waits_until_every_figure_is_drawn_and_shows_it_on_white(visit)
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
     for figure in page.locator(".lab-figure").all():
-        assert figure.locator(".lab-drawn, .lab-drawing svg").count() or figure.locator("table").is_visible()
+        assert figure.locator(".lab-drawn, .lab-drawing svg, .m-body").count() or figure.locator("table").is_visible()
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 

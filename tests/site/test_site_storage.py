@@ -20,13 +20,30 @@ KEYS = (
     *("lab-progress", "lab-predictions", "lab-answers:01_graph_breaks.html", "lab-language", "lab-answer-08.1"),
     *("mode", "theme", "of another page"),
 )
+ENTRY = {
+    **dict.fromkeys(("question", "text", "found", "title"), "words"),
+    **{"page": "/book/index.html", "log": True, "chosen": False, "said": 3, "measured": 4},
+}
+ANYTHING = (None, True, 7, "javascript:hacked()", [], ["words"], {}, {"page": 7})
+SPOILT = {
+    f"{name} {other!r}": ENTRY | {name: other}
+    for name in ENTRY
+    for other in (*ANYTHING, -1)
+    if type(other) is not type(ENTRY[name]) or (name, other) in (("page", ANYTHING[3]), ("said", -1), ("measured", -1))
+}
+"""One field of a prediction each is not what the book writes there."""
+PAGE = "notebooks/01_graph_breaks"
 OF_THE_KIND = [
-    {"chapters": {"notebooks/01_graph_breaks": "<img src=x onerror=hacked()>"}, "last": {"page": {}}},
+    {"chapters": {PAGE: "<img src=x onerror=hacked()>"}, "last": {"page": {}}},
     {"chapters": None, "last": None},
     {"chapters": 7, "last": []},
-    {"chapters": {"notebooks/01_graph_breaks": 1e300}, "last": {"page": "notebooks/01_graph_breaks", "section": {}}},
+    {"chapters": {PAGE: 1e300}, "last": {"page": PAGE, "section": {}}},
+    {"chapters": ["1" * 60], "last": {"page": PAGE, "section": ["words"]}},
+    {"chapters": {PAGE: ["1" * 60]}, "last": {"page": PAGE, "section": "50%"}},
+    {"last": {"page": [PAGE], "section": "words"}},
     {"a": None, "b": {"said": 3, "measured": "x"}, "c": {"said": 3, "measured": 0}},
     {"d": dict.fromkeys(("question", "text", "found", "page", "title", "said", "measured"), "<b>")},
+    SPOILT,
 ]
 GARBAGE = [
     *("{damaged", json.dumps(OF_THE_KIND[0])),
@@ -90,6 +107,7 @@ def test_what_is_not_the_books_is_as_nothing(visit, garbage):
             page.wait_for_load_state("networkidle")
             page.goto(page.url.replace(LANDING, path).replace(SUM, path))
         assert page.locator("article h1").first.is_visible() and page.locator(".lab-read").count() == 0
+        assert page.locator(".lab-reading a[href*='#']").count() == 0, "no section is one of the book's"
         assert path != SUM or "not predicted anything" in page.locator(".lab-calibration").text_content()
         assert [each for each in visited.troubles if not each.startswith(THEMES)] == [], path
     assert page.locator(".lab-prediction").count() and not page.locator(".lab-follows:visible").count()

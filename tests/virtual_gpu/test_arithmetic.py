@@ -47,15 +47,6 @@ def test_what_is_bf16_is_eagers_to_the_bit_or_to_its_last():
     assert found.errors["output[0]"] == 0 and found.worst < 2**-7
 
 
-def test_dtypes_that_torch_does_not_pickle_travel():
-    def step(x, whole):
-        return x.float() * 2, (2 * x.float()).to(torch.float8_e5m2), whole.int() + 1, x.t().float() + 1
-
-    x, whole = numbers(8, 64).to(torch.float8_e4m3fn), torch.arange(64).to(torch.uint16)
-    found = interpret(step, x, whole)
-    assert found.worst == 0 and found.outputs[1].dtype == torch.float8_e5m2
-
-
 def test_what_the_function_makes_is_where_its_data_is():
     def step(x):
         made = torch.zeros(8, 64).index_add(0, torch.tensor([0, 1, 1, 3, 0, 2, 5, 7]), x)

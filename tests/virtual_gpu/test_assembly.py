@@ -1,17 +1,15 @@
-"""The stages of a kernel, which line came from which, registers and occupancy, for chips that are not here."""
-
-import types
+"""Which line of a kernel came from which, registers and occupancy, for chips that are not here."""
 
 import pytest
 
 from compile_lab.virtual_gpu.chips import CHIPS
-from compile_lab.virtual_gpu.line_maps import opcodes, ptx_lines, without_locations, without_notes
+from compile_lab.virtual_gpu.line_maps import opcodes, ptx_lines, without_notes
 from compile_lab.virtual_gpu.warps import occupancy
 
 triton = pytest.importorskip("triton", reason="no triton for this platform")
 tl = triton.language
 
-from compile_lab.virtual_gpu.assembly import Config, assemble, assemble_all  # noqa: E402
+from compile_lab.virtual_gpu.assembly import Config, assemble_all  # noqa: E402
 
 pytestmark = pytest.mark.processes
 
@@ -28,45 +26,12 @@ def adds(out, x, n, BLOCK: tl.constexpr):
     tl.store(out + at, doubled(value), at < n)
 
 
-GENERATED = """
-import triton
-import triton.language as tl
-from torch._inductor.runtime import triton_helpers, triton_heuristics
-from torch._inductor.runtime.hints import AutotuneHint, ReductionHint, TileHint, DeviceProperties
-triton_helpers.set_driver_to_gpu()
-
-@triton_heuristics.pointwise(
-    size_hints={'x': 1048576}, filename=__file__,
-    triton_meta={'signature': {'in_ptr0': '*fp32', 'out_ptr0': '*fp32', 'xnumel': 'i32', 'XBLOCK': 'constexpr'},
-        'device': DeviceProperties(type='cuda', index=0, multi_processor_count=132, cc=90, major=9,
-            regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048, warp_size=32),
-        'constants': {}, 'configs': [{(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]}]},
-    inductor_meta={'kernel_name': 'triton_poi_0', 'autotune_hints': set()},
-    min_elem_per_thread=0
-)
-@triton.jit
-def triton_poi_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
-    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
-    xmask = xindex < xnumel
-    tmp0 = tl.load(in_ptr0 + xindex, xmask)
-    tl.store(out_ptr0 + xindex, tmp0 * 2, xmask)
-"""
-
-
 def test_a_kernel_may_use_another_and_more_warps_take_fewer_registers():
     few, many = assemble_all(
         adds, "A100", [Config({"BLOCK": 4096}, w) for w in (1, 8)], arguments={"out": "*fp32", "x": "*fp32", "n": 999}
     )
     assert ".target sm_80" in few.ptx and few.registers > many.registers
     assert few.occupancy.warps <= many.occupancy.warps
-
-
-def test_inductors_own_configurations_are_tried():
-    found = assemble_all(types.SimpleNamespace(source=GENERATED, language="triton"), "H200")
-    assert len(found) >= 1 and all(one.config.blocks["XBLOCK"] >= 64 for one in found)
-    assert all(one.kernel == "triton_poi_0" and one.registers for one in found)
-    given = assemble(types.SimpleNamespace(source=GENERATED), "T4", Config({"XBLOCK": 128}, 2, 1))
-    assert given.config.blocks == {"XBLOCK": 128} and ".target sm_75" in given.ptx
 
 
 @pytest.mark.parametrize(
@@ -85,40 +50,6 @@ def test_occupancy_against_values_worked_out_by_hand(registers, shared, warps, h
     assert (found.warps, found.limited_by) == (held, limit)
     assert found.fraction == held / 64
     assert occupancy(CHIPS["T4"], 32, 0, 4).warps == 32, "which has half the warps"
-
-
-@pytest.mark.parametrize(
-    ("chip", "asked", "said"),
-    [
-        ("H200", (128, 0, 32), "too few registers"),
-        ("T4", (32, 65537, 4), "a block has 65,536"),
-        ("H200", (256, 0, 1), "the H200 has 255"),
-    ],
-)
-def test_a_kernel_that_no_block_fits_is_refused(chip, asked, said):
-    with pytest.raises(ValueError, match=said):
-        occupancy(CHIPS[chip], *asked)
-
-
-MLIR = """#loc = loc("kernel.py":2:0)
-#loc1 = loc("standard.py":10:4)
-#loc2 = loc("kernel.py":5:7)
-module {
-  %0 = tt.load %x : f32 loc(#loc3)
-  %1 = "tt.reduce"(%0) ({
-    %2 = arith.addf %a, %b : f32 loc(#loc4)
-  }) : f32 loc(#loc4)
-  %3 = arith.addf %0, %1 : f32 loc(unknown)
-} loc(#loc)
-#loc3 = loc("row"(#loc2))
-#loc4 = loc(callsite(#loc1 at #loc5))
-#loc5 = loc("kernel.py":7:1)"""
-
-
-def test_locations_of_mlir_lead_to_the_kernels_own_line():
-    text, lines = without_locations(MLIR)
-    assert text.splitlines()[1] == "  %0 = tt.load %x : f32"
-    assert lines == {2: (1, 7), 5: (2,), 7: (3, 4, 5)}
 
 
 PTX = """.visible .entry kernel()

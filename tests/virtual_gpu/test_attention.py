@@ -19,29 +19,6 @@ REFUSALS = ("No available kernel", "No viable backend", "Number of heads", "The 
 
 @pytest.mark.skipif(torch.__version__[:4] != "2.13", reason="told by the CUDA build of torch 2.13")
 @pytest.mark.parametrize(
-    ("chip", "equal", "grouped"),
-    [
-        ("T4", "efficient math efficient math", "math math math math"),
-        ("A100", "flash flash efficient math", "flash flash math math"),
-        ("H200", "cudnn cudnn efficient math", "cudnn cudnn math math"),
-    ],
-)
-def test_the_kernel_is_the_one_of_torchs_cuda_build(chip, equal, grouped):
-    rest = ["none", 0.0, (16, 16), (32, 32), False, "plain", attention_cells.AXES["backends"][0]]
-    cells = [[dtype, heads, *rest] for heads in ((4, 4, 4), (4, 2, 2)) for dtype in DTYPES]
-    assert virtual_gpu.run(chip, attention_cells.outcomes, cells) == [*equal.split(), *grouped.split()]
-
-
-@pytest.mark.skipif(torch.__version__[:4] != "2.13", reason="told by the CUDA build of torch 2.13")
-def test_wide_heads_are_cudnns_on_hopper_as_torchs_cuda_build_has_it():
-    every = attention_cells.AXES["backends"][0]
-    widths = ((128, 128), (192, 192), (192, 128), (256, 256), (512, 512))
-    cells = [["bfloat16", (4, 4, 4), "none", 0.0, width, (32, 32), False, "plain", every] for width in widths]
-    assert virtual_gpu.run("H200", attention_cells.outcomes, cells) == ["cudnn"] * 4 + ["efficient"]
-
-
-@pytest.mark.skipif(torch.__version__[:4] != "2.13", reason="told by the CUDA build of torch 2.13")
-@pytest.mark.parametrize(
     "capability", [pytest.param(each, marks=[pytest.mark.matrix] * (each != "90")) for each in ask_torch.CAPABILITIES]
 )
 def test_over_masks_dropout_layouts_and_widths_the_kernel_is_the_one_of_torchs_cuda_build(capability):

@@ -52,16 +52,6 @@ def test_one_that_chooses_or_guesses_its_blocks_keeps_its_choices_and_nothing_is
     assert "* 0.25" not in added.body and "* 0.125" not in added.body
 
 
-def test_one_that_prunes_by_a_function_is_refused_by_name():
-    def few(configs, named, **_):
-        return configs[:1]
-
-    configs = [triton.Config({"BLOCK": 256})]
-    pruned = triton.autotune(configs, key=["n"], prune_configs_by={"early_config_prune": few})(halved)
-    with pytest.raises(TypeError, match="halved prunes its configurations by a function"):
-        generated_code(half_plus_one, torch.randn(1_000), pruned, chip="H200")
-
-
 def test_launched_by_itself_it_writes_what_nobody_knows():
     """Outside of compiled code a launch is no operation of torch's: a virtual GPU goes on behind it."""
 

@@ -1,5 +1,6 @@
 """What goes to a child: a module with parametrizations, which torch itself refuses to pickle, is the same there."""
 
+import pickle
 import textwrap
 
 import pytest
@@ -8,6 +9,7 @@ from torch import nn
 from torch.nn.utils.parametrizations import weight_norm
 
 from compile_lab.inductor.generated import generated_code
+from compile_lab.pickling import dumps
 from compile_lab.report.given import loaded
 from compile_lab.virtual_gpu import travel
 
@@ -70,3 +72,30 @@ def test_an_operator_of_the_readers_own_travels_however_it_is_called(tmp_path):
     code = generated_code(subject.loss, *subject.args, chip="H200")
     assert not code.trouble and [graph.direction for graph in code.graphs] == ["forward", "backward"]
     assert code.graphs[0].wrapper.count("= torch.ops.test_travel.halved") == 3
+
+
+aten = torch.ops.aten
+
+
+class Holds(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.product = aten.mm.default
+
+    def forward(self, x):
+        return self.product(x, x)
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [torch.ops, aten, aten.mm, aten.mm.default, torch.ops.higher_order.flex_attention, torch._dynamo.config],
+    ids=str,
+)
+def test_what_torch_alone_can_make_is_the_same_thing(thing):
+    assert pickle.loads(dumps(thing)) is thing
+    assert pickle.loads(dumps(lambda: thing))() is thing
+
+
+def test_a_module_that_holds_an_operator_travels():
+    again = pickle.loads(dumps(Holds()))
+    assert torch.equal(again(torch.ones(2, 2)), torch.full((2, 2), 2.0))

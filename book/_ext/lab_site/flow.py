@@ -29,7 +29,7 @@ ORIGIN = re.compile(
 TAG = re.compile(r"<(script|style).*?</\1>|<[^>]+>", re.DOTALL)
 OBJECTIVES = "What you will be able to do"
 LISTING = re.compile(r"<pre>.*?</pre>", re.DOTALL)
-WIDE = ("lab-drawing", "lab-explorer", "lab-stages")
+WIDE = ("lab-drawing", "m-body", "lab-explorer", "lab-stages")
 
 
 class box(nodes.General, nodes.Element):

@@ -8,6 +8,7 @@ import json
 import re
 from pathlib import Path
 
+from bs4 import BeautifulSoup
 from docutils import nodes
 from sphinx.errors import ExtensionError
 from sphinx.util.docutils import SphinxDirective
@@ -16,11 +17,10 @@ from . import status
 from .flow import with_short_origins
 from .pages import html
 
-SVG = re.compile(r"<svg.*?</svg>", re.DOTALL)
 STAGE = re.compile(r"<h4>([^<]*) <small>")
 TYPE = re.compile(r": &quot;\w+\[[\d, ]*\]&quot;")
 """Of a value in a graph, as printed: a card has no room for it."""
-TOLD = re.compile(r"<title>.*?</title>", re.DOTALL)
+CARD = re.compile(r"^```\{lab-chapter\} (\S+)", re.MULTILINE)
 
 
 def tagged(path: Path, tag: str) -> list[tuple[int, str]]:
@@ -36,10 +36,19 @@ def stored_html(cell: dict) -> str:
 
 def opening(path: Path) -> str:
     """A chapter's picture, for a card: the words that stand for it are the card's own."""
-    pictures = [SVG.search(shown) for _, shown in tagged(path, "opening")]
-    if len(pictures) != 1 or not pictures[0]:
+    shown = BeautifulSoup("".join(found for _, found in tagged(path, "opening")), "html.parser")
+    pictures = shown.select(".lab-drawing svg, .m-body")
+    if len(pictures) != 1:
         raise ExtensionError(f"{path.name}: one cell is tagged 'opening', and what it shows is a Drawing; not so here")
-    return TOLD.sub("", pictures[0][0])
+    for told in pictures[0].select("title"):
+        told.decompose()
+    for told in pictures[0].select("[title]"):
+        del told["title"]
+    return (
+        str(pictures[0])
+        if pictures[0].name == "svg"
+        else f'<div class="m-figure">{pictures[0].decode_contents()}</div>'
+    )
 
 
 class FromChapters(SphinxDirective):
@@ -52,6 +61,20 @@ class FromChapters(SphinxDirective):
     def read(self, path: Path) -> Path:
         self.env.note_dependency(str(path))
         return path
+
+    def chapter(self, named: str) -> Path | None:
+        """The notebook of "04" or "04_inductor_codegen"; None where ``_toc.yml`` leaves out a chapter of the route.
+
+        A name that the route has no card for is an error: nothing is left out for a slip of the pen.
+        """
+        self.env.note_dependency(str(self.root / "_toc.yml"))
+        for path in status.notebooks(self.root):
+            if named in (path.stem, path.stem[:2]):
+                return self.read(path)
+        cards = CARD.findall(Path(self.env.doc2path(self.env.docname)).read_text("utf-8"))
+        if not any(named in (card, card[:2]) for card in cards):
+            raise self.error(f"there is no chapter {named!r}: neither _toc.yml nor a card of this page names it")
+        return None
 
     def address(self, path: Path) -> str:
         name = path.relative_to(self.root).with_suffix("").as_posix()
@@ -73,7 +96,8 @@ class Output(FromChapters):
 
     def run(self):
         name, tag = self.arguments
-        path = self.read(self.root / f"notebooks/{name}.ipynb")
+        if not (path := self.chapter(name)):
+            return []
         found = tagged(path, tag)
         if len(found) != 1:
             raise self.error(f"{name} has {len(found)} cells tagged {tag!r}, and one is needed")
@@ -82,8 +106,9 @@ class Output(FromChapters):
         stages = STAGE.findall(shown)
         if about and set(about) != set(stages):
             raise self.error(f"the stages are {', '.join(stages)}; the lines name {', '.join(about)}")
-        chapters = {stage: self.address(self.root / f"notebooks/{chapter}.ipynb") for stage, chapter in about.items()}
-        linked = STAGE.sub(lambda stage: f'<h4><a href="{chapters[stage[1]]}">{stage[1]}</a> <small>', shown)
+        chapters = {stage: self.chapter(chapter) for stage, chapter in about.items()}
+        links = {stage: f'<a href="{self.address(at)}">{stage}</a>' for stage, at in chapters.items() if at}
+        linked = STAGE.sub(lambda stage: f"<h4>{links.get(stage[1], stage[1])} <small>", shown)
         link = f'<p class="lab-note"><a href="{self.address(path)}#cell-{cell}">The cell that made this</a></p>'
         return self.show(f"{TYPE.sub('', linked) if about else shown}\n{link}")
 
@@ -114,13 +139,14 @@ class Chapter(FromChapters):
     def run(self):
         name = self.arguments[0]
         question = " ".join(self.content)
-        path = self.root / f"notebooks/{name}.ipynb"
-        if not path.is_file():
-            number, _, title = name.partition(" ")
+        number, _, title = name.partition(" ")
+        if title:
             head = f"<h4><span>{number}</span> {title} <em>coming</em></h4>"
             return [html(f'<div class="lab-card lab-coming">{head}<p>{question}</p></div>')]
+        if not (path := self.chapter(name)):
+            return []
         picture = f'<div class="lab-card-picture" aria-hidden="true">{opening(path)}</div>'
-        head = f'<h4><span>{name[:2]}</span> <a href="{self.address(self.read(path))}">{status.title(path)}</a></h4>'
+        head = f'<h4><span>{name[:2]}</span> <a href="{self.address(path)}">{status.title(path)}</a></h4>'
         return [html(f'<div class="lab-card">{picture}{head}<p>{question}</p></div>')]
 
 

@@ -28,7 +28,7 @@ CORE = "pyodide.asm.wasm"
 LIBRARY = "python_stdlib.zip"
 LOCK = "pyodide-lock.json"
 SOURCES = (
-    "compile_lab/page/*.py",
+    "compile_lab/page/**/*.py",
     "compile_lab/simulator/*.py",
     "compile_lab/simulator/*.toml",
     "compile_lab/simulator/*.json",
@@ -36,8 +36,8 @@ SOURCES = (
 SOURCES += ("compile_lab/doors.py", "compile_lab/source.py", "compile_lab/_torch/distributed.py")
 SOURCES += ("chapters/exercises/*.py", "chapters/*/in_page.py")
 SOURCES += ("compile_lab/virtual_gpu/chips.py", "compile_lab/virtual_gpu/warps.py")
-FACE = "chapters/exercises/__init__.py"
-"""The one face that is needed: cells of exercises import from it."""
+FACES = ("chapters/exercises/__init__.py", "compile_lab/page/marks/__init__.py")
+"""The faces that are needed: cells of exercises import from one, pictures from the other."""
 EXPLORER, EXERCISE = '"live":{"panel":', "tag_in-page"
 """What stands in the page of an explorer that can be live, and of an exercise that plain Python judges."""
 
@@ -57,14 +57,15 @@ compile_lab: the book's own, under the book's licence.
 def ours(root: Path) -> dict[str, bytes]:
     """What a page may import besides the standard library, by path: the lab's plain packages, and torch's tables.
 
-    Faces are empty but for one: they are for notebooks, and what the lab needs of itself it takes from its files.
+    Faces are empty but for two: they are for notebooks, and what the lab needs of itself it takes from its files.
     """
     files = {path.relative_to(root).as_posix(): path.read_bytes() for name in SOURCES for path in root.glob(name)}
     files[schedules.PLACE] = schedules.cut().encode()
     files["chapters/rooms.py"] = f"def rooms():\n    return {rooms()!r}\n".encode()
     packages = {parent.as_posix() for name in files for parent in Path(name).parents if parent.name}
     packages -= {package.replace(".", "/") for package in rooms().values()}  # each has one file, which needs no face
-    return files | {f"{package}/__init__.py": b"" for package in packages} | {FACE: (root / FACE).read_bytes()}
+    empty = {f"{package}/__init__.py": b"" for package in packages}
+    return files | empty | {face: (root / face).read_bytes() for face in FACES}
 
 
 def write_library(root: Path, target: Path) -> None:

@@ -42,12 +42,6 @@ class Listed(FromChapters):
             said, _, where = map(str.strip, line.partition("|"))
             yield said, where
 
-    def chapter(self, number: str) -> Path:
-        found = [path for path in status.notebooks(self.root) if path.name.startswith(f"{number}_")]
-        if len(found) != 1:
-            raise self.error(f"there is no chapter {number!r}")
-        return self.read(found[0])
-
     def table(self, columns, rows):
         cells = (("th scope='col'", "th", columns), *(("td", "td", row) for row in rows))
         lines = ("".join(f"<{start}>{cell}</{end}>" for cell in row) for start, end, row in cells)
@@ -60,10 +54,11 @@ class Paths(Listed):
     def run(self):
         rows = []
         for said, where in self.rows():
-            chapters = list(map(self.chapter, where.split()))
+            chapters = list(filter(None, map(self.chapter, where.split())))
             links = (f'<a href="{self.address(path)}">{path.name[:2]} {status.title(path)}</a>' for path in chapters)
             minutes = sum(self.minutes(path) for path in chapters)
-            rows.append((escape(said), " · ".join(links), hours(minutes)))
+            if chapters:
+                rows.append((escape(said), " · ".join(links), hours(minutes)))
         return self.table(("You", "Read", "Time"), rows)
 
     def minutes(self, path: Path) -> int:
@@ -76,17 +71,17 @@ class Where(Listed):
     """``{lab-where}`` with lines as ``It hangs | 11 When a rank fails; book/hang_lab``: links to sections and pages."""
 
     def run(self):
-        rows = [
-            (escape(said), "<br>".join(map(self.link, map(str.strip, where.split(";"))))) for said, where in self.rows()
-        ]
+        found = [(said, list(filter(None, map(self.link, where.split(";"))))) for said, where in self.rows()]
+        rows = [(escape(said), "<br>".join(links)) for said, links in found if links]
         return self.table(("What you see", "Where it is taken apart"), rows)
 
-    def link(self, place: str) -> str:
-        if place.startswith("book/"):
+    def link(self, place: str) -> str | None:
+        if (place := place.strip()).startswith("book/"):
             page = self.read(self.root / f"{place}.md")
             return f'<a href="{self.address(page)}">{HEADING.search(page.read_text("utf-8"))[1]}</a>'
         number, _, heading = place.partition(" ")
-        path = self.chapter(number)
+        if not (path := self.chapter(number)):
+            return None
         if heading not in HEADING.findall(prose(path)):
             raise self.error(f"{path.name} has no heading {heading!r}")
         words = escape(heading).replace("`", "")

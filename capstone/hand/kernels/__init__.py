@@ -9,14 +9,7 @@ from triton import knobs
 from .activation import gelu, gelu_backward
 from .adamw import adamw_
 from .embedding import embed, embed_backward_
-from .fp8 import (
-    add_norm_cast,
-    cast,
-    cast_parts,
-    gelu_backward_cast,
-    gelu_cast,
-    scaled_product,
-)
+from .fp8 import add_norm_cast, cast, cast_parts, gelu_backward_cast, gelu_cast, scaled_product
 from .head import cross_entropy_
 from .norm import add_norm, norm_backward
 from .sums import column_sums, leave_sums, transpose
@@ -27,26 +20,3 @@ LINEAR_PARTS = 176
 
 INTERPRETED = knobs.runtime.interpret
 """Kernels run in Triton's interpreter, on the CPU (TRITON_INTERPRET=1 before triton is imported)."""
-
-__all__ = [
-    "INTERPRETED",
-    "LINEAR_PARTS",
-    "NORM_PARTS",
-    "adamw_",
-    "add_norm",
-    "add_norm_cast",
-    "cast",
-    "cast_parts",
-    "column_sums",
-    "cross_entropy_",
-    "embed",
-    "embed_backward_",
-    "gelu",
-    "gelu_backward",
-    "gelu_backward_cast",
-    "gelu_cast",
-    "leave_sums",
-    "norm_backward",
-    "scaled_product",
-    "transpose",
-]

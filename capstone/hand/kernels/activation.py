@@ -35,14 +35,7 @@ def gelu_slope(x):
 
 
 @triton.jit
-def gelu_kernel(
-    BEFORE,
-    BIAS,
-    AFTER,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
-):
+def gelu_kernel(BEFORE, BIAS, AFTER, WIDTH: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     at = rows[:, None] * WIDTH + columns[None, :]

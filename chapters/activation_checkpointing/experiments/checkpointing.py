@@ -41,11 +41,7 @@ def recorded(*results: Mapping[str, Any]) -> dict[str, Cost]:
 
 
 def record(
-    device: str,
-    progress: Progress = iter,
-    *,
-    strategies: Iterable[Strategy] = STRATEGIES,
-    budget_s: float = BUDGET_S,
+    device: str, progress: Progress = iter, *, strategies: Iterable[Strategy] = STRATEGIES, budget_s: float = BUDGET_S
 ) -> dict[str, Any]:
     """Strategies on a GPT of 24 layers, of which none comes first, as plain JSON values: four minutes on a large GPU.
 

@@ -16,6 +16,7 @@ from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.capture import compilation
 from compile_lab.measure.judge import relative_error
 
+from ...experiment import reason
 from ...registry import Progress
 from .backward_fusion import copy_gb_per_s
 from .fused_chain import TWO_PASSES, Case, measure_case
@@ -77,8 +78,7 @@ def record(device: str, progress: Progress = iter, *, chains: Iterable[str] = CO
         try:
             found[case] = measure_case(case, device)
         except Exception as error:  # one chain that does not build is a result, and the others go on
-            reason = (str(error).strip() or "no reason given").splitlines()[0][:200]
-            left_out.append(f"{case.chain}, {case.dtype}: {type(error).__name__}: {reason}")
+            left_out.append(f"{case.chain}, {case.dtype}: {reason(error)}")
         if device == "cuda":
             torch.cuda.empty_cache()
     tables = []
@@ -86,7 +86,7 @@ def record(device: str, progress: Progress = iter, *, chains: Iterable[str] = CO
         try:
             tables += table_errors(rows, d, device)
         except Exception as error:
-            left_out.append(f"table, {rows} × {d}: {type(error).__name__}: {str(error)[:200]}")
+            left_out.append(f"table, {rows} × {d}: {reason(error)}")
     measured = [found[case] for case in cases if case in found]
     result = {"copy_gb_per_s": copy_gb_per_s(device), "cases": measured}
     return {**result, "tables": tables, "left_out": left_out}

@@ -5,11 +5,9 @@ for them, and times their backwards in a row. What a backward reads was then wri
 On a GPU each kernel's own time is taken too, so that a loss can be told to the kernel that causes it.
 """
 
-import contextlib
 import copy
-import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +21,7 @@ from compile_lab.inductor.lowering import collecting
 from compile_lab.measure.allocator import peak
 from compile_lab.measure.judge import relative_error
 from compile_lab.measure.kernels import kernel_times
-from compile_lab.measure.timing import prepared_samples_us, samples_us, spread_us
+from compile_lab.measure.timing import fp32_meant, prepared_samples_us, samples_us, spread_us
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 TWO_PASSES = {"triton.mix_order_reduction": False}
@@ -144,7 +142,7 @@ def compile_both(
     """
     reset_dynamo()
     before = Counter(map(_frozen, launched_kernels()))
-    with compilation(use_caches=True) as log, collecting() as graphs, _meaning_fp32():
+    with compilation(use_caches=True) as log, collecting() as graphs, fp32_meant():
         compiled = torch.compile(module, dynamic=False, options=dict(options))
         torch.autograd.grad(compiled(*inputs), leaves(module, inputs), gradient)
     log.require_compiled()
@@ -262,15 +260,5 @@ def _matmuls(case: Case, device: str) -> dict[str, Any]:
     module, inputs, gradient = case.built(device)
     linear = module.linear if case.chain == "residual" else module[0]
     x, w, b, dy = inputs[0].detach(), linear.weight.detach(), linear.bias.detach(), gradient
-    calls = {
-        "forward": lambda: torch.addmm(b, x, w.T),
-        "backward": lambda: (torch.mm(dy, w), torch.mm(dy.T, x)),
-    }
+    calls = {"forward": lambda: torch.addmm(b, x, w.T), "backward": lambda: (torch.mm(dy, w), torch.mm(dy.T, x))}
     return {name: spread_us(samples_us(call, device, SAMPLES[device])) for name, call in calls.items()}
-
-
-@contextlib.contextmanager
-def _meaning_fp32() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="TensorFloat32")  # fp32 is meant, as in eager
-        yield

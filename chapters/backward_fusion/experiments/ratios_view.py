@@ -1,19 +1,14 @@
 """Eager's time over compiled code's, a row a case on one logarithmic scale with a line at 1×."""
 
-import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compile_lab.page.canvas import WIDTH, Canvas, key
 from compile_lab.page.figures import Drawing
-from compile_lab.page.tables import Table
+from compile_lab.page.marks import Axis, Row, dotted
 
-from .backward_fusion_view import busy_us, change, name_of, outside, speedup, times
+from .backward_fusion_view import busy_us, change, name_of, outside, speedup, times, told
 
-LEFT, RIGHT, ROW, SIDE = 300.0, 40.0, 30.0, 15.0
-TICKS = (0.5, 1, 2, 4, 8)
-COLOURS = {"whole": "blue", "undecided": "grey", "outside": "orange"}
-
+WHOLE, UNDECIDED, OUTSIDE = "from start to end", "not told apart: quartiles overlap", "on the GPU, outside the matmuls"
 Case = Mapping[str, Any]
 
 
@@ -24,49 +19,39 @@ def outside_ratio(case: Case) -> float:
 
 
 def whole(cases: Iterable[Case], provenance: object) -> Drawing:
-    """One square a case: how many times faster the compiled backward is, from start to end."""
+    """A dot a case: how many times faster the compiled backward is, from start to end."""
     cases = list(cases)
-    return _drawn(
-        cases, {"whole": lambda case: speedup(case, "backward")}, times(cases, "backward", provenance), provenance
+    found = [change(case) for case in cases]
+    title = (
+        f"Of {len(cases)} compiled backwards {found.count('faster')} are faster than eager's, {found.count('slower')} "
+        f"slower, and {found.count('no difference')} not told apart."
     )
+    rows = [Row(name_of(case), _whole(case), told(case, "backward")) for case in cases]
+    return _drawn(rows, title, table=times(cases, "backward", provenance), provenance=provenance)
 
 
 def whole_and_outside(cases: Iterable[Case], copy_gb_per_s: float, provenance: object) -> Drawing:
     """The same, and next to it the GPU's time outside the matmuls, which is all that fusing can change."""
     cases = list(cases)
-    parts = {"whole": lambda case: speedup(case, "backward"), "outside": outside_ratio}
-    return _drawn(cases, parts, outside(cases, copy_gb_per_s, provenance), provenance)
+    ratios = [outside_ratio(case) for case in cases]
+    rows = [
+        Row(name_of(case), {**_whole(case), OUTSIDE: ratio}, f"{ratio:.2f}×")
+        for case, ratio in zip(cases, ratios, strict=True)
+    ]
+    title = f"Outside the matmuls, compiled code runs at {min(ratios):.2f} to {max(ratios):.2f} times eager's speed."
+    return _drawn(rows, title, table=outside(cases, copy_gb_per_s, provenance), provenance=provenance)
 
 
-def _drawn(
-    cases: list[Case], parts: Mapping[str, Callable[[Case], float]], table: Table, provenance: object
-) -> Drawing:
-    canvas, bottom = Canvas(), 8 + ROW * len(cases)
-    for tick in TICKS:
-        canvas.line([(_at(tick), 0), (_at(tick), bottom)], "grey", thick=3 if tick == 1 else 1, dashed=tick != 1)
-        canvas.words(_at(tick), bottom + 22, f"{tick:g}×", anchor="middle", size=16)
-    said = []
-    for at, case in enumerate(cases):
-        y = 6 + ROW * at
-        canvas.words(0, y + 19, name_of(case), size=16)
-        for part, ratio in parts.items():
-            value = ratio(case)
-            undecided = part == "whole" and change(case) == "no difference"
-            colour = COLOURS["undecided" if undecided else part]
-            words = "not told apart: quartiles overlap" if undecided else f"{value:.2f}×"
-            canvas.box(_at(value) - SIDE / 2, y + 6, SIDE, SIDE, colour, title=f"{name_of(case)}, {part}: {words}")
-            said.append(f"{name_of(case)}, {part} {words.partition(':')[0]}")
-    names = {"from start to end": "blue", "from start to end, quartiles overlap": "grey"}
-    names |= {"on the GPU, outside the matmuls": "orange"} if "outside" in parts else {}
-    return Drawing(
-        canvas.svg(),
-        f"Eager's time over compiled code's, backward. {'; '.join(said)}.",
-        f"Eager's time over compiled code's: left of the line at 1× compiling lost · {provenance}",
-        table=table,
-        legend=key(names),
+def _whole(case: Case) -> dict[str, float]:
+    return {UNDECIDED if change(case) == "no difference" else WHOLE: speedup(case, "backward")}
+
+
+def _drawn(rows: list[Row], title: str, **rest: Any) -> Drawing:
+    return dotted(
+        rows,
+        Axis("eager's time over compiled code's", "×", log=True, low=0.5, until=8, ticks=(0.5, 1, 2, 4, 8)),
+        title=title,
+        colours={WHOLE: "green", UNDECIDED: "grey", OUTSIDE: "orange"},
+        references={"the same time": (1, "grey")},
+        **rest,
     )
-
-
-def _at(ratio: float) -> float:
-    low, high = math.log(TICKS[0] * 0.85), math.log(TICKS[-1])
-    return LEFT + (math.log(ratio) - low) / (high - low) * (WIDTH - LEFT - RIGHT)

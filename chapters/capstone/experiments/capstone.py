@@ -12,7 +12,6 @@ import io
 import itertools
 import random
 import re
-import statistics
 import subprocess
 import time
 from collections import Counter
@@ -30,10 +29,11 @@ from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.doors import shown
 from compile_lab.measure.allocator import peak
 from compile_lab.measure.judge import relative_error_together
-from compile_lab.measure.timing import wait
+from compile_lab.measure.timing import spread_ms, wait
 from compile_lab.measure.trace import profiled
 from compile_lab.recordings import RecordingError
 
+from ...experiment import Attempts
 from ...registry import Progress
 from ...shared import subjects
 from ...shared.experiments import machine
@@ -71,7 +71,7 @@ def record(
     together, against the same model in float32. ``kernels`` are those of one step; ``clock_mhz`` and ``power_w`` what
     the driver said at the end of each visit. Losses are of the grammar's sentences.
     """
-    study = LadderStudy(device, time.monotonic() + budget_s, peer and peer_module(peer))
+    study = LadderStudy(device, budget_s, peer and peer_module(peer))
     parts = (study.build, study.judge, study.time, study.profile, study.train)
     for part in progress(parts):
         part()
@@ -82,12 +82,11 @@ def record(
 class LadderStudy:
     """One run of the ladder."""
 
-    def __init__(self, device: str, until: float, peer: ModuleType | None) -> None:
-        self.device, self.until, self.peer = device, until, peer
+    def __init__(self, device: str, budget_s: float, peer: ModuleType | None) -> None:
+        self.device, self.attempts, self.peer = device, Attempts(budget_s), peer
         self.rows: dict[str, dict[str, Any]] = {}
         self.steps: dict[str, Any] = {}
         self.curves: list[dict[str, Any]] = []
-        self.stopped: list[dict[str, Any]] = []
         self.verified: dict[str, Any] = {}
         self.batch = _batch(BATCH[device], LENGTH[device], device)
 
@@ -123,14 +122,13 @@ class LadderStudy:
         seen: dict[str, list[tuple[float, float]]] = {name: [] for name in self.steps}
         for turn in range(ROUNDS):
             for name in random.Random(turn).sample(list(self.steps), len(self.steps)):
-                if turn == 0 or time.monotonic() < self.until:
+                if turn == 0 or not self.attempts.late:
                     visit = self._tried(name, "time", lambda name=name: self._visit(self.steps[name].step))
                     taken[name] += visit[0] if visit else []
                     seen[name] += visit[1] if visit else []
         for name, times in taken.items():
             if len(times) > 1:
-                low, median, high = (round(each, 4) for each in statistics.quantiles(times, n=4))
-                self.rows[name] |= {"median_ms": median, "low_ms": low, "high_ms": high, "samples": len(times)}
+                self.rows[name] |= spread_ms(times, 4) | {"samples": len(times)}
                 clocks, watts = zip(*seen[name], strict=True) if seen[name] else ((), ())
                 self.rows[name] |= {"clock_mhz": list(clocks), "power_w": list(watts)}
 
@@ -148,10 +146,8 @@ class LadderStudy:
         batches = [tuple(each[:, : LENGTH[self.device]].contiguous() for each in batch) for batch in batches]
         for name, seed in runs:
             if name in self.steps and not name.startswith("peer"):
-                if time.monotonic() < self.until:
-                    self._tried(name, "losses", lambda name=name, seed=seed: self._curve(name, seed, batches))
-                else:
-                    self._stop(name, "losses", "not begun: the time given was over")
+                curve = functools.partial(self._curve, name, seed, batches)
+                self.attempts.in_time(curve, name=name, part="losses")
 
     def told(self) -> dict[str, Any]:
         config = self._fresh_model(subjects.capstone_rungs()[JUDGE]).config
@@ -167,7 +163,7 @@ class LadderStudy:
             "curves": self.curves,
             "curve_lr": CURVE_LR,
             "warm_up": WARM_UP,
-            "stopped": self.stopped,
+            "stopped": self.attempts.stopped,
         }
 
     def _built(self, name: str, about: dict[str, Any], make: Callable[[], Any]) -> None:
@@ -227,13 +223,10 @@ class LadderStudy:
         return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)], _told_by(driver)
 
     def _kernels(self, step: Any) -> list[dict[str, Any]]:
-        def some() -> None:
-            for _ in range(PROFILED):
-                step.step(*self.batch)
-
-        some()
+        once = functools.partial(step.step, *self.batch)
+        once()
         count, us = Counter[str](), Counter[str]()
-        for kernel in profiled(some).kernels:
+        for kernel in profiled(once, calls=PROFILED).kernels:
             name = re.sub(r"_\d+$", "", kernel.name)[:NAME_LENGTH]
             count[name] += 1
             us[name] += kernel.duration_us
@@ -254,14 +247,7 @@ class LadderStudy:
         self.curves.append({"name": name, "seed": seed, "losses": told})
 
     def _tried(self, name: str, part: str, work: Callable[[], Any]) -> Any:
-        try:
-            return work()
-        except Exception as error:  # the rest of the recording stands
-            why = (str(error).strip() or "no message").splitlines()[0][:300]
-            return self._stop(name, part, f"{type(error).__name__}: {why}")
-
-    def _stop(self, name: str, part: str, why: str) -> None:
-        self.stopped.append({"name": name, "part": part, "stopped": why})
+        return self.attempts.tried(work, name=name, part=part)
 
 
 def peer_module(path: Path) -> ModuleType:

@@ -4,6 +4,7 @@ The text is the source of Python's own library, by bytes: it is real, and wherev
 weights and in the windows.
 """
 
+import functools
 import statistics
 import sysconfig
 import time
@@ -15,6 +16,7 @@ import torch
 
 from compile_lab.measure.timing import wait
 
+from ...experiment import Attempts
 from ...registry import Progress
 from ...shared import subjects
 
@@ -43,21 +45,16 @@ def record(
     ``every`` steps, "validation_loss", "seconds"}], "stopped": [{"rung", "seed", "stopped"}]}``. The validation loss is
     of the weights at the end, by the model in float32, on the held-out end of the text. Nats per byte.
     """
-    ends = time.monotonic() + budget_s
+    attempts = Attempts(budget_s)
     corpus = subjects.capstone_text(_sources(), LENGTH[device])
-    runs, stopped = [], []
     steps: dict[str, Any] = {}
-    for seed, rung in progress([(seed, rung) for seed in seeds for rung in rungs]):
-        if time.monotonic() > ends:
-            stopped.append({"rung": rung, "seed": seed, "stopped": "not begun: the time given was over"})
-            continue
-        try:
-            runs.append(_run(device, rung, seed, corpus, steps))
-        except Exception as error:  # the rest of the recording stands
-            why = (str(error).strip() or "no message").splitlines()[0][:300]
-            stopped.append({"rung": rung, "seed": seed, "stopped": f"{type(error).__name__}: {why}"})
+    runs = [
+        attempts.in_time(functools.partial(_run, device, rung, seed, corpus, steps), rung=rung, seed=seed)
+        for seed, rung in progress([(seed, rung) for seed in seeds for rung in rungs])
+    ]
     sizes = {"batch": BATCH[device], "length": LENGTH[device], "steps": STEPS[device], "every": EVERY}
-    return {"text": corpus.name, **sizes, "lr": LR, "warm_up": WARM_UP, "runs": runs, "stopped": stopped}
+    found = {"runs": [run for run in runs if run], "stopped": attempts.stopped}
+    return {"text": corpus.name, **sizes, "lr": LR, "warm_up": WARM_UP, **found}
 
 
 def rate(step: int, steps: int) -> float:

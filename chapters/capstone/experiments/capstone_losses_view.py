@@ -5,8 +5,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from compile_lab.page.dotplot import dots
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import dots
 from compile_lab.page.tables import Table
 
 Result = Mapping[str, Any]
@@ -53,12 +53,14 @@ def picture(result: Result, provenance: object | None = None) -> Drawing:
     at = {(run["rung"], run["seed"]): round(1e3 * (run["validation_loss"] - lowest), 2) for run in result["runs"]}
     seeds = sorted({run["seed"] for run in result["runs"]})
     above = {rung: [at.get((rung, seed)) for seed in seeds] for rung in found}
-    said = "; ".join(f"{name}: " + ", ".join(f"{each:.3f}" for each in losses) for name, losses in found.items())
+    mean = {name: statistics.fmean(losses) for name, losses in found.items()}
     return dots(
         [f"seed {seed}" for seed in seeds],
         above,
         unit="mnats",
-        alt=f"Validation loss in nats a byte, one a seed. {said}.",
+        title="The mean of the seeds: "
+        + ", ".join(f"{name} {loss:.3f}" for name, loss in mean.items())
+        + " nats a byte.",
         caption=f"Loss on held-out text after {result['steps']:,} steps of {result['batch']} × {result['length']:,} "
         f"bytes, in thousandths of a nat above the lowest run's {lowest:.3f}",
         provenance=provenance,

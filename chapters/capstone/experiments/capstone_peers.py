@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -22,9 +21,9 @@ from torch.nn import attention
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.measure.judge import relative_error_together
 
+from ...experiment import OUT_OF_TIME
 from ...registry import Progress
 from ...shared import subjects
-from ...shared.experiments import machine
 from .capstone import LadderStudy, PeerStep, peer_module
 
 TUNED = {
@@ -35,6 +34,8 @@ TUNED = {
 """What ``mode="max-autotune-no-cudagraphs"`` sets, without kernels that this card has no shared memory for."""
 BY_HAND = ("hand", "all fp8")
 OWN = ("padded", *BY_HAND)
+KEPT = ("batch", "length", "layers", "dim", "heads", "ceilings", "rungs", "stopped")
+"""Of what a study of the ladder tells."""
 BUDGET_S = 900.0
 
 
@@ -49,7 +50,7 @@ def record(
     of each rung "losses": its first ones. All but the last one built take turns from the start; that one is tuned last,
     and is not begun when the time given is over.
     """
-    study = PeersStudy(device, time.monotonic() + budget_s, peer and peer_module(peer))
+    study = PeersStudy(device, budget_s, peer and peer_module(peer))
     for part in progress((study.build, study.judge, study.tune, study.time, study.profile)):
         part()
     reset_dynamo()
@@ -72,30 +73,20 @@ class PeersStudy(LadderStudy):
     def tune(self) -> None:
         """Every kernel tuned: it takes minutes, so it comes last."""
         name, does = "peer, max-autotune", "compiled, each matmul and each fused kernel the fastest of those tried"
-        if self.peer and time.monotonic() > self.until:
-            self._stop(name, "build", "not begun: the time given was over")
+        if self.peer and self.attempts.late:
+            self.attempts.stop(OUT_OF_TIME, name=name, part="build")
         elif self.peer:
             self._made(name, does, "peer", functools.partial(PeerStep, self.peer, self.device, TUNED))
 
     def told(self) -> dict[str, Any]:
-        config = self._fresh_model(subjects.capstone_rungs()["padded"]).config
-        batch, length = self.batch[0].shape
-        parts = {"copy_nbytes": (1 << 30,), "matrix_sizes": (8192,)} if self.device == "cuda" else {}
-        return {
-            "batch": batch,
-            "length": length,
-            "layers": config.layers,
-            "dim": config.dim,
-            "heads": config.heads,
-            "ceilings": machine.record(self.device, **parts),
-            "rungs": [{"name": name, **row} for name, row in self.rows.items()],
-            "stopped": self.stopped,
-        }
+        told = super().told()
+        return {key: told[key] for key in KEPT}
 
     def _peers(self) -> dict[str, tuple[str, Callable[[], Any]]]:
         if not self.peer:
             return {}
         step = functools.partial(PeerStep, self.peer, self.device)
+        cudnn = functools.partial(attention.sdpa_kernel, attention.SDPBackend.CUDNN_ATTENTION)
         changed = {name: functools.partial(step, {}, change) for name, change in CHANGES.items()}
         return {
             "peer": ("another GPT-2, as it comes", step),
@@ -103,7 +94,7 @@ class PeersStudy(LadderStudy):
             "peer, float8": ("compiled, with torchao's float8 in the blocks", changed["peer, float8"]),
             "peer, float8 by rows": ("the same, each row with a scale of its own", changed["peer, float8 by rows"]),
             "peer, Liger": ("compiled, with Liger's layer norm, head and loss", changed["peer, Liger"]),
-            "peer, cuDNN": ("compiled, with cuDNN's attention", lambda: WithAttention(step({}), _cudnn)),
+            "peer, cuDNN": ("compiled, with cuDNN's attention", lambda: WithAttention(step({}), cudnn)),
             "peer, FlashAttention-3": ("compiled, with FA3's attention", lambda: WithAttention(step({}), _flash3)),
         }
 
@@ -200,10 +191,6 @@ class WithAttention:
     def step(self, tokens: Tensor, targets: Tensor) -> Tensor:
         with self.chosen():
             return self.inner.step(tokens, targets)
-
-
-def _cudnn() -> AbstractContextManager[None]:
-    return attention.sdpa_kernel(attention.SDPBackend.CUDNN_ATTENTION)
 
 
 @contextmanager

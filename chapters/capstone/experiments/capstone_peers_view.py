@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from compile_lab.doors import door
-from compile_lab.page.dotplot import dots
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import dots
 from compile_lab.page.tables import Table
 from compile_lab.page.units import with_quartiles
 from compile_lab.recordings import Recording
@@ -44,12 +44,17 @@ def picture(recording: Recording) -> Drawing:
         )
         for name, row in rows.items()
     ]
-    caption = "Other ways to the same step, all taking turns in one run"
+    quick, slow = (
+        min(rows, key=lambda name: rows[name]["median_ms"]),
+        max(rows, key=lambda name: rows[name]["median_ms"]),
+    )
+    ends = " and ".join(f"{name} {rows[name]['median_ms']:.1f} ms" for name in (quick, slow))
+    caption = "All took turns in one run"
     return dots(
         list(rows),
         {"the step": [row["median_ms"] for row in rows.values()]},
         unit="ms",
-        alt="; ".join(f"{name}: {row['median_ms']:.1f} ms" for name, row in rows.items()),
+        title=f"The same step between {ends}.",
         caption=caption,
         provenance=recording.provenance,
         table=Table(columns, table, caption, align="lrrr"),

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from compile_lab.page.dotplot import dots
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import dots
 from compile_lab.page.tables import Table
 
 NAMES = {"fused": "eager", "compile": "compiled"}
@@ -30,15 +30,14 @@ def picture(result: Mapping[str, Any], provenance: object | None = None) -> Draw
         )
         for row in rows
     ]
-    said = "; ".join(
-        f"{name}, {n:,} GPUs: {ms:.0f} ms" for name, of in series.items() for n, ms in zip(devices, of, strict=True)
-    )
+    last = {name: of[-1] for name, of in series.items()}
+    best = min(last, key=last.__getitem__)
     return dots(
         [f"{n:,} GPUs" for n in devices],
         series,
         unit="ms",
-        alt=f"Predicted milliseconds of a step. {said}.",
-        caption="A step on more GPUs, predicted; none of these was measured",
+        title=f"Predicted for {devices[-1]:,} GPUs, a step takes {last[best]:.0f} ms at the least: {best}.",
+        caption="None of these was measured",
         provenance=provenance,
         table=Table(["", "GPUs", "step, ms", "device, ms", "issued, ms", "speed kept"], told, align="lrrrrr"),
     )

@@ -19,7 +19,9 @@ from compile_lab._torch.inductor import inductor_config
 from compile_lab.capture import NotCompiledError
 from compile_lab.modes.cost import ModeCost, Step, measure
 
+from ...experiment import reason
 from ...registry import Progress
+from ...shared import subjects
 from .modes import training
 
 WIDTH = {"cuda": 1024, "cpu": 128}
@@ -147,11 +149,7 @@ def _scripted(claim: str, device: str, size: str, rows: int) -> dict[str, Any]:
 
 
 def _no_grad(fn: Callable[..., Any], *args: Any, mode: str) -> ModeCost:
-    def step(compiled: Callable[..., Any]) -> Any:
-        with torch.no_grad():
-            return compiled(*args)
-
-    return _or_stopped(fn, *args, mode=mode, step=step)
+    return _or_stopped(fn, *args, mode=mode, step=subjects.inference_step(*args))
 
 
 def _or_stopped(fn: Callable[..., Any], *args: Any, mode: str, step: Step) -> ModeCost:
@@ -161,7 +159,7 @@ def _or_stopped(fn: Callable[..., Any], *args: Any, mode: str, step: Step) -> Mo
     except NotCompiledError:
         raise
     except Exception as error:
-        return ModeCost(mode, stopped=f"{type(error).__name__}: {str(error).strip().splitlines()[0]}")
+        return ModeCost(mode, stopped=reason(error))
 
 
 def _compiled_from_script(scripted: nn.Module, x: Tensor) -> ModeCost:

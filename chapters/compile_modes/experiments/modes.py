@@ -8,10 +8,7 @@ code did not run.
 """
 
 import contextlib
-import multiprocessing
-import os
 import random
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -24,11 +21,12 @@ import torch
 
 from compile_lab._torch.inductor import cache_folder, compile_workers_ready
 from compile_lab.capture import NotCompiledError
+from compile_lab.measure.child import Child
 from compile_lab.measure.host import host_cost
-from compile_lab.measure.timing import in_turn_us, spread_us
+from compile_lab.measure.timing import in_turn_us
 from compile_lab.modes.cost import MODES, WARM_UP_CALLS, ModeCost, Spread, Step, measure_each, torch_compile
 
-from ...experiment import OUT_OF_TIME
+from ...experiment import OUT_OF_TIME, reason
 from ...registry import Progress
 from ...shared import subjects
 
@@ -71,12 +69,7 @@ def _inference(name: str, batch: int, length: int, dtype: torch.dtype) -> Callab
         large = device == "cuda" and name == "gpt2"
         module = (subjects.gpt2(device) if large else subjects.minigpt("mini", device)).eval().to(dtype)
         given, _ = subjects.tokens(module, *((batch, length) if device == "cuda" else (min(batch, 8), 64)))
-
-        def step(compiled: Callable) -> torch.Tensor:
-            with torch.no_grad():
-                return compiled(given)
-
-        return module, (given,), step
+        return module, (given,), subjects.inference_step(given)
 
     return build
 
@@ -93,17 +86,7 @@ def training(device: str, vocabulary: int | None = None) -> tuple:
         else subjects.minigpt("mini", device, vocabulary)
     )
     given = subjects.tokens(module, 16 if large else 2)
-    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-4, fused=True)
-
-    def step(compiled: Callable) -> torch.Tensor:
-        with torch.autocast(device, torch.bfloat16):
-            loss = compiled(*given)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        return loss
-
-    return module, given, step
+    return module, given, subjects.training_step(module, *given)
 
 
 WORKLOADS: dict[str, Workload] = {
@@ -184,8 +167,7 @@ class Worker:
 
     def __init__(self, name: str, device: str) -> None:
         self.name, self.device = name, device
-        self._process: multiprocessing.process.BaseProcess | None = None
-        self._pipe: Connection | None = None
+        self._child: Child | None = None
 
     def cost(self, mode: str, root: str, limit_s: float) -> ModeCost:
         """One mode's cost, its caches in folders under ``root``; stopped, with the reason, if it came to no end.
@@ -203,47 +185,30 @@ class Worker:
     def _ask(self, question: tuple[Any, str], limit_s: float) -> Any:
         """The answer, or a string that says why there is none: too late, or an end of the process."""
         try:
-            if self._process is None:
-                self._start()
-            self._pipe.send(question)
-            if not self._pipe.poll(limit_s):
-                self.stop()
-                return f"stopped after {limit_s:.0f} s, its time limit"
-            kind, answer = self._pipe.recv()
-        except (EOFError, OSError):
-            code = self._process.exitcode if self._process else None
+            if self._child is None:
+                self._child = Child(_serve, self.name, self.device)
+                self._child.heard(START_S)
+            self._child.send(question)
+            kind, answer = self._child.heard(limit_s)
+        except TimeoutError:
             self.stop()
-            return f"its process came to an end (exit code {code})"
+            return f"stopped after {limit_s:.0f} s, its time limit"
+        except EOFError as ended:
+            self.stop()
+            return str(ended)
         if kind == "refused":
             raise RuntimeError(f"{self.name}, {question[0]}: {answer}")
         return answer
 
     def stop(self) -> None:
         """End the process, and those it has started to compile kernels."""
-        if self._process is None:
-            return
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.join()
-        self._pipe.close()
-        self._process = self._pipe = None
-
-    def _start(self) -> None:
-        context = multiprocessing.get_context("spawn")  # fork and CUDA do not go together
-        self._pipe, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(theirs, self.name, self.device), daemon=True)
-        self._process.start()
-        theirs.close()
-        if not self._pipe.poll(START_S):
-            raise EOFError
-        self._pipe.recv()
+        if self._child:
+            self._child.stop()
+        self._child = None
 
 
 def _serve(pipe: Connection, name: str, device: str) -> None:
     """The child: build the workload, then answer what is asked: a mode's cost, or the times of several together."""
-    with contextlib.suppress(OSError):
-        os.setsid()  # so that stopping it stops its compile workers too
     workload = WORKLOADS[name]
     fn, args, step = workload.build(device)
     _wake(fn, step, device)
@@ -285,7 +250,7 @@ def _answer(
     except NotCompiledError as error:
         return "refused", str(error)
     except Exception as error:
-        return "measured", ModeCost(mode, stopped=_said(error))
+        return "measured", ModeCost(mode, stopped=reason(error))
     return "measured", cost
 
 
@@ -305,14 +270,10 @@ def _together(
         taken = in_turn_us(calls, device)
         found = {}
         for mode, samples_us in taken.items():
-            call = Spread(*(round(value / 1e3, 5) for value in spread_us(samples_us).values()))
+            call = Spread.of_us(samples_us)
             found[mode] = {"call": call, "host": host_cost(calls[mode], device)}
     except Exception as error:
-        return "measured", _said(error)
+        return "measured", reason(error)
     finally:
         torch.compiler.reset()
     return "measured", found
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.200}"

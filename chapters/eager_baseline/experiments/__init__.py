@@ -2,6 +2,4 @@
 
 from ...experiment import Experiment
 
-EXPERIMENTS = {
-    "dispatch": Experiment("cost of eager dispatches: single operations, MiniGPT at growing batches", 25),
-}
+EXPERIMENTS = {"dispatch": Experiment("cost of eager dispatches: single operations, MiniGPT at growing batches", 25)}

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from compile_lab.eager import dispatch
-from compile_lab.measure.timing import samples_us, spread_us
+from compile_lab.measure.timing import one_thread, samples_us, spread_us
 from compile_lab.measure.trace import Trace, TraceEvent, profiled
 
 from ...registry import Progress
@@ -123,12 +123,8 @@ def quartiles_us(
     A CPU computes on one core: on small tensors, sharing the work out takes longer than the work. ``from_idle`` as in
     `timing.samples_us`.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return spread_us(samples_us(call, device, samples or SAMPLES[device], from_idle))
-    finally:
-        torch.set_num_threads(threads)
 
 
 def launches(call: Callable[[], Any]) -> list[dict[str, Any]]:
@@ -168,12 +164,8 @@ def _kernels(call: Callable[[], Any]) -> tuple[float, float]:
 
 
 def _profiled(call: Callable[[], Any]) -> Trace:
-    def calls_in_a_row() -> None:
-        for _ in range(PROFILED):
-            call()
-
     call()
-    return profiled(calls_in_a_row)
+    return profiled(call, calls=PROFILED)
 
 
 def record(

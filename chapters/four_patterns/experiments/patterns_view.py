@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from compile_lab.page.canvas import Canvas, key
+from compile_lab.page import marks
 from compile_lab.page.figures import Drawing, Figure, Series, lines
+from compile_lab.page.marks import Axis, dotted
 from compile_lab.page.tables import Table
 from compile_lab.page.units import BINARY, signed, with_unit
 from compile_lab.simulator.collectives import Collective
@@ -19,6 +20,7 @@ Row = Mapping[str, Any]
 
 AS_FAST_AS_ISSUED = 0.9
 """A step is called limited by its program if issuing it took this share of it."""
+PLANNED, MEASURED = "planned", "measured"
 
 
 def rates(rows: Sequence[Row], assumed: Network, ranks: int, provenance: object) -> Figure:
@@ -35,17 +37,14 @@ def rates(rows: Sequence[Row], assumed: Network, ranks: int, provenance: object)
         )
         for kind in ("all_reduce", "all_gather")
     ]
-    errors = late(rows, assumed, ranks, 2**26)
-    worst = ", ".join(f"{kind.replace('_', '-')} {signed(error, '.0%')}" for kind, error in errors.items())
     smallest = [by[kind, sizes[0]]["median_us"] for kind in KINDS]
+    largest = [by[kind, sizes[-1]]["bus_gb_s"] for kind in KINDS]
     figure = lines(
         [*each, *planned],
         x_title="size of a message",
         y_title="GB/s a rank sends",
-        alt=f"Each kind of collective comes near its full rate only with messages of hundreds of MB; the smallest, of "
-        f"{with_unit(sizes[0], BINARY)}, takes {min(smallest):.0f} to {max(smallest):.0f} µs.",
-        caption=f"A message of {with_unit(sizes[0], BINARY)} takes {min(smallest):.0f} to {max(smallest):.0f} µs; from "
-        f"64 MiB on the measured time differs from the planned one at worst by {worst}",
+        title=f"{with_unit(sizes[0], BINARY)} take {min(smallest):.0f} to {max(smallest):.0f} µs; messages of "
+        f"{with_unit(sizes[-1], BINARY)} reach {min(largest):.0f} to {max(largest):.0f} GB/s.",
         provenance=provenance,
         log_x=True,
         log_y=True,
@@ -166,52 +165,44 @@ def steps(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
         listed.append(
             [pattern(row), expected, f"{row['median_us'] / 1e3:.3g}", quartiles, signed(step_error(row), ".0%"), issued]
         )
-    table = Table(["step, ms", "planned", "measured", "quartiles", "error", "issued"], listed, align="lrrrrr")
-    bars = [(row["planned_us"] / 1e3, row["median_us"] / 1e3, row) for row in rows]
-    said = "; ".join(f"{line[0]} {line[1]} planned, {line[2]} measured" for line in listed)
-    return _pairs(
-        bars,
-        "ms",
-        f"Times of a step in ms: {said}",
-        f"{name}. Thin: the quartiles. Mark: the program has issued all of the step",
-        provenance,
-        table,
+    return dotted(
+        [
+            marks.Row(
+                pattern(row),
+                {
+                    "all issued": row["issued_us"] / 1e3,
+                    PLANNED: row["planned_us"] / 1e3,
+                    MEASURED: row["median_us"] / 1e3,
+                },
+                signed(step_error(row), ".0%"),
+                spreads={MEASURED: (row["low_us"] / 1e3, row["high_us"] / 1e3)},
+            )
+            for row in rows
+        ],
+        Axis("a step", "ms"),
+        title=f"The plan's steps are off by {_spread(rows)}.",
+        caption=f"{name}. Behind a row: the plan's error. Thin: the quartiles.",
+        colours={PLANNED: "sky", MEASURED: "blue", "all issued": "vermillion"},
+        provenance=provenance,
+        table=Table(["step, ms", "planned", "measured", "quartiles", "error", "issued"], listed, align="lrrrrr"),
     )
 
 
 def peaks(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
-    """Peaks of the fullest rank: planned at the turn, measured; a mark at the sum of all that is planned."""
-    listed, bars = [], []
+    """Peaks of the fullest rank: planned at the turn, measured; and the sum of all that is planned."""
+    drawn, listed = [], []
+    high = [row for row in rows if row["planned_nbytes"] > max(row["peak_nbytes"])]
     for row in rows:
-        sizes = row["planned_nbytes"], row["turn_nbytes"], max(row["peak_nbytes"])
-        listed.append([pattern(row), *(f"{nbytes / 1e9:.3g}" for nbytes in sizes), signed(memory_error(row), ".1%")])
-        bars.append((row["turn_nbytes"] / 1e9, max(row["peak_nbytes"]) / 1e9, row))
-    table = Table(["peak, GB", "sum", "at the turn", "measured", "error"], listed, align="lrrrr")
-    said = "; ".join(f"{line[0]} {line[1]} in all, {line[2]} at the turn, {line[3]} measured" for line in listed)
-    caption = f"{name}. Mark: the sum of all that is planned"
-    return _pairs(bars, "GB", f"Peaks in GB: {said}", caption, provenance, table)
-
-
-def _pairs(
-    bars: Sequence[tuple[float, float, Row]], unit: str, alt: str, caption: str, provenance: object, table: Table
-) -> Drawing:
-    """For each row what was planned over what was measured, on one axis."""
-    canvas, left, high = Canvas(), 170, 54
-    marks = [row["issued_us"] / 1e3 if unit == "ms" else row["planned_nbytes"] / 1e9 for *_, row in bars]
-    longest = max(max(planned, measured, mark) for (planned, measured, _), mark in zip(bars, marks, strict=True))
-    end = next(e * 10.0**p for p in range(-1, 7) for e in (1, 1.5, 2, 3, 4, 5, 6, 8) if e * 10.0**p >= 1.02 * longest)
-    scale = (canvas.width - left - 12) / end
-    for number, ((planned, measured, row), mark) in enumerate(zip(bars, marks, strict=True)):
-        y = high * number + 6
-        canvas.words(0, y + 27, pattern(row))
-        canvas.box(left, y, planned * scale, 16, "sky", title=f"planned {planned:.3g} {unit}")
-        canvas.box(left, y + 18, measured * scale, 20, "blue", title=f"measured {measured:.3g} {unit}")
-        if unit == "ms":
-            low, above = (left + row[name] / 1e3 * scale for name in ("low_us", "high_us"))
-            canvas.line([(low, y + 28), (above, y + 28)], thick=3)
-        canvas.line([(left + mark * scale, y - 2), (left + mark * scale, y + 40)], "vermillion", thick=3)
-    ticks = [(share, f"{share * end:.3g}" if share < 1 else f"{end:.3g} {unit}") for share in (0, 0.25, 0.5, 0.75, 1)]
-    canvas.axis(left, high * len(bars) + 4, canvas.width - left - 12, ticks)
-    mark = "all issued" if unit == "ms" else "the sum"
-    legend = key({"planned" if unit == "ms" else "planned at the turn": "sky", "measured": "blue", mark: "vermillion"})
-    return Drawing(canvas.svg(), alt, caption, table, provenance, legend)
+        sizes = [nbytes / 1e9 for nbytes in (row["planned_nbytes"], row["turn_nbytes"], max(row["peak_nbytes"]))]
+        error, names = signed(memory_error(row), ".1%"), ("the sum", f"{PLANNED} at the turn", MEASURED)
+        drawn.append(marks.Row(pattern(row), dict(zip(names, sizes, strict=True)), error))
+        listed.append([pattern(row), *(f"{size:.3g}" for size in sizes), error])
+    return dotted(
+        drawn,
+        Axis("peak", "GB"),
+        title=f"In {len(high)} of {len(rows)} cases the sum of all that is planned is above the measured peak.",
+        caption=f"{name}. Behind a row: the plan's error at the turn.",
+        colours={"the sum": "vermillion", f"{PLANNED} at the turn": "sky", MEASURED: "blue"},
+        provenance=provenance,
+        table=Table(["peak, GB", "sum", "at the turn", "measured", "error"], listed, align="lrrrr"),
+    )

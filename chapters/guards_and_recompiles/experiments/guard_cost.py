@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab.capture import GuardTree, compilation
 from compile_lab.doors import door
 from compile_lab.dynamo.guards import guards_of
@@ -54,8 +54,7 @@ def _measured(model: nn.Module, way: str, samples: int) -> tuple[int, list[float
     """How many guards were made, and the microseconds of a call, sample by sample."""
     chosen = FILTERS.get(way)
     options = {"guard_filter_fn": getattr(torch.compiler, chosen)} if chosen else None
-    reset_dynamo()
-    try:
+    with compiled_anew():
         with torch.no_grad(), compilation() as log:
             fn = torch.compile(model, backend=lambda module, _: lambda *inputs: (inputs[0],), options=options)
             fn(torch.ones(1, 2))
@@ -64,6 +63,4 @@ def _measured(model: nn.Module, way: str, samples: int) -> tuple[int, list[float
         with torch.no_grad(), torch.compiler.set_stance(skip_guard_eval_unsafe=way == UNCHECKED):
             x = torch.ones(1, 2)
             times = samples_us(lambda: fn(x), "cpu", samples)
-    finally:
-        reset_dynamo()
     return sum(len(guards_of(tree)) for tree in log.of(GuardTree)), times

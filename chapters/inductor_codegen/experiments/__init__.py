@@ -2,6 +2,4 @@
 
 from ...experiment import Experiment
 
-EXPERIMENTS = {
-    "fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60),
-}
+EXPERIMENTS = {"fidelity": Experiment("kernels of this GPU against those of its virtual twin, source for source", 60)}

@@ -19,8 +19,9 @@ from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.grouped import few_tilings
 from compile_lab._torch.inductor import inductor_config
 from compile_lab._torch.packages import package_sources, packaged, unpacked
-from compile_lab.measure.timing import durations_ms, sustained_ms
+from compile_lab.measure.timing import durations_ms, spread_ms, sustained_ms
 
+from ...experiment import Attempts
 from ...registry import Progress
 from ..grouped import MOST_TOKENS, ExpertLayer, judged_by_float64, product_calls, subject
 
@@ -44,9 +45,8 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
     {way: [name]}}``. The work counted is that of the two matmuls, 4 · tokens · width · hidden operations; the time is
     the whole layer's, routing included. What fails, or would begin after ``budget_s`` seconds, stands in ``stopped``.
     """
-    until = time.monotonic() + budget_s
     width, hidden = SHAPE[device]
-    study = Study(device, width, hidden, until)
+    study = Study(device, width, hidden, Attempts(budget_s, "why"))
     for experts in progress([*EXPERTS[device], "max-autotune", "AOTInductor"]):
         if isinstance(experts, int):
             study.prepare(experts, ("loop", "grouped", "grouped, compiled"))
@@ -55,14 +55,15 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
             few = EXPERTS[device][0]
             study.prepare(few, (experts,))
             study.measure(few, (SEARCHED[device],) if experts == "max-autotune" else TOKENS[device])
-    rate = study.told("a matmul", 0, MATRIX[device], lambda: _matrix_rate(device, MATRIX[device]))
+    n = MATRIX[device]
+    rate = study.attempts.tried(lambda: _matrix_rate(device, n), way="a matmul", experts=0, tokens=n)
     return {
         "width": width,
         "hidden": hidden,
         "matmul_tflop_per_s": rate,
         "tilings": TILINGS,
         "rows": study.rows,
-        "stopped": study.stopped,
+        "stopped": study.attempts.stopped,
         "calls": study.calls,
     }
 
@@ -70,11 +71,10 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
 class Study:
     """One run: the ways that are ready, the rows measured, and what was stopped."""
 
-    def __init__(self, device: str, width: int, hidden: int, until: float) -> None:
-        self.device, self.width, self.hidden, self.until = device, width, hidden, until
+    def __init__(self, device: str, width: int, hidden: int, attempts: Attempts) -> None:
+        self.device, self.width, self.hidden, self.attempts = device, width, hidden, attempts
         self.ready: dict[str, Callable[[Tensor], Tensor]] = {}
         self.rows: list[dict[str, Any]] = []
-        self.stopped: list[dict[str, Any]] = []
         self.calls: dict[str, list[str]] = {}
 
     def prepare(self, experts: int, ways: Iterable[str]) -> None:
@@ -83,7 +83,7 @@ class Study:
         self.ready = {}
         self.model, _ = subject(self.width, self.hidden, experts, 2, "grouped", self.device)
         for way in ways:
-            made = self.told(way, experts, 0, lambda way=way: self._made(way))
+            made = self.attempts.in_time(lambda way=way: self._made(way), way=way, experts=experts, tokens=0)
             if made is not None:
                 self.ready[way] = made
 
@@ -92,30 +92,17 @@ class Study:
         for count in tokens:
             torch.manual_seed(1)
             x = torch.randn(count, self.width, device=self.device).to(torch.bfloat16)
-            errors = {
-                way: self.told(way, experts, count, lambda fn=fn, x=x: self._error(fn, x))
-                for way, fn in self.ready.items()
-            }
+            errors = {}
+            for way, fn in self.ready.items():
+                judge = functools.partial(self._error, fn, x)
+                errors[way] = self.attempts.in_time(judge, way=way, experts=experts, tokens=count)
             taken: dict[str, list[float]] = {way: [] for way, error in errors.items() if error is not None}
             for way in [way for _ in range(ROUNDS) for way in taken]:
-                if time.monotonic() < self.until + 10:  # a round is short; what is begun is finished
+                if time.monotonic() < self.attempts.until + 10:  # a round is short; what is begun is finished
                     with torch.no_grad():
                         call = functools.partial(self.ready[way], x)
                         taken[way] += durations_ms(call, torch.device(self.device), IN_A_ROW)
             self.rows += [self._row(way, experts, count, times, errors[way]) for way, times in taken.items() if times]
-
-    def told(self, way: str, experts: int, tokens: int, part: Callable[[], Any]) -> Any:
-        """What a part gives, or None, with the reason kept."""
-        where = {"way": way, "experts": experts, "tokens": tokens}
-        if time.monotonic() > self.until and way != "a matmul":
-            self.stopped.append({**where, "why": "not begun: the time given was over"})
-            return None
-        try:
-            return part()
-        except Exception as error:  # the rest of the recording stands
-            why = (str(error).strip() or "no message").splitlines()[0][:300]
-            self.stopped.append({**where, "why": f"{type(error).__name__}: {why}"})
-            return None
 
     def _made(self, way: str) -> Callable[[Tensor], Tensor]:
         if way == "AOTInductor":
@@ -145,10 +132,9 @@ class Study:
             return judged_by_float64(self.model, x, fn(x))
 
     def _row(self, way: str, experts: int, tokens: int, times: list[float], error: float) -> dict[str, Any]:
-        low, median, high = statistics.quantiles(times, n=4)
-        rate = 4 * tokens * self.width * self.hidden / median / 1e9
-        spread = {"median_ms": round(median, 5), "low_ms": round(low, 5), "high_ms": round(high, 5)}
-        return {"way": way, "experts": experts, "tokens": tokens, **spread, "tflop_per_s": rate, "error": error}
+        rate = 4 * tokens * self.width * self.hidden / statistics.median(times) / 1e9
+        where = {"way": way, "experts": experts, "tokens": tokens}
+        return {**where, **spread_ms(times), "tflop_per_s": rate, "error": error}
 
 
 def _matrix_rate(device: str, n: int) -> float:

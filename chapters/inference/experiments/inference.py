@@ -8,25 +8,23 @@ starts from nothing again, as often as there is a spread to know. What time has 
 import contextlib
 import functools
 import gc
-import multiprocessing
-import os
 import random
-import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 import torch
 
-from compile_lab._torch.inductor import compile_workers_ready, inductor_modes
 from compile_lab.inference.service import Endpoint, PhaseCost, Request, Stream, phase_cost, serve, serving
+from compile_lab.measure.child import LEAVE_S, Child
 from compile_lab.measure.judge import relative_error
 from compile_lab.measure.timing import sustained_ms
+from compile_lab.modes.cost import from_nothing, wake_compiler
 from compile_lab.simulator.serving import decode_work
 
-from ...experiment import OUT_OF_TIME
+from ...experiment import OUT_OF_TIME, Attempts, reason
 from ...registry import Progress
 from ...shared import subjects
 
@@ -43,8 +41,8 @@ MODE_S = 200
 """The longest that a mode's process may take."""
 COPY_NBYTES = {"cuda": 1 << 30, "cpu": 1 << 24}
 PRODUCT = {"cuda": 8192, "cpu": 256}
-RESTART_S, LEAVE_S = 40, 10
-"""The second process may take so long until it is ready, to answer, and to leave."""
+RESTART_S = 40
+"""The second process may take so long until it is ready, and to answer."""
 
 
 @dataclass(frozen=True)
@@ -80,18 +78,10 @@ class ServicePlan:
         return [decode[0], prefill[0]] if few else [decode[0], prefill[0], *decode[1:], *prefill[1:]]
 
 
-def _gpt2(device: str) -> Any:
-    return subjects.with_cache(subjects.gpt2(device).to(torch.bfloat16), rows=256)
-
-
-def _tiny(device: str) -> Any:
-    return subjects.with_cache(subjects.deep_gpt(1, 16, 2, 32, device, vocabulary=30), rows=4)
-
-
 GPT2 = ServicePlan(
     "gpt2-124m",
     "GPT-2 124M, bf16, a cache of 1,024 slots",
-    _gpt2,
+    lambda device: subjects.with_cache(subjects.gpt2(device).to(torch.bfloat16), rows=256),
     Request(1, 128, 16),
     60,
     (Request(8, 512, 16), Request(4, 300, 16)),
@@ -103,7 +93,7 @@ GPT2 = ServicePlan(
 TINY = ServicePlan(
     "tiny",
     "a try-out on a CPU: one layer of 16 numbers",
-    _tiny,
+    lambda device: subjects.with_cache(subjects.deep_gpt(1, 16, 2, 32, device, vocabulary=30), rows=4),
     Request(1, 4, 3),
     8,
     (Request(3, 6, 3),),
@@ -150,22 +140,13 @@ def _order(modes: tuple[str, ...]) -> list[str]:
 def _by_itself(plan: ServicePlan, mode: str, device: str, found: dict[str, Any], until: float) -> None:
     """`_one_mode` in a process of its own, so that what breaks there breaks nothing else.
 
-    Raises RuntimeError if the process comes to an end without an answer, or takes too long.
+    Raises EOFError if the process comes to an end without an answer, TimeoutError if it takes too long, RuntimeError
+    with what it said if it fails.
     """
-    context = multiprocessing.get_context("spawn")  # fork and CUDA do not go together
-    ours, theirs = context.Pipe()
     begin = time.monotonic()
-    process = context.Process(target=_answer_by_itself, args=(theirs, plan.name, mode, device, until), daemon=False)
-    process.start()
-    theirs.close()
-    try:
-        own = _heard(ours, dict, MODE_S, "a mode's process")
-        process.join(LEAVE_S)
-    finally:
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)  # with the workers that it started
-        process.kill()
-        process.join()
+    with Child(_answer_by_itself, plan.name, mode, device, until) as child:
+        own = _heard(child, dict, MODE_S)
+        child.process.join(LEAVE_S)
     own["stopped"] = {**found["stopped"], **own["stopped"]}
     own["seconds"] = found["seconds"] | {mode: round(time.monotonic() - begin, 1)}
     for part, value in own.items():
@@ -179,15 +160,13 @@ def _by_itself(plan: ServicePlan, mode: str, device: str, found: dict[str, Any],
 
 def _answer_by_itself(pipe: Connection, name: str, mode: str, device: str, until: float) -> None:
     """The child: measure one mode and send what was found; what goes wrong is sent as a sentence."""
-    with contextlib.suppress(OSError):
-        os.setsid()
     try:
         plan = next(plan for plan in PLANS[device] if plan.name == name)
         found = _nothing_yet(plan)
         _one_mode(plan, mode, device, found, until)
         pipe.send(found)
     except Exception as error:
-        pipe.send(_said(error))
+        pipe.send(reason(error))
 
 
 def measured_rates(device: str) -> dict[str, float]:
@@ -215,17 +194,9 @@ def _nothing_yet(plan: ServicePlan) -> dict[str, Any]:
 
 def _or_told(stopped: dict[str, str], part: str, until: float, measure: Callable[[], None]) -> None:
     """A part that breaks, or for which no time is left, is told of in ``stopped``; the recording goes on."""
-    if time.monotonic() > until:
-        stopped[part] = OUT_OF_TIME
-        return
-    try:
-        measure()
-    except Exception as error:
-        stopped[part] = _said(error)
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.200}"
+    attempts = Attempts(until - time.monotonic())
+    attempts.in_time(measure, part=part)
+    stopped.update(attempts.by("part"))
 
 
 def _one_mode(plan: ServicePlan, mode: str, device: str, found: dict[str, Any], until: float) -> None:
@@ -260,21 +231,10 @@ AGAIN = 4
 """Requests of a further start: those that compile, record and replay, and one more."""
 
 
-@contextlib.contextmanager
-def _from_nothing(device: str) -> Iterator[None]:
+def _from_nothing(device: str) -> contextlib.AbstractContextManager[None]:
     """An empty cache folder, the compiler's workers awake. On a CPU the standing folder: g++ would take minutes."""
-    if device != "cuda":
-        yield
-        return
-    with inductor_modes().fresh_cache():
-        awake(device)
-        yield
-
-
-def awake(device: str) -> None:
-    """The compiler is loaded and its workers are up: that is a process's price, and no request's."""
-    compile_workers_ready()
-    torch.compile(lambda x: x + 1)(torch.ones(8, device=device))
+    # To wake the compiler is a process's price, and no request's.
+    return from_nothing(device) if device == "cuda" else contextlib.nullcontext()
 
 
 def _restart(plan: ServicePlan, device: str, found: dict[str, Any]) -> None:
@@ -310,7 +270,7 @@ def without_broken_attention(cached: Any, device: str) -> str:
             torch.cuda.synchronize()
     except RuntimeError as error:
         torch.backends.cuda.enable_cudnn_sdp(False)
-        return f"cuDNN's attention is switched off: {_said(error)}"
+        return f"cuDNN's attention is switched off: {reason(error)}"
     return ""
 
 
@@ -331,38 +291,26 @@ def _phase_or_stopped(endpoint: Endpoint, phase: str, request: Request, until: f
     try:
         return phase_cost(endpoint, phase, request, watched)
     except Exception as error:  # one shape's failure is that shape's result
-        return PhaseCost(phase, endpoint.mode, request, stopped=_said(error))
+        return PhaseCost(phase, endpoint.mode, request, stopped=reason(error))
 
 
 def restarted(name: str, device: str) -> tuple[float, Stream]:
     """The first requests of a second process with this one's cache folder: seconds until it is ready, and its stream.
 
-    Raises TimeoutError if it says nothing for ``RESTART_S`` seconds; RuntimeError, with what it said, if it fails.
+    Raises TimeoutError if it says nothing for ``RESTART_S`` seconds; EOFError if it comes to an end; RuntimeError, with
+    what it said, if it fails.
     """
-    context = multiprocessing.get_context("spawn")  # fork and CUDA do not go together
-    ours, theirs = context.Pipe()
     begin = time.perf_counter()
-    process = context.Process(target=_serve_again, args=(theirs, name, device), daemon=True)
-    process.start()
-    theirs.close()
-    try:
-        _heard(ours, float, RESTART_S, "the second process")
+    with Child(_serve_again, name, device) as child:
+        _heard(child, float, RESTART_S)
         import_s = time.perf_counter() - begin
-        stream = _heard(ours, Stream, RESTART_S, "the second process")
-        process.join(LEAVE_S)  # by itself: a process that is killed leaves what it shares behind
-        return round(import_s, 3), stream
-    finally:
-        process.kill()
-        process.join()
+        stream = _heard(child, Stream, RESTART_S)
+        child.process.join(LEAVE_S)  # by itself: a process that is killed leaves what it shares behind
+    return round(import_s, 3), stream
 
 
-def _heard(pipe: Connection, kind: type[T], patience_s: float, who: str) -> T:
-    if not pipe.poll(patience_s):
-        raise TimeoutError(f"{who} said nothing for {patience_s} s")
-    try:
-        said = pipe.recv()
-    except EOFError:
-        raise RuntimeError(f"{who} came to an end without an answer") from None
+def _heard(child: Child, kind: type[T], patience_s: float) -> T:
+    said = child.heard(patience_s)
     if not isinstance(said, kind):
         raise RuntimeError(str(said))
     return said
@@ -376,8 +324,8 @@ def _serve_again(pipe: Connection, name: str, device: str) -> None:
         without_broken_attention(cached, device)
         endpoint = endpoint_of(cached, device)
         if device == "cuda":
-            awake(device)
+            wake_compiler(device)
         pipe.send(time.time())
         pipe.send(serve(endpoint.compiled("default"), [plan.usual] * 8))
     except Exception as error:
-        pipe.send(f"{type(error).__name__}: {error}")
+        pipe.send(reason(error))

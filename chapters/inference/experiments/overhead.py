@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from ...experiment import reason
 from ...registry import Progress
 from ..overhead import CALL_WAYS, COUNTS, call_costs, guard_costs, per_guard
 
@@ -38,4 +39,4 @@ def _guards(device: str) -> dict[str, Any]:
         line = {"us_per_guard": fit.us_per_guard, "base_us": fit.base_us, "r2": fit.r2}
         return {"guards": [cost.to_json() for cost in costs], "per_guard": line}
     except Exception as error:  # the rest of the recording stands
-        return {"per_guard": {"stopped": f"{type(error).__name__}: {str(error)[:300]}"}}
+        return {"per_guard": {"stopped": reason(error)}}

@@ -5,7 +5,6 @@ which it is compiled and called from more and more threads. After a number of th
 wrongly, a new process goes on with the next: what an error leaves behind in CUDA is no finding about the next case.
 """
 
-import multiprocessing
 import random
 import signal
 import time
@@ -16,6 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from compile_lab.measure.child import Child
+
 from ...experiment import OUT_OF_TIME
 from ...registry import Progress
 from ...shared import subjects
@@ -25,8 +26,8 @@ BUDGET_S = 150
 """No process is begun after this."""
 THREADS = {"cuda": (1, 2, 4, 8), "cpu": (1, 2)}
 ROUND_S = {"cuda": 0.15, "cpu": 0.05}
-CHILD_S, LEAVE_S = 90, 10
-"""How long a process may say nothing, and take to end."""
+CHILD_S = 90
+"""How long a process may say nothing."""
 GRAPHS = "CUDA graphs"
 Way = Callable[[nn.Module], Callable]
 
@@ -68,26 +69,19 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
 
 def _by_itself(way: str, device: str, counts: tuple[int, ...]) -> list[Throughput]:
     """Rows from one process, up to the first that failed, at least one. An ended process's error is its signal."""
-    context = multiprocessing.get_context("spawn")  # fork and CUDA do not go together
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_told, args=(theirs, way, device, counts), daemon=True)
-    process.start()
-    theirs.close()
     rows: list[Throughput] = []
-    try:
-        while len(rows) < len(counts) and ours.poll(CHILD_S):
-            rows.append(ours.recv())
-            if not rows[-1].same:
-                return rows
-        if len(rows) < len(counts):
-            rows.append(Throughput(way, counts[len(rows)], error=f"TimeoutError: it said nothing for {CHILD_S} s"))
-    except EOFError:
-        process.join(LEAVE_S)  # it is ending by itself, and its exit code is wanted
-        why = f"the process ended with {process.exitcode}, as {_signal(process.exitcode)} ends it"
-        rows.append(Throughput(way, counts[len(rows)], error=why))
-    finally:
-        process.kill()
-        process.join()
+    with Child(_told, way, device, counts) as child:
+        try:
+            while len(rows) < len(counts):
+                rows.append(child.heard(CHILD_S))
+                if not rows[-1].same:
+                    break
+        except TimeoutError as late:
+            rows.append(Throughput(way, counts[len(rows)], error=f"TimeoutError: {late}"))
+        except EOFError:
+            code = child.process.exitcode
+            why = f"the process ended with {code}, as {_signal(code)} ends it"
+            rows.append(Throughput(way, counts[len(rows)], error=why))
     return rows
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-
+from compile_lab.measure.timing import one_thread
 from compile_lab.recordings import Provenance, Recording
 
+from ...experiment import Attempts
 from ...registry import Progress
 from ..rounding.chains import CPU_WAYS, EMULATED, WAYS, ChainError, chains_judged
 from ..rounding.operators import OPERATORS, OperatorError, judged
@@ -48,15 +48,6 @@ def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] = O
     Returns ``{"operators", "chains"}``, lists of the rows that `recorded` gives back, ``"stopped"``: a reason for each
     part that is not there, and ``"seconds"`` of each part.
     """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        return _record(device, progress, names)
-    finally:
-        torch.set_num_threads(threads)
-
-
-def _record(device: str, progress: Progress, names: tuple[str, ...]) -> dict[str, Any]:
     precisions = ("bf16", "fp32", "tf32") if device == "cuda" else ("bf16", "fp32")
     fp32_ways = FP32_WAYS if device == "cuda" else CPU_WAYS
     parts: list[tuple[str, str, Callable[[], list[Any]]]] = [
@@ -65,18 +56,13 @@ def _record(device: str, progress: Progress, names: tuple[str, ...]) -> dict[str
         ("chains", "fp32", lambda: chains_judged("fp32", device, fp32_ways)),
     ]
     found: dict[str, list[Any]] = {"operators": [], "chains": []}
-    stopped: dict[str, str] = {}
     seconds: dict[str, float] = {}
-    began = time.monotonic()
+    attempts = Attempts(LAST_START_S)
     for kind, precision, measured in progress(parts):
         part, since = f"{kind} {precision}", time.monotonic()
-        if since - began > LAST_START_S:
-            stopped[part] = f"not begun: {since - began:.0f} s were spent"
-            continue
-        try:
-            found[kind] += [row.to_json() for row in measured()]
-        except Exception as reason:  # the rest of the recording stands
-            stopped[part] = f"{type(reason).__name__}: {str(reason).strip()[:400]}"
-            continue
-        seconds[part] = round(time.monotonic() - since, 1)
-    return {**found, "stopped": stopped, "seconds": seconds}
+        with one_thread():
+            rows = attempts.in_time(measured, part=part)
+        if rows is not None:
+            found[kind] += [row.to_json() for row in rows]
+            seconds[part] = round(time.monotonic() - since, 1)
+    return {**found, "stopped": attempts.by("part"), "seconds": seconds}

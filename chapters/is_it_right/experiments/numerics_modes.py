@@ -6,6 +6,8 @@ from typing import Any
 
 import torch
 
+from compile_lab.measure.timing import one_thread
+
 from ...registry import Progress
 from ..rounding.chains import CPU_WAYS, POINTWISE, STRICT, chains_judged
 
@@ -19,11 +21,7 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     """
     if tuple(map(int, torch.__version__.split(".")[:2])) < NEEDS:
         raise RuntimeError(f"torch {torch.__version__} has no modes of numerics: record this with 2.15 or newer")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        ways = (*CPU_WAYS, POINTWISE, STRICT)
+    ways = (*CPU_WAYS, POINTWISE, STRICT)
+    with one_thread():
         rows = [row for precision in progress(("bf16", "fp32")) for row in chains_judged(precision, device, ways)]
-        return {"chains": [row.to_json() for row in rows]}
-    finally:
-        torch.set_num_threads(threads)
+    return {"chains": [row.to_json() for row in rows]}

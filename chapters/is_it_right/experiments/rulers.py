@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
+from compile_lab.measure.timing import one_thread
 
 from ...registry import Progress
 from ..rulers import Measured, measured, right, wrong
@@ -17,10 +17,6 @@ def recorded(result: dict[str, Any]) -> list[Measured]:
 
 def record(device: str, progress: Progress = iter, *, most: int | None = None) -> dict[str, Any]:
     """Every right step and every planted fault, at ``most`` so many of each. Returns ``{"rows"}`` of `Measured`."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         todo = [*((*each, "") for each in list(right())[:most]), *list(wrong())[:most]]
         return {"rows": [measured(*each).to_json() for each in progress(todo)]}
-    finally:
-        torch.set_num_threads(threads)

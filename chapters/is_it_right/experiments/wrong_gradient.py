@@ -7,7 +7,7 @@ other seeds do in eager mode is the measure of what is noticed.
 
 from __future__ import annotations
 
-import time
+import functools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -17,11 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.precision.formats import float32_products
+from compile_lab.recordings import RecordedRow
 
-from ...experiment import OUT_OF_TIME
+from ...experiment import Attempts
 from ...registry import Progress
 from ..diffusion import DiffusionTransformer, flow_batch
 
@@ -37,7 +38,7 @@ LAST_START_S = 480.0
 
 
 @dataclass(frozen=True)
-class DiffusionRun:
+class DiffusionRun(RecordedRow):
     """One run: ``losses`` and the norm of each block's table, ``table_norms``, by step; and of each parameter the
     relative error of its first gradient against eager's, ``first_errors``."""
 
@@ -50,27 +51,18 @@ class DiffusionRun:
     table_norms: tuple[tuple[float, ...], ...]
     first_errors: dict[str, float]
 
-    @classmethod
-    def from_json(cls, row: dict[str, Any]) -> DiffusionRun:
-        norms = tuple(map(tuple, row["table_norms"]))
-        return cls(**{**row, "losses": tuple(row["losses"]), "table_norms": norms})
-
     def smoothed(self, window: int = 25) -> list[float]:
         """The mean loss of the last ``window`` steps, from step ``window`` on."""
         return [sum(self.losses[at - window : at]) / window for at in range(window, len(self.losses) + 1)]
 
 
 @dataclass(frozen=True)
-class TableError:
+class TableError(RecordedRow):
     """The relative error of the gradient of one table that two layer norms share, as compiled and with the switch."""
 
     shape: tuple[int, int, int]
     compiled: float
     switched: float
-
-    @classmethod
-    def from_json(cls, row: dict[str, Any]) -> TableError:
-        return cls(tuple(row["shape"]), row["compiled"], row["switched"])
 
 
 def recorded(result: dict[str, Any]) -> tuple[list[DiffusionRun], list[TableError]]:
@@ -92,30 +84,29 @@ def record(
 ) -> dict[str, Any]:
     """Two modulated layer norms alone, by shape; then training runs: each way, precision and shape, and for the first
     shape other seeds in eager mode. Returns ``{"model", "tables", "runs", "stopped"}``, as `recorded` reads it."""
-    began = time.monotonic()
+    attempts = Attempts(LAST_START_S)
     wanted = [(way, precision, shape, seeds[0]) for shape in shapes for precision in precisions for way in WAYS]
     wanted += [(EAGER, precision, shapes[0], seed) for precision in precisions for seed in seeds[1:]]
     with float32_products("high"):  # TF32 on a GPU, as training scripts set it
         tables = [asdict(table_error(shape, device)) for shape in layer_norms]
-        runs, stopped = [], {}
+        runs = []
         for way, precision, shape, seed in progress(wanted):
-            if time.monotonic() - began > LAST_START_S:
-                stopped[f"{way}, {precision}, {shape}, seed {seed}"] = OUT_OF_TIME
-                continue
-            runs.append(asdict(trained(way, precision, shape, seed, steps, dim, device)))
+            run = functools.partial(trained, way, precision, shape, seed, steps, dim, device)
+            runs.append(attempts.in_time(run, part=f"{way}, {precision}, {shape}, seed {seed}"))
     model = {"dim": dim, "blocks": BLOCKS, "heads": HEADS, "steps": steps, "learning_rate": LEARNING_RATE}
-    return {"model": model, "tables": tables, "runs": runs, "stopped": stopped}
+    return {
+        "model": model,
+        "tables": tables,
+        "runs": [run.to_json() for run in runs if run],
+        "stopped": attempts.by("part"),
+    }
 
 
 @contextmanager
 def way_set(way: str) -> Iterator[None]:
     """The pass at fault is off within, if the way says so; nothing compiled is left afterwards."""
-    reset_dynamo()
-    try:
-        with inductor_config.patch({"triton.mix_order_reduction": way != SWITCHED}):
-            yield
-    finally:
-        reset_dynamo()
+    with compiled_anew(), inductor_config.patch({"triton.mix_order_reduction": way != SWITCHED}):
+        yield
 
 
 def modulated_twice(x: Tensor, table: Tensor, weight: Tensor) -> Tensor:

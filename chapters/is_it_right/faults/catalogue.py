@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.doors import door
 from compile_lab.dynamo.tracing import quiet
@@ -109,12 +109,8 @@ def outcome(program: Program, backend: str, expected: list[Any] | None = None) -
 
 def seen_by(program: Program, backend: str) -> list[Any]:
     """What a program returns whose functions are compiled by one backend, from nothing."""
-    reset_dynamo()
-    try:
-        with quiet(), inductor_config.patch({"fx_graph_cache": False, "compile_threads": 1}):
-            return program(lambda function, **options: torch.compile(function, backend=backend, **options))
-    finally:
-        reset_dynamo()
+    with compiled_anew(), quiet(), inductor_config.patch({"fx_graph_cache": False, "compile_threads": 1}):
+        return program(lambda function, **options: torch.compile(function, backend=backend, **options))
 
 
 def on_chip(fault: Fault) -> str:

@@ -6,8 +6,8 @@ Eager writes every intermediate in the precision of the inputs. A fused kernel k
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,7 +17,7 @@ from torch import Tensor
 from compile_lab.doors import door
 from compile_lab.measure.judge import relative_error
 
-from .operators import PRECISIONS, five, float32_multiplied_in
+from .operators import PRECISIONS, ErrorRow, float32_multiplied_in
 from .together import JudgedCall, compiled_together
 
 ROWS, DIM = 256, 128
@@ -95,7 +95,7 @@ CPU_WAYS = (EAGER, COMPILED, EMULATED)
 
 @door
 @dataclass(frozen=True)
-class ChainError:
+class ChainError(ErrorRow):
     """A chain in one precision, run one way: its error against float64, and how near it is to eager.
 
     ``rounding``: the exact result rounded to the precision. ``equal``: share of elements bitwise as in eager.
@@ -113,15 +113,6 @@ class ChainError:
     rounding: float | None = None
     equal: float | None = None
     stopped: str = ""
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> ChainError:
-        """Back from a recording."""
-        return cls(**{field.name: stored[field.name] for field in fields(cls)})
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, errors to five digits."""
-        return {name: five(value) for name, value in asdict(self).items()}
 
 
 @door

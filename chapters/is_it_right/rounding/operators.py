@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -20,6 +20,8 @@ from torch.utils._pytree import tree_map
 
 from compile_lab._torch.opinfo import operators, samples_with_sides_of
 from compile_lab.doors import door
+from compile_lab.precision.formats import float32_products
+from compile_lab.recordings import RecordedRow
 from compile_lab.tensors import tensors
 
 from .together import CompiledCall, JudgedCall, compiled_together
@@ -58,9 +60,17 @@ OPERATORS = tuple(f"{ELEMENTWISE} {REDUCTIONS} {PRODUCTS}".split())
 """Names in torch's table of operators that compute: what only moves numbers has no error."""
 
 
+class ErrorRow(RecordedRow):
+    """A row of a recording whose errors are kept to five digits."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, errors to five digits."""
+        return {name: five(value) for name, value in asdict(self).items()}
+
+
 @door
 @dataclass(frozen=True)
-class OperatorError:
+class OperatorError(ErrorRow):
     """One operator in one precision. Errors are ‖y − exact‖ / ‖exact‖ over all floating results together.
 
     ``rounding`` is the least there can be: the exact result, rounded to the precision. ``equal``: compiled is bitwise
@@ -84,15 +94,6 @@ class OperatorError:
     written: bool = False
     called: bool = False
     stopped: str = ""
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> OperatorError:
-        """Back from a recording."""
-        return cls(**{field.name: stored[field.name] for field in fields(cls)})
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, errors to five digits."""
-        return {name: five(value) for name, value in asdict(self).items()}
 
     @property
     def verdict(self) -> str:
@@ -242,11 +243,7 @@ def _sample(name: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, A
 @contextlib.contextmanager
 def float32_multiplied_in(precision: str) -> Iterator[None]:
     """While the block runs, matmuls and convolutions of fp32 on a GPU take TF32's short factors, or never do."""
-    before, cudnn = torch.get_float32_matmul_precision(), torch.backends.cudnn
+    cudnn, short = torch.backends.cudnn, precision == "tf32"
     as_they_are = {name: getattr(cudnn, name) for name in ("enabled", "benchmark", "deterministic")}
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    try:
-        with cudnn.flags(**as_they_are, allow_tf32=precision == "tf32"):
-            yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    with float32_products("high" if short else "highest"), cudnn.flags(**as_they_are, allow_tf32=short):
+        yield

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.doors import door
+from compile_lab.measure.timing import one_thread
 
 from ...shared import subjects
 
@@ -149,9 +150,5 @@ def minigpt_runs(steps: int = AT_STEPS[-1], seeds: Sequence[int] = (0, 1)) -> li
         model = subjects.deep_gpt(LAYERS, DIM, HEADS, CONTEXT)
         return [subjects.sentences(model, BATCH, 1000 * seed + step) for step in range(steps)]
 
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
+    with one_thread():
         return trajectories(make, batches, seeds, [step for step in AT_STEPS if step <= steps])
-    finally:
-        torch.set_num_threads(threads)

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from compile_lab._torch.dynamo import reset_dynamo
+from compile_lab._torch.dynamo import compiled_anew
 from compile_lab.doors import door
 from compile_lab.inductor.lowering import collecting
 from compile_lab.inductor.records import EXTERN, InductorGraph
@@ -61,9 +61,8 @@ def compiled_together(calls: Sequence[JudgedCall], options: Mapping[str, Any] | 
     """
     if not calls:
         return []
-    reset_dynamo()
     try:
-        with collecting() as graphs, torch.no_grad():
+        with compiled_anew(), collecting() as graphs, torch.no_grad():
             compiled = torch.compile(_one_function(len(calls)), fullgraph=True, options=dict(options or {}) or None)
             results = compiled([each.fn for each in calls], [(each.args, dict(each.kwargs or {})) for each in calls])
     except Exception as reason:  # torch raises what it likes, and one operator must not take the others along
@@ -71,8 +70,6 @@ def compiled_together(calls: Sequence[JudgedCall], options: Mapping[str, Any] | 
             return [CompiledCall(None, stopped=_first_line(reason))]
         half = len(calls) // 2
         return compiled_together(calls[:half], options) + compiled_together(calls[half:], options)
-    finally:
-        reset_dynamo()
     written, called = _lines(graphs, extern=False), _lines(graphs, extern=True)
     return [CompiledCall(result, at in written, at in called) for at, result in enumerate(results)]
 

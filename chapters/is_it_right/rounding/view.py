@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from compile_lab.doors import door
-from compile_lab.page.canvas import Canvas, key
-from compile_lab.page.dotplot import dots
-from compile_lab.page.figures import Drawing, Figure, Series, lines
+from compile_lab.page.canvas import round_end
+from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, Line, dots, lines, short
 from compile_lab.page.tables import Table
 from compile_lab.precision.bisect import Divergence
 
@@ -18,9 +18,8 @@ from .chains import COMPILED, EAGER, EMULATED, ChainError
 from .operators import VERDICTS, OperatorError
 from .runs import REFERENCE, TrainedRun
 
-COLOURS = dict(zip(VERDICTS, ("grey", "sky", "green", "vermillion"), strict=True))
-_LEFT, _SIZE, _TOP, _GAP = 70, 400, 46, 95
-_BOTTOM = _TOP + _SIZE
+COLOURS = dict(zip(VERDICTS, ("grey", "sky", "orange", "blue"), strict=True))
+UNIT = "errors in units of the least there can be: that of the exact result, rounded"
 
 
 def _judged(errors: Iterable[OperatorError]) -> list[OperatorError]:
@@ -33,7 +32,7 @@ def _precisions(errors: Iterable[OperatorError]) -> list[str]:
 
 @door
 def operators_picture(errors: Sequence[OperatorError], provenance: object = None) -> Drawing:
-    """Each operator a square: eager's error to the right, compiled's upwards, log axes, a panel a precision (two).
+    """Each operator a point: eager's error to the right, compiled's upwards, log axes, a panel a precision (two).
 
     In units of the least error there can be, that of the exact result when it is rounded. Those whose exact result
     rounds to itself have no place in it. Raises ValueError where nothing was compared.
@@ -41,62 +40,45 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
     >>> from chapters.is_it_right.rounding.view import operators_picture
     >>> from chapters.is_it_right.rounding.operators import OperatorError
     >>> errors = [OperatorError("softmax", "bf16", 1024, eager=3.1e-3, compiled=1.6e-3, rounding=1.6e-3)]
-    >>> operators_picture(errors).alt
-    'Operators by their errors against float64, eager to the right, compiled upwards. bf16: 0 bitwise equal,
-    0 as close, 1 compiled closer, 0 eager closer.'
+    >>> operators_picture(errors).title
+    'Closer to float64 in bf16: compiled 1 of 1 operators, eager 0.'
     """
     judged = _judged(errors)
     if not judged:
         raise ValueError("no operator was compared: give rows whose errors are numbers")
+    placed = [each for each in judged if each.rounding and each.eager and each.compiled]
     precisions = _precisions(judged)[:2]
-    placed = [error for error in judged if error.rounding and error.eager and error.compiled]
-    shares = {error: (error.eager / error.rounding, error.compiled / error.rounding) for error in placed}
-    reach = max(max(pair) for error, pair in shares.items() if error.precision in precisions)
-    decades = max(1, math.ceil(math.log10(reach)))
-    canvas = Canvas()
-    for panel, precision in enumerate(precisions):
-        left = _LEFT + panel * (_SIZE + _GAP)
-        scale = _panel(canvas, left, precision, decades)
-        shown = [error for error in placed if error.precision == precision]
-        for error in sorted(shown, key=lambda each: VERDICTS.index(each.verdict)):
-            x, y = map(scale, shares[error])
-            title = f"{error.operator}: eager {error.eager:.2e}, compiled {error.compiled:.2e}, {error.verdict}"
-            canvas.box(left + x - 5, _BOTTOM - y - 5, 10, 10, COLOURS[error.verdict], title=title)
-    told = "; ".join(f"{precision}: {_counted(judged, precision)}" for precision in precisions)
-    return Drawing(
-        canvas.svg(),
-        f"Operators by their errors against float64, eager to the right, compiled upwards. {told}.",
-        "Error in units of the least there can be: the exact result, rounded. Below the diagonal compiled is closer.",
-        operators_table(judged),
-        provenance,
-        key(COLOURS),
+    low, until = 0.8, round_end(max(max(_shares(each)) for each in placed if each.precision in precisions))
+    equal = Line(VERDICTS[0], [(low, low), (until, until)], dashed=True)
+    panels = {precision: [equal] for precision in precisions}
+    for precision, drawn in panels.items():
+        for verdict in VERDICTS:
+            shown = [each for each in placed if (each.precision, each.verdict) == (precision, verdict)]
+            names = [f"{each.operator}: eager {each.eager:.2e}, compiled {each.compiled:.2e}" for each in shown]
+            drawn += [Line(verdict, [_shares(each) for each in shown], names=names)] * bool(shown)
+    counts = {
+        precision: Counter(each.verdict for each in judged if each.precision == precision) for precision in panels
+    }
+    told = "; ".join(
+        f"{precision}: compiled {found['compiled closer']} of {found.total()} operators, eager {found['eager closer']}"
+        for precision, found in counts.items()
+    )
+    ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 1000) if tick <= until]
+    ends = {"unit": "×", "log": True, "low": low, "until": until, "ticks": ticks}
+    return lines(
+        panels,
+        Axis("error of eager", **ends),
+        Axis("error of compiled", **ends),
+        title=f"Closer to float64 in {told}.",
+        caption=UNIT,
+        colours=COLOURS,
+        provenance=provenance,
+        table=operators_table(judged),
     )
 
 
-def _panel(canvas: Canvas, left: float, precision: str, decades: int) -> Callable[[float], float]:
-    """Axes of one panel; returns where, from the lower left corner, a share stands."""
-    low = -0.3
-
-    def scale(share: float) -> float:
-        return (max(low, math.log10(share)) - low) / (decades - low) * _SIZE
-
-    canvas.words(left, _TOP - 16, precision, bold=True)
-    canvas.line([(left, _TOP), (left, _BOTTOM), (left + _SIZE, _BOTTOM)])
-    canvas.line([(left, _BOTTOM), (left + _SIZE, _TOP)], "grey", thick=1.5, dashed=True)
-    for decade in range(decades + 1):
-        at = scale(10**decade)
-        canvas.line([(left + at, _BOTTOM), (left + at, _BOTTOM + 7)])
-        canvas.line([(left - 7, _BOTTOM - at), (left, _BOTTOM - at)])
-        canvas.words(left + at, _BOTTOM + 28, f"{10**decade:,}", anchor="middle")
-        canvas.words(left - 12, _BOTTOM - at + 6, f"{10**decade:,}", anchor="end")
-    canvas.words(left + _SIZE / 2, _BOTTOM + 56, "error of eager", anchor="middle")
-    canvas.words(left + 12, _TOP + 12, "error of compiled")
-    return scale
-
-
-def _counted(errors: Iterable[OperatorError], precision: str) -> str:
-    counts = Counter(error.verdict for error in errors if error.precision == precision)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+def _shares(each: OperatorError) -> tuple[float, float]:
+    return each.eager / each.rounding, each.compiled / each.rounding
 
 
 @door
@@ -153,7 +135,7 @@ def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provena
     >>> from chapters.is_it_right.rounding.view import chain_picture
     >>> ways = {"eager": 5.0e-3, "compiled": 1.7e-3}
     >>> chain_picture([ChainError("softmax, in steps", "bf16", way, error, 1.6e-3) for way, error in ways.items()]).alt
-    'Errors of 1 chains in bf16 against float64. Compiled is closer to it in 1: softmax, in steps.'
+    'Compiled is closer to float64 in 1 of 1 chains in bf16. softmax, in steps: eager 3.1, compiled 1.1×.'
     """
     ways = (EAGER, COMPILED, EMULATED)
     by = {(each.chain, each.way): each for each in chains if each.precision == precision and each.error is not None}
@@ -168,17 +150,14 @@ def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provena
     closer = [
         name for name in names if (name, COMPILED) in by and by[name, COMPILED].error * 1.1 < by[name, EAGER].error
     ]
-    alt = (
-        f"Errors of {len(names)} chains in {precision} against float64. Compiled is closer to it in {len(closer)}: "
-        f"{', '.join(closer) or 'none'}."
-    )
     rows = [
         (each.chain, each.way, None if each.error is None else f"{each.error:.2e}", _percent(each.equal), each.stopped)
         for each in chains
         if each.precision == precision
     ]
     table = Table(["chain", "way", "error", "elements as in eager", "stopped"], rows, align="llrrl")
-    return dots(names, series, unit="× the least", alt=alt, provenance=provenance, table=table)
+    title = f"Compiled is closer to float64 in {len(closer)} of {len(names)} chains in {precision}."
+    return dots(names, series, unit="×", title=title, caption=UNIT, provenance=provenance, table=table)
 
 
 def _share(chain: ChainError | None) -> float | None:
@@ -219,29 +198,28 @@ def bits(chains: Sequence[ChainError], provenance: object = None) -> Table:
 
 
 @door
-def distances(runs: Sequence[TrainedRun], provenance: object = None) -> Figure:
+def distances(runs: Sequence[TrainedRun], provenance: object = None) -> Drawing:
     """How far a run's weights are from float64's, by the way travelled, over steps: the median of the seeds.
 
     >>> from chapters.is_it_right.rounding.view import distances
     >>> from chapters.is_it_right.rounding.runs import TrainedRun
     >>> runs = [TrainedRun("fp32 eager", seed, (), (1, 10), (1e-5, far)) for seed, far in enumerate((2e-3, 4e-3))]
     >>> distances(runs).alt
-    'Distance of the weights from the float64 run over training steps. At the end: fp32 eager 3.0e-03.'
+    'After 10 steps the runs are 0.003 to 0.003 of the way from float64. fp32 eager from 1e−05 at 1 to 0.003 at 10.'
     """
-    shown = []
+    drawn = []
     for way in dict.fromkeys(run.name for run in runs if run.name != REFERENCE):
         of_it = [run for run in runs if run.name == way]
         at_steps = list(zip(*(run.distances for run in of_it), strict=True))
-        values = [statistics.median(each) for each in at_steps]
-        shown.append(Series(way, of_it[0].steps, values, [min(each) for each in at_steps], [*map(max, at_steps)]))
-    ends = ", ".join(f"{each.name} {each.values[-1]:.1e}" for each in shown)
+        points = list(zip(of_it[0].steps, map(statistics.median, at_steps), strict=True))
+        spreads = [(min(each), max(each)) for each in at_steps]
+        drawn.append(Line(way, points, short(points[-1][1]), dots=True, spreads=spreads))
+    least, most = (short(pick(line.points[-1][1] for line in drawn)) for pick in (min, max))
     return lines(
-        shown,
-        x_title="step",
-        y_title="distance from the float64 run, of the way travelled",
-        log_x=True,
-        log_y=True,
-        alt=f"Distance of the weights from the float64 run over training steps. At the end: {ends}.",
+        {"": drawn},
+        Axis("step", log=True),
+        Axis("distance from the float64 run, of the way travelled", log=True),
+        title=f"After {of_it[0].steps[-1]} steps the runs are {least} to {most} of the way from float64.",
         caption=f"Median of {len({run.seed for run in runs})} seeds, and all of them between the ends of the marks.",
         provenance=provenance,
     )

@@ -5,7 +5,6 @@ own `scaled_dot_product_attention`: with the mask as a tensor, and with ``is_cau
 """
 
 import functools
-import statistics
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,9 +16,10 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.measure.judge import largest_relative_error
-from compile_lab.measure.timing import durations_ms
+from compile_lab.measure.timing import durations_ms, spread_ms
 from compile_lab.memory.measured import measure_peak
 
+from ...experiment import Attempts
 from ...registry import Progress
 from ...shared import subjects
 from ..flex import attend, dense, inputs
@@ -50,7 +50,7 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
     parts of the largest element, None above 2,048 tokens. What fails, or would begin after ``budget_s`` seconds, is in
     ``stopped``.
     """
-    study = FlexStudy(device, time.monotonic() + budget_s)
+    study = FlexStudy(device, Attempts(budget_s))
     for length in progress(LENGTHS[device]):
         study.at(length)
     reset_dynamo()
@@ -62,18 +62,17 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
         "document": DOCUMENT[device],
         "rows": study.rows,
         "masks": study.masks,
-        "stopped": study.stopped,
+        "stopped": study.attempts.stopped,
     }
 
 
 class FlexStudy:
     """One run: what was measured of each way at each length, and what was stopped."""
 
-    def __init__(self, device: str, until: float) -> None:
-        self.device, self.until = device, until
+    def __init__(self, device: str, attempts: Attempts) -> None:
+        self.device, self.attempts = device, attempts
         self.rows: list[dict[str, Any]] = []
         self.masks: list[dict[str, Any]] = []
-        self.stopped: list[dict[str, Any]] = []
 
     def at(self, length: int) -> None:
         """Everything at one length; what was compiled and kept for another is forgotten before."""
@@ -97,20 +96,11 @@ class FlexStudy:
 
     def told(self, part: str, way: str, length: int, work: Callable[[], Any]) -> Any:
         """What some work gives, or None, with the reason kept: that it failed, or that the time was over."""
-        if time.monotonic() <= self.until:
-            return self.tried(part, way, length, work)
-        return self._stop(part, way, length, "not begun: the time given was over")
+        return self.attempts.in_time(work, way=way, length=length, part=part)
 
     def tried(self, part: str, way: str, length: int, work: Callable[[], Any]) -> Any:
         """The same, whatever the time is."""
-        try:
-            return work()
-        except Exception as error:  # the rest of the recording stands
-            why = (str(error).strip() or "no message").splitlines()[0][:300]
-            return self._stop(part, way, length, f"{type(error).__name__}: {why}")
-
-    def _stop(self, part: str, way: str, length: int, why: str) -> None:
-        self.stopped.append({"way": way, "length": length, "part": part, "stopped": why})
+        return self.attempts.tried(work, way=way, length=length, part=part)
 
     def _maker(self, mask: Callable[..., Tensor], length: int, compiled: bool = False) -> Callable[[], BlockMask]:
         make = torch.compile(create_block_mask, dynamic=False, fullgraph=True) if compiled else create_block_mask
@@ -133,16 +123,14 @@ class FlexStudy:
     def _in_turns(self, length: int, begun: Mapping[Any, dict[str, Any] | None], calls: Mapping[Any, Any]) -> None:
         taken: dict[Any, list[float]] = {key: [] for key, row in begun.items() if row}
         for turn in range(ROUNDS):
-            if turn and time.monotonic() > self.until:
+            if turn and self.attempts.late:
                 break  # what is begun has been measured once at least
             for key, times in taken.items():
                 some = functools.partial(durations_ms, calls[key], torch.device(self.device), IN_A_ROW)
                 times += self.tried(*key, length, some) or []
         for key, times in taken.items():
             if times:
-                low, median, high = statistics.quantiles(times, n=4)
-                spread = {"median_ms": round(median, 5), "low_ms": round(low, 5), "high_ms": round(high, 5)}
-                self.rows.append({**begun[key], **spread})
+                self.rows.append({**begun[key], **spread_ms(times)})
 
     def _judged(self, length: int, qkv: Results, masks: Mapping[str, Any], calls: Mapping[Any, Any]) -> None:
         """Enter into the rows of a length how far their results are from dense attention in float64."""

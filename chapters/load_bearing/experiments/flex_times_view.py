@@ -60,13 +60,12 @@ def _drawn(rows: Iterable[Row], part: str, unit: str, values: Any, provenance: o
     for way, of_way in _by_way(rows, part).items():
         columns = list(zip(*map(values, of_way), strict=True))
         series.append(Series(way, [row["length"] for row in of_way], *columns))
-    said = "; ".join(f"{one.name}: {one.values[-1]:.3g} {unit} at {one.at[-1]:,} tokens" for one in series)
+    said = "; ".join(f"{one.name} {one.values[-1]:.3g} {unit} at {one.at[-1]:,} tokens" for one in series)
     return lines(
         series,
         x_title="tokens",
         y_title=unit,
-        alt=f"{part.capitalize()}, by length. {said}.",
-        caption=f"{part.capitalize()}: median and quartiles; both axes logarithmic" if unit == "ms" else "",
+        title=f"{part.capitalize()}: {said}.",
         provenance=provenance,
         log_x=True,
         log_y=True,

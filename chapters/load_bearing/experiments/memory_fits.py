@@ -22,10 +22,7 @@ from ...registry import Progress
 from ...shared import subjects
 
 LAYERS = 24
-SIZES = {
-    "cuda": {"dim": 1024, "heads": 16, "context": 1024},
-    "cpu": {"dim": 32, "heads": 2, "context": 16},
-}
+SIZES = {"cuda": {"dim": 1024, "heads": 16, "context": 1024}, "cpu": {"dim": 32, "heads": 2, "context": 16}}
 """Those of the recording ``checkpointing``."""
 PART, PARTS = {"cuda": 16, "cpu": 1}, {"cuda": 11, "cpu": 4}
 """Sequences of a small part of the batch, as many as the batch of ``checkpointing``; how many parts fill a step."""

@@ -4,13 +4,13 @@ import statistics
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from compile_lab.page.canvas import WIDTH, Canvas, round_ticks
 from compile_lab.page.figures import Drawing
+from compile_lab.page.marks import Axis, segments
+from compile_lab.page.marks import Row as Bar
 from compile_lab.page.tables import Table
 from compile_lab.page.units import with_quartiles, with_unit
 
 Row = Mapping[str, Any]
-LEFT, RIGHT, ROW = 190.0, 190.0, 44.0
 
 
 def step_ms(way: Row) -> tuple[float, float, float]:
@@ -23,32 +23,20 @@ def step_ms(way: Row) -> tuple[float, float, float]:
 
 def fits(result: Mapping[str, Any], provenance: object | None = None) -> Drawing:
     """A bar a way, as long as what it took at most, and a line where the GPU's memory ends."""
-    total, ways = result["memory_nbytes"], result["ways"]
-    until = 1.12 * total
-
-    def x(nbytes: float) -> float:
-        return LEFT + nbytes / until * (WIDTH - LEFT - RIGHT)
-
-    canvas, bottom = Canvas(), ROW * len(ways)
-    for at, way in enumerate(ways):
-        y = at * ROW + 6
-        canvas.words(0, y + 22, way["way"])
-        if way["stopped"]:
-            canvas.box(
-                LEFT, y, x(until) - LEFT, ROW - 14, "vermillion", "out of memory", title=way["stopped"], faint=True
-            )
-        else:
-            peak = way["peak_nbytes"]
-            canvas.box(LEFT, y, x(peak) - LEFT, ROW - 14, "blue", with_unit(peak), title=f"{way['way']}: {peak:,} B")
-            canvas.words(x(until) + 14, y + 22, f"{step_ms(way)[0]:,.0f} ms a step")
-    canvas.line([(x(total), 0), (x(total), bottom)], "ink", thick=2, dashed=True)
-    canvas.axis(LEFT, bottom + 4, x(until) - LEFT, round_ticks(until / 1e9, "GB"))
-    told = "; ".join(f"{way['way']}: {_told(way)}" for way in ways)
-    caption = f"Most memory of a training step, and the GPU's {with_unit(total)} (dashed)"
-    return Drawing(
-        canvas.svg(),
-        f"Memory of each way. {told}.",
-        caption + (f" · {provenance}" if provenance else ""),
+    total, ways = result["memory_nbytes"] / 1e9, result["ways"]
+    rows = [
+        Bar(way["way"], {"out of memory": total}, after="out of memory")
+        if way["stopped"]
+        else Bar(way["way"], {"peak": way["peak_nbytes"] / 1e9}, after=f"{step_ms(way)[0]:,.0f} ms a step")
+        for way in ways
+    ]
+    return segments(
+        rows,
+        Axis("most memory", "GB"),
+        title=f"{sum(not way['stopped'] for way in ways)} of {len(ways)} ways to train fit into {total:.3g} GB.",
+        colours={"peak": "blue", "out of memory": "vermillion"},
+        references={f"the GPU's {total:.3g} GB": (total, "grey")},
+        provenance=provenance,
         table=table(ways),
     )
 
@@ -62,9 +50,3 @@ def table(ways: Iterable[Row]) -> Table:
         for way in ways
     ]
     return Table(["way", "most memory", "ms a step", "last loss"], cells, align="lrrr")
-
-
-def _told(way: Row) -> str:
-    if way["stopped"]:
-        return "out of memory"
-    return f"{with_unit(way['peak_nbytes'])}, {step_ms(way)[0]:,.0f} ms a step"

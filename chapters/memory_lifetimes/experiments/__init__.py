@@ -2,6 +2,4 @@
 
 from ...experiment import Experiment
 
-EXPERIMENTS = {
-    "peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120),
-}
+EXPERIMENTS = {"peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120)}

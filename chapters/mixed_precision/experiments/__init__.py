@@ -2,6 +2,4 @@
 
 from ...experiment import Experiment
 
-EXPERIMENTS = {
-    "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120),
-}
+EXPERIMENTS = {"precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120)}

@@ -164,11 +164,7 @@ def _trace(device: str) -> Row:
             return model(tokens, targets)
 
     found = dtypes(loss, *batch, model=model)
-    return {
-        "ops": found.table(),
-        "casts": found.cast_counts(),
-        "largest_reuse": max(found.parameter_casts().values()),
-    }
+    return {"ops": found.table(), "casts": found.cast_counts(), "largest_reuse": max(found.parameter_casts().values())}
 
 
 def _step(precision: str, compiled: bool, device: str) -> Callable[[], Any]:

@@ -3,5 +3,5 @@
 from ...experiment import Experiment
 
 EXPERIMENTS = {
-    "hangs": Experiment("programs whose ranks part ways: what torch says, what is named, and cures", 240, on_cpu=True),
+    "hangs": Experiment("programs whose ranks part ways: what torch says, what is named, and cures", 240, on_cpu=True)
 }

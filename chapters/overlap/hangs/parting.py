@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from compile_lab.recordings import RecordedRow
 from compile_lab.source import Line
 
 OTHER, ABSENT, BEYOND, NONE = "other", "absent", "beyond", "none"
@@ -18,7 +19,7 @@ DIED_OF_IT = (
 
 
 @dataclass(frozen=True)
-class Stand:
+class Stand(RecordedRow):
     """Where one rank is: its last collectives, its line (file, number), what it compiles, whether it ended.
 
     ``at`` and ``waits_since`` are seconds since the epoch; ``ended`` is "", "ended" or "failed".
@@ -36,16 +37,6 @@ class Stand:
     failure: str
     ended: str
     waits_since: float | None
-
-    def as_json(self) -> dict[str, Any]:
-        """What JSON can hold, from which `from_json` makes the same."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Stand":
-        """Raises TypeError for a field that is missing or unknown."""
-        pairs = {name: stored[name] and tuple(stored[name]) for name in ("compiles", "place")}
-        return cls(**{**stored, **pairs, "calls": tuple(stored["calls"])})
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ class _RankWatch:
     def _write(self) -> Stand:
         with self._writing:
             stand = self._stand()
-            _replace(self._folder / f"rank.{self.rank}.json", json.dumps(stand.as_json()).encode())
+            _replace(self._folder / f"rank.{self.rank}.json", json.dumps(stand.to_json()).encode())
             return stand
 
     def _stand(self) -> Stand:

@@ -3,5 +3,5 @@
 from ...experiment import Experiment
 
 EXPERIMENTS = {
-    "pipeline": Experiment("pipeline schedules over several GPUs: steps predicted and measured, bubbles, memory", 190),
+    "pipeline": Experiment("pipeline schedules over several GPUs: steps predicted and measured, bubbles, memory", 190)
 }

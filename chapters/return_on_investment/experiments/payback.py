@@ -3,9 +3,9 @@
 They are programs whose crossing comes within seconds: quick to compile, and much faster when they are.
 """
 
-import time
+import functools
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,7 +16,7 @@ from compile_lab.modes.cost import Step
 from compile_lab.modes.crossing import crossing
 from compile_lab.modes.payback import Crossing
 
-from ...experiment import OUT_OF_TIME
+from ...experiment import Attempts
 from ...registry import Progress
 from ...shared import subjects
 
@@ -117,18 +117,9 @@ def _language_model(make: Callable[[str], torch.nn.Module]) -> Callable[[str], B
     def build(device: str) -> Built:
         model = make(device).eval().bfloat16()
         given, _ = subjects.tokens(model, 1, 64)
-
-        def step(called: Callable[..., Any]) -> Any:
-            with torch.no_grad():
-                return called(given)
-
-        return model, (given,), step
+        return model, (given,), subjects.inference_step(given)
 
     return build
-
-
-def _mini(device: str) -> torch.nn.Module:
-    return subjects.minigpt("mini", device)
 
 
 def dropped(x: Tensor, w: Tensor, b: Tensor) -> Tensor:
@@ -160,7 +151,12 @@ CASES: dict[str, CrossingCase] = {
     "layer's end": CrossingCase(_rows(dropped), "bias, dropout, residual, norm"),
     "LayerNorm, training": CrossingCase(_norm_step, "written out, forward and backward"),
     "MLP, training": CrossingCase(_by_hand, "norm and GELU written out, forward and backward", only="cuda"),
-    "MiniGPT": CrossingCase(_language_model(_mini), "one window, bf16, with CUDA graphs", "reduce-overhead", "cuda"),
+    "MiniGPT": CrossingCase(
+        _language_model(functools.partial(subjects.minigpt, "mini")),
+        "one window, bf16, with CUDA graphs",
+        "reduce-overhead",
+        "cuda",
+    ),
     "GPT-2": CrossingCase(
         _language_model(subjects.gpt2), "64 tokens, bf16, with CUDA graphs", "reduce-overhead", "cuda"
     ),
@@ -182,16 +178,9 @@ def record(device: str, progress: Progress = iter, *, cases: tuple[str, ...] = t
     Returns ``{"cases": [Crossing as a dict], "stopped": {name: why}}``. A case that fails, or for which no time was
     left, is told under "stopped", and the others stand.
     """
-    ends = time.monotonic() + BUDGET_S[device]
-    found, stopped = [], {}
+    attempts, found = Attempts(BUDGET_S[device]), []
     for name in progress([name for name in cases if CASES[name].only in ("", device)]):
-        if time.monotonic() > ends:
-            stopped[name] = OUT_OF_TIME
-            continue
-        try:
-            found.append(asdict(measured(name, device)))
-        except Exception as error:  # a case that breaks is a finding; the others are wanted all the same
-            stopped[name] = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.200}"
+        found.append(attempts.in_time(lambda name=name: measured(name, device).to_json(), name=name))
         if device == "cuda":
             torch.cuda.empty_cache()
-    return {"cases": found, "stopped": stopped}
+    return {"cases": [case for case in found if case], "stopped": attempts.by("name")}

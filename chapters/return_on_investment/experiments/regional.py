@@ -6,20 +6,21 @@ all have compiled, one model after the other, so that nobody else is on the devi
 """
 
 import contextlib
-import multiprocessing
 import os
 import random
-import signal
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from multiprocessing.connection import Connection, wait
 from typing import Any
+from unittest import mock
 
 import torch
 
+from compile_lab.measure.child import Child
 from compile_lab.modes.regional import WaysRace
 
+from ...experiment import reason
 from ...registry import Progress
 from ...shared import subjects
 
@@ -123,57 +124,38 @@ class _RegionalChild:
     def __init__(self, name: str, device: str, ends: float, at_a_time: int) -> None:
         self.name, self._ways, self._stopped = name, GPUS[name].ways, ""
         self.alone = GPUS[name].compiled > 1
-        context = multiprocessing.get_context("spawn")  # fork and CUDA do not go together
-        self.pipe, theirs = context.Pipe()
         share = 1 if self.alone else at_a_time
         threads = str(min(32, max(1, (os.cpu_count() or 1) // share))) if device == "cuda" else "1"
-        before = os.environ.get("TORCHINDUCTOR_COMPILE_THREADS")
-        os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = threads
-        try:
-            self._process = context.Process(target=_serve, args=(theirs, name, device, ends), daemon=False)
-            self._process.start()
-        finally:
-            os.environ.pop("TORCHINDUCTOR_COMPILE_THREADS")
-            if before is not None:
-                os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = before
-        theirs.close()
+        with mock.patch.dict(os.environ, TORCHINDUCTOR_COMPILE_THREADS=threads):
+            self._child = Child(_serve, name, device, ends)
+        self.pipe, self.stop = self._child.pipe, self._child.stop
 
     def heard(self, late: bool) -> None:
         """It has something to say, or is too late."""
         if late:
             self._stopped = "stopped: it was still compiling when the time for that was over"
             self.stop()
-            return
-        self._received()
+        else:
+            self._received()
 
     def timed(self, left_s: float) -> list[dict[str, Any]]:
         """Its ways' costs; each stopped, with the reason, if it came to no end."""
         if not self._stopped and left_s < 2:
             self._stopped = "not timed: the recording's time was used up"
         if not self._stopped:
-            with contextlib.suppress(OSError):
-                self.pipe.send("time")
-            if not self.pipe.poll(max(2.0, left_s + 10)):
-                self._stopped = "stopped: its steps took too long"
-            elif (answer := self._received()) is not None:
+            self._child.send("time")
+            if (answer := self._received(max(2.0, left_s + 10))) is not None:
                 return answer
         self.stop()
         return [{"way": way, "stopped": self._stopped} for way in self._ways]
 
-    def stop(self) -> None:
-        """End the process, and those that it has started to compile kernels."""
-        with contextlib.suppress(OSError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.kill()
-        self._process.join()
-        self.pipe.close()
-
-    def _received(self) -> Any:
+    def _received(self, within_s: float | None = None) -> Any:
         try:
-            kind, answer = self.pipe.recv()
-        except (EOFError, OSError):
-            self._process.join(2)
-            kind, answer = "failed", f"its process came to an end (exit code {self._process.exitcode})"
+            kind, answer = self._child.heard(within_s)
+        except TimeoutError:
+            kind, answer = "failed", "stopped: its steps took too long"
+        except EOFError as ended:
+            kind, answer = "failed", str(ended)
         if kind == "failed":
             self._stopped = answer
             return None
@@ -182,8 +164,6 @@ class _RegionalChild:
 
 def _serve(pipe: Connection, name: str, device: str, ends: float) -> None:
     """The child: compile, tell, wait to be asked, time, tell."""
-    with contextlib.suppress(OSError):
-        os.setsid()  # so that stopping it stops its compile workers too
     if device == "cpu":
         torch.set_num_threads(1)  # none that waits for work is counted as at work
     try:
@@ -195,7 +175,7 @@ def _serve(pipe: Connection, name: str, device: str, ends: float) -> None:
         pipe.send(("done", [asdict(cost) for cost in race.costs().values()]))
     except Exception as error:  # told as what became of this model; the others are wanted all the same
         with contextlib.suppress(OSError):
-            pipe.send(("failed", _reason(error)))
+            pipe.send(("failed", reason(error)))
 
 
 def _compiled_race(one: RegionalSubject, device: str, ends: float) -> WaysRace:
@@ -215,7 +195,7 @@ def _compiled_race(one: RegionalSubject, device: str, ends: float) -> WaysRace:
         try:
             race.enter(way)
         except Exception as error:
-            race.leave_out(way, _reason(error))
+            race.leave_out(way, reason(error))
         if device == "cuda":
             torch.cuda.empty_cache()
     return race
@@ -226,25 +206,5 @@ def _built(one: RegionalSubject, device: str) -> tuple[torch.nn.Module, Callable
     model = subjects.of_shape(replace(shape, layers=one.layers, dim=one.dim, heads=one.heads), device)
     if not one.training:
         model = model.eval().bfloat16() if device == "cuda" else model.eval()
-        given, _ = subjects.tokens(model, one.batch)
-
-        def infer(called: Callable) -> None:
-            with torch.no_grad():
-                called(given)
-
-        return model, infer
-    given = subjects.tokens(model, one.batch)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
-
-    def train(called: Callable) -> None:
-        with torch.autocast(device, torch.bfloat16, enabled=device == "cuda"):
-            loss = called(*given)
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-    return model, train
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]:.200}"
+        return model, subjects.inference_step(subjects.tokens(model, one.batch)[0])
+    return model, subjects.training_step(model, *subjects.tokens(model, one.batch), autocast=device == "cuda")

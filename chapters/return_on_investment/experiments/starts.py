@@ -6,7 +6,6 @@ machine is taken away: one while it compiles, one while it trains, and those fin
 left.
 """
 
-import contextlib
 import json
 import os
 import resource
@@ -22,6 +21,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from compile_lab.measure.child import end_group
 from compile_lab.source import PACKAGE
 
 from ...registry import Progress
@@ -189,8 +189,7 @@ def _machine_code(folder: Path) -> set[Path]:
 
 def _kill(running: subprocess.Popen) -> None:
     """The process and those that it started, at once."""
-    with contextlib.suppress(OSError):
-        os.killpg(running.pid, signal.SIGKILL)
+    end_group(running)
     running.communicate()
 
 

@@ -28,11 +28,7 @@ MODELS = {
 STARTED_AGAIN = "GPT-2 124M, training", "whole"
 """The model and way of the recording of restarts."""
 FOUND = {"artifacts": "artifacts, empty folder", "warm": "the same folder"}
-WAYS = {
-    "default": "whole",
-    "reduce-overhead": "whole, reduce-overhead",
-    "max-autotune": "whole, max-autotune",
-}
+WAYS = {"default": "whole", "reduce-overhead": "whole, reduce-overhead", "max-autotune": "whole, max-autotune"}
 
 
 def rows() -> Iterator[CompiledWay]:

@@ -5,5 +5,5 @@ from ...experiment import Experiment
 EXPERIMENTS = {
     "dtensor": Experiment(
         "every operator of torch's own tests under every DTensor placement, on real ranks", 880, on_cpu=True
-    ),
+    )
 }

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from compile_lab.measure import timing
+from compile_lab.precision.formats import float32_products
 
 from ...registry import Progress
 
@@ -87,13 +88,9 @@ def _matrix_rate(precision: str, n: int, device: torch.device, rest_s: float) ->
     dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(precision, torch.float32)
     a, b = (torch.randn(n, n, device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(a)
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    try:
+    with float32_products("high" if precision == "tf32" else "highest"):
         burst_ms = _burst_ms(lambda: torch.mm(a, b, out=out), device, rest_s)
         warm_ms = timing.sustained_ms(lambda: torch.mm(a, b, out=out), device)
-    finally:
-        torch.set_float32_matmul_precision(before)
     tflop = 2 * n**3 / 1e12
     rates = {"burst_tflop_per_s": _rate(tflop, burst_ms), "sustained_tflop_per_s": _rate(tflop, warm_ms)}
     return {"precision": precision, "n": n, **rates}

@@ -25,7 +25,6 @@ from ...registry import Progress
 from .. import subjects
 from . import collectives
 
-RANKS = (2, 4, 8)
 MODEL = {"cuda": "gpt2-124m", "cpu": "mini"}
 BATCHES = {"cuda": (8, 32), "cpu": (2, 4)}
 """Sequences on each rank, as long as the model's context. With more of them a GPU has more to do, its host has not."""
@@ -112,12 +111,10 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     two with a small model. "failed": settings that did not run, and why.
     Raises RuntimeError on a machine with one GPU: there is nobody to send to.
     """
-    most = torch.cuda.device_count() if device == "cuda" else 2
-    if most < 2:
-        raise RuntimeError(f"overlap needs at least 2 GPUs, and {most} is here: record it on a machine that has them")
+    sizes = ranks_there(device)
     backend = "nccl" if device == "cuda" else "gloo"
     alone, runs, failed = [], [], []
-    for n, setting in progress([(n, setting) for n in RANKS if n <= most for setting in SETTINGS[device]]):
+    for n, setting in progress([(n, setting) for n in sizes for setting in SETTINGS[device]]):
         options: dict[str, Any] = {
             "timeout": 200,
             "backend": backend,
@@ -139,6 +136,15 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
     about = {"model": MODEL[device], "wide": WIDE[device], "precision": precision}
     return about | {"alone": alone, "runs": runs, "failed": failed}
+
+
+def ranks_there(device: str) -> list[int]:
+    """Numbers of ranks that this machine has devices for. RuntimeError on a machine with one GPU."""
+    sizes = collectives.sizes_of_groups(device)
+    if not sizes:
+        there = torch.cuda.device_count()
+        raise RuntimeError(f"a step that sends needs at least 2 GPUs, and {there} is here: record it where there are")
+    return sizes
 
 
 def chosen(result: Mapping[str, Any], batch: int, wide: bool = False, through_host: bool = False) -> dict[str, Any]:

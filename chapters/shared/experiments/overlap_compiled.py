@@ -23,7 +23,7 @@ from compile_lab.measure.allocator import peak
 
 from ...registry import Progress
 from .. import subjects
-from .overlap import BATCHES, MODEL, NOTHING_SENT, RANKS, step_of, told
+from .overlap import BATCHES, MODEL, NOTHING_SENT, ranks_there, step_of, told
 
 VOCABULARY = {"cuda": 50_304, "cpu": 600}
 """Rows that ranks can share equally, as `simple_fsdp` asks; GPT-2's own 50,257 are odd."""
@@ -62,10 +62,7 @@ def compared(
     cases: Callable[[str, int, DeviceMesh], Cases], device: str, batches: Sequence[int], progress: Progress
 ) -> dict[str, Any]:
     """The steps that `cases` makes on each rank, in turns, for each batch; what `record` returns."""
-    most = torch.cuda.device_count() if device == "cuda" else 2
-    if most < 2:
-        raise RuntimeError(f"a step that sends needs at least 2 GPUs, and {most} is here: record it where there are")
-    n = max(n for n in RANKS if n <= most)
+    n = max(ranks_there(device))
     runs = []
     for batch in progress(batches):
         backend = "nccl" if device == "cuda" else "gloo"

@@ -26,10 +26,7 @@ from ...registry import Progress
 from .. import subjects
 from .collectives import sizes_of_groups
 
-SEQUENCES = {
-    "cuda": [("1.6 B, wide", 2), ("1.3 B", 4), ("1.3 B", 16)],
-    "cpu": [("small", 2), ("small", 4)],
-}
+SEQUENCES = {"cuda": [("1.6 B, wide", 2), ("1.3 B", 4), ("1.3 B", 16)], "cpu": [("small", 2), ("small", 4)]}
 """Models, with the sequences of a step for each device. With few layers and few sequences what is sent weighs most: as
 many bytes for less work, and little for the program to issue."""
 COMPILED = {"cuda": [("1.3 B", 4)], "cpu": [("small", 2)]}
@@ -182,7 +179,8 @@ def _of_the_device(rows: Sequence[Mapping[str, Any]]) -> Network:
 
 
 def _at_the_rate_of_one(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], network: Network) -> Network:
-    first = next(each for each in rows if _case(each) == _of_one_device(row))
+    one_device = replace(_case(row), ranks=1, pattern="one device")
+    first = next(each for each in rows if _case(each) == one_device)
     alone = plan_of(_case(first))
     computing_s = 1e-6 * first["median_us"] - update_s(alone, network)
     return replace(network, flop_per_s=compute_s(alone, Network(flop_per_s=1.0)) / computing_s)
@@ -190,10 +188,6 @@ def _at_the_rate_of_one(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]
 
 def _case(row: Mapping[str, Any]) -> PatternCase:
     return PatternCase(*(row[field.name] for field in fields(PatternCase)))
-
-
-def _of_one_device(row: Mapping[str, Any]) -> PatternCase:
-    return replace(_case(row), ranks=1, pattern="one device")
 
 
 def plan_of(case: PatternCase, gathered_logits: bool = False) -> Plan:

@@ -12,6 +12,7 @@ import torch
 
 from compile_lab.measure.timing import samples_us, spread_us
 from compile_lab.measure.trace import Trace, profiled
+from compile_lab.recordings import RecordedRow
 
 from ...registry import Progress
 from .. import subjects
@@ -34,7 +35,7 @@ class LaunchedKernel:
 
 
 @dataclass(frozen=True)
-class CallTimeline:
+class CallTimeline(RecordedRow):
     """One profiled call; ``median_us`` and the quartiles are of calls in a row without the profiler."""
 
     call: str
@@ -64,10 +65,6 @@ class CallTimeline:
         """The host's launching calls, each once, from and to: a CUDA graph has one for all of its kernels."""
         return tuple(sorted({(kernel.launched_us, kernel.launch_end_us) for kernel in self.kernels}))
 
-    @classmethod
-    def from_json(cls, row: dict[str, Any]) -> "CallTimeline":
-        return cls(**{**row, "kernels": tuple(LaunchedKernel(**kernel) for kernel in row["kernels"])})
-
 
 def record(
     device: str, progress: Progress = iter, *, samples: int = 25, modes: Sequence[str] = MODES
@@ -82,7 +79,8 @@ def record(
     rows = []
     for name, mode in progress([(name, mode) for name in ("forward", "training") for mode in modes]):
         torch.compiler.reset()
-        call = _call(name, _in_mode(model, mode), tokens, targets)
+        called = model if mode == "eager" else torch.compile(model, mode=mode, fullgraph=True)
+        call = _call(name, called, tokens, targets)
         for _ in range(WARM_UP):
             call()
         spread = spread_us(samples_us(call, device, samples))
@@ -119,10 +117,6 @@ def kernels_of(trace: Trace) -> tuple[LaunchedKernel, ...]:
         )
         for kernel, launch in launched
     )
-
-
-def _in_mode(model: torch.nn.Module, mode: str) -> torch.nn.Module:
-    return model if mode == "eager" else torch.compile(model, mode=mode, fullgraph=True)
 
 
 def _call(name: str, model: torch.nn.Module, tokens: torch.Tensor, targets: torch.Tensor) -> Callable[[], Any]:

@@ -24,6 +24,7 @@ from compile_lab.measure.judge import largest_error
 from compile_lab.measure.kernels import kernel_times
 from compile_lab.measure.timing import durations_ms, spread_us, sustained_ms
 
+from ...experiment import reason
 from ...registry import Progress
 
 SHAPE = {"cuda": (65_536, 4_096), "cpu": (64, 4_096)}
@@ -106,8 +107,7 @@ def record(
         try:
             ways.setdefault(dtype, []).append(build(samples[dtype]))
         except Exception as error:  # one configuration that does not build is a result, and the others go on
-            reason = (str(error).strip() or "no reason given").splitlines()[0][:200]
-            left_out.append(f"{dtype}, {name}: {type(error).__name__}: {reason}")
+            left_out.append(f"{dtype}, {name}: {reason(error)}")
     rows = [row for dtype, x in samples.items() for row in _measured(dtype, x, ways[dtype])]
     reset_dynamo()
     return {"shape": list(SHAPE[device]), "repeats": ROUNDS * REPEATS, "left_out": left_out, "rows": _with_limit(rows)}

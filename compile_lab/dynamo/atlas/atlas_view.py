@@ -1,6 +1,8 @@
 """The atlas as a reader sees it: a card for each entry, with torch's words, the function that breaks, and its cure."""
 
 import html
+import json
+import pkgutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -44,20 +46,47 @@ def _answered(each: AtlasResult) -> str:
     return "cured" if each.cured else "its cure no longer holds"
 
 
+def reports() -> dict[str, Any]:
+    """Which breaks public threads report: the kinds, most threads first, with the date and the method of the count."""
+    return json.loads(pkgutil.get_data(__package__, "reports.json").decode())
+
+
+def reported_card(row: Mapping[str, Any], each: AtlasResult, opened: bool) -> str:
+    """A card for one of the kinds of ``reports()``, with the code of its entry's result and a link to that entry."""
+    threads = [f'<a href="https://github.com/{path}">{html.escape(path)}</a>' for path in row["threads"]]
+    return (
+        f'<details class="lab-reported" id="reported_{each.name}"{" open" * opened}><summary>'
+        f'{marked_up(row["symptom"])} <span class="lab-note">{len(threads)} threads</span></summary>'
+        f"<p><code>{each.id}</code> {marked_up(_flowing(f'{each.kind}. {each.explanation}'))}</p>{_broken(each)}"
+        f'{_cure(each)}<p class="lab-note">Reported in {", ".join(threads[:3])}. '
+        f'<a href="#{each.name}">The full entry</a> has torch\'s hints.</p></details>'
+    )
+
+
 def _card(each: AtlasResult) -> str:
     said = "".join(f"<p>{marked_up(_flowing(part))}</p>" for part in (each.explanation, *each.hints) if part)
-    under = f", under {_patch(each.cure_config)}" if each.cure_config else ""
-    without = f" ({marked_up(each.leaves_out)})" if each.leaves_out else ""
-    same = f'<p class="lab-note">The same in one graph{under}{without}:</p>'
-    breaks = f'<p class="lab-note">Breaks under {_patch(each.config)}:</p>' if each.config else ""
-    cure = same + Code(each.cure)._repr_html_() if each.cure else _reason(each)
     page = f'<a href="{_PAGES.format(each.id.lower())}">torch\'s page of {each.id}</a>'
+    kinds = " ".join(word.replace(" ", "_") for word in (each.theme, _answered(each)))
     return (
-        f'<details class="lab-break" id="{each.name}"><summary><code>{each.id}</code> {marked_up(each.kind)} '
-        f'<span class="lab-note">{html.escape(each.name.replace("_", " "))}: {_answered(each)}</span></summary>'
-        f"{breaks}{Code(each.trigger)._repr_html_()}{_called(each)}<blockquote>{said}</blockquote>{cure}"
+        f'<details class="lab-break" id="{each.name}" data-kind="{kinds}"><summary><code>{each.id}</code> '
+        f'{marked_up(each.kind)} <span class="lab-note">{html.escape(each.name.replace("_", " "))}: '
+        f"{_answered(each)}</span></summary>{_broken(each)}{_called(each)}<blockquote>{said}</blockquote>{_cure(each)}"
         f'<p class="lab-note">The quoted words are torch\'s; {page}.</p></details>'
     )
+
+
+def _broken(each: AtlasResult) -> str:
+    where = f" under {_patch(each.config)}" if each.config else ""
+    where += " without <code>fullgraph=True</code>, which captures it" if each.captured else ""
+    return (f'<p class="lab-note">Breaks{where}:</p>' if where else "") + Code(each.trigger)._repr_html_()
+
+
+def _cure(each: AtlasResult) -> str:
+    if not each.cure:
+        return f"<p><strong>No cure:</strong> {marked_up(_flowing(each.reason or ''))}.</p>".replace("..", ".")
+    under = f", under {_patch(each.cure_config)}" if each.cure_config else ""
+    without = f" ({marked_up(each.leaves_out)})" if each.leaves_out else ""
+    return f'<p class="lab-note">The same in one graph{under}{without}:</p>{Code(each.cure)._repr_html_()}'
 
 
 def _patch(config: Mapping[str, Any]) -> str:
@@ -67,10 +96,6 @@ def _patch(config: Mapping[str, Any]) -> str:
 
 def _called(each: AtlasResult) -> str:
     return f'<p class="lab-note">Called with:</p>{Code(each.arguments)._repr_html_()}' if each.arguments else ""
-
-
-def _reason(each: AtlasResult) -> str:
-    return f"<p><strong>No cure:</strong> {marked_up(_flowing(each.reason or ''))}.</p>".replace("..", ".")
 
 
 def _flowing(text: str) -> str:

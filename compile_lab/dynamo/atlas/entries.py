@@ -73,7 +73,7 @@ _written: dict[str, AtlasEntry] = {}
 def trigger(
     id: str, arguments: Callable[[], tuple[Any, ...]] = three_numbers, needs: tuple[Any, ...] = (), **config: Any
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The function below is refused by ``fullgraph=True`` with this id.
+    """The function below is refused with this id by ``fullgraph=True``, or where that captures it breaks the graph.
 
     Raises ValueError for an id of another form, and for a name that is taken.
     """
@@ -120,13 +120,15 @@ def source_of(function: Callable[..., Any], needs: tuple[Any, ...] = (), argumen
     known = [*needs, function]
     used = _names(function.__code__) + (_names(arguments.__code__) if arguments.__name__ == "<lambda>" else [])
     wanted = {*used} - {getattr(each, "__name__", "") for each in known}
+    fakes = {f"{name}.register_fake" for name in wanted}
     text = inspect.getsource(inspect.getmodule(function))
     helpers = [
         "\n".join(
             text.splitlines()[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1 : node.end_lineno]
         )
         for node in ast.parse(text).body
-        if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name in wanted
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        and (node.name in wanted or fakes & {ast.unparse(each) for each in node.decorator_list})
     ]
     return "\n\n\n".join([*_assigned(function), *helpers, *("\n".join(_body(each)) for each in known)])
 

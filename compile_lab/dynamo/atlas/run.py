@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from ..._torch.dynamo import break_registry, dynamo_config, reset_dynamo
+from ..._torch.dynamo import break_registry, dynamo_config, error_on_graph_break, reset_dynamo
 from .entries import AtlasEntry, arguments_of, source_of, written
 from .same import same, state
 
@@ -28,7 +28,8 @@ class AtlasResult:
 
     ``found`` is the id that torch gave, or None where there was none. ``cured`` is None where there is a ``reason``;
     ``trouble`` is what kept a trigger or a cure from holding, else "". ``arguments`` is how they are written, "" for a
-    float tensor, 1 to 3; ``leaves_out`` what the cure does not do that the trigger does.
+    float tensor, 1 to 3; ``leaves_out`` what the cure does not do that the trigger does. ``captured`` is True where
+    ``fullgraph=True`` takes the trigger in, and only a plain ``torch.compile`` breaks the graph.
     """
 
     name: str
@@ -50,6 +51,7 @@ class AtlasResult:
     eager_raises: bool
     arguments: str = ""
     leaves_out: str = ""
+    captured: bool = False
 
     @property
     def holds(self) -> bool:
@@ -83,8 +85,9 @@ def registry() -> dict[str, str]:
 
 
 def judge(entry: AtlasEntry) -> AtlasResult:
-    """Run one entry: its trigger under ``fullgraph=True`` and eagerly, and its cure in one graph."""
-    said = _said(entry)
+    """Run one entry: its trigger, compiled and eagerly, and its cure in one graph."""
+    strict = _said(entry, fullgraph=True)
+    said = strict or _said(entry, fullgraph=False)
     match = _ID.search(said)
     found = match.group(1).upper() if match else None
     trouble = "" if found == entry.id else f"gave {found}: {said[:300]}"
@@ -114,6 +117,7 @@ def judge(entry: AtlasEntry) -> AtlasResult:
         _raised(eager[0]),
         arguments_of(entry),
         entry.cure.leaves_out if entry.cure else "",
+        bool(said) and not strict,
     )
 
 
@@ -125,10 +129,10 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _said(entry: AtlasEntry) -> str:
-    with _quiet(entry.config):
+def _said(entry: AtlasEntry, fullgraph: bool) -> str:
+    with _quiet(entry.config), error_on_graph_break(True):
         try:
-            torch.compile(entry.function, backend="eager", fullgraph=True)(*entry.arguments())
+            torch.compile(entry.function, backend="eager", fullgraph=fullgraph)(*entry.arguments())
         except Exception as error:  # whatever it is, its message is the result
             return _without_paths(str(error))
     return ""

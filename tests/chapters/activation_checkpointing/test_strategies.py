@@ -4,10 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from chapters.activation_checkpointing import view as checkpointing_view
-from chapters.activation_checkpointing.compared_view import saved_grid, tradeoff
+from chapters.activation_checkpointing import compared_view as compared
 from chapters.activation_checkpointing.experiments.checkpointing import recorded
-from chapters.activation_checkpointing.opening_view import kept_or_again
 from chapters.shared import subjects
 from compile_lab import recordings
 from compile_lab.checkpointing.plan import plans
@@ -28,13 +26,22 @@ COSTS = recorded(*(recordings.load(name).result for name in ("checkpointing", "c
         (lambda: checkpointed(subjects.deep_mlp(2, 8), every=0), ValueError, "every=0"),
         (lambda: checkpointed(nn.Linear(2, 2)), ValueError, "blocks"),
         (lambda: plans(nn.Linear(2, 2), torch.ones(2), budgets=[2]), ValueError, "from 0 to 1"),
-        (lambda: checkpointing_view.curves([]), ValueError, "budget"),
-        (lambda: tradeoff([]), ValueError, "at least one"),
-        (lambda: saved_grid({1.0: [7]}, 6), ValueError, "block"),
-        (lambda: kept_or_again({"none": COSTS["none"]}, 24, 1), KeyError, "every layer"),
-        (lambda: kept_or_again(COSTS, 0, 1), ValueError, "layers"),
+        (lambda: compared.curves([]), ValueError, "budget"),
+        (lambda: compared.tradeoff([]), ValueError, "at least one"),
+        (lambda: compared.saved_grid({1.0: [7]}, 6), ValueError, "block"),
+        (lambda: compared.kept_or_again({"none": COSTS["none"]}), KeyError, "every layer"),
     ],
 )
 def test_what_does_not_go_together_is_refused(make, error, word):
     with pytest.raises(error, match=word):
         make()
+
+
+def test_pictures_have_the_recordings_numbers():
+    opening = compared.kept_or_again(COSTS)
+    assert "15.5 GB if all is kept, 2.61 GB with one input a block" in opening.title
+    assert "One input is kept for all" in opening.alt and "in the forward" in opening.caption
+    grid = compared.saved_grid({1.0: range(6), 0.25: [0, 2, 5], 0.0: []}, 6)
+    assert [row[1:3] for row in grid.table.rows] == [[6.0, None], [3.0, 3.0], [None, 6.0]]
+    assert grid.title == "Budget 0.25 saves something large in 3 of 6 blocks, and leaves 2 in a row without."
+    assert {row[0] for row in compared.curves(COSTS.values()).table.rows} >= {"0", "0.1", "1"}

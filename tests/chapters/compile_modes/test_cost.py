@@ -32,7 +32,7 @@ def test_a_case_that_is_too_slow_or_dies_is_told_and_the_next_one_measured(tmp_p
     try:
         assert worker.cost("default", str(tmp_path), 0.1).stopped == "stopped after 0 s, its time limit"
         assert worker.cost("eager", str(tmp_path), 600).call.median_ms > 0
-        os.kill(worker._process.pid, signal.SIGKILL)
+        os.kill(worker._child.process.pid, signal.SIGKILL)
         time.sleep(0.2)
         assert worker.together(["eager"], str(tmp_path)) == ({}, "its process came to an end (exit code -9)")
     finally:

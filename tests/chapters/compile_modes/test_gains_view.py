@@ -1,4 +1,4 @@
-"""Gains as pictures: a bar is a gain that can be told from noise, and the busy time is what was seen."""
+"""Gains as pictures: a dot is a gain that can be told from noise, and the busy time is what was seen."""
 
 from dataclasses import asdict
 
@@ -16,7 +16,7 @@ def case(what, **costs):
     return {"case": "fn", "what": what, "costs": {name: asdict(each) for name, each in costs.items()}}
 
 
-def test_a_gain_is_a_bar_only_where_quartiles_are_apart():
+def test_a_gain_is_a_dot_only_where_quartiles_are_apart():
     cases = [
         case("small", eager=cost("eager", 2.0), default=cost("default", 1.0)),
         case("large", eager=cost("eager", 2.0), default=cost("default", 1.99)),
@@ -24,13 +24,14 @@ def test_a_gain_is_a_bar_only_where_quartiles_are_apart():
     ]
     figure = gains_view.gained(cases, "here")
     assert [row[3] for row in figure.table.rows] == ["1.00×", "2.00×", "1.00×", "not told apart", "1.00×", None]
-    assert [list(trace["x"]) for trace in figure.to_json()["data"]] == [[2.0]]
+    assert "small: 2.0×; large: × (not told apart); odd: × (not measured)" in figure.alt
+    assert "2.00× on small, not told apart on large, not measured on odd" in figure.title
 
 
 def test_a_call_is_divided_into_what_the_gpu_works_and_waits():
     costs = {"eager": cost("eager", 4.0), "default": cost("default", 2.0), "reduce-overhead": cost("r", 0.9)}
     found = Comparison("made up", "a workload", costs, "typed in")
-    figure = gains_view.busy([found])
-    work, wait = (trace["x"] for trace in figure.to_json()["data"])
-    assert work == [25, 25, 22.5], "the profiler saw more than the call took: all of it is busy"
-    assert wait == [75, 25, 0] and figure.table.rows[1][-2:] == [1.0, 2.0]
+    figure = gains_view.busy(found)
+    assert "eager: GPU busy 25, GPU idle 75" in figure.alt and "25% in eager, 50% in default" in figure.title
+    assert "100% in reduce-overhead" in figure.title, "the profiler saw more than the call took: all of it is busy"
+    assert figure.table.rows[1][-2:] == [1.0, 2.0]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from chapters.experiment import OUT_OF_TIME
 from chapters.inference.overhead import CallCost, call_costs, guard_costs, per_guard
 from chapters.inference.overhead_view import cost_lines, recorded
 from compile_lab.recordings import Provenance, Recording
@@ -28,7 +29,7 @@ def test_real_code_is_called_in_each_way_and_gives_eagers_answer():
 
 def test_a_way_begun_too_late_says_so():
     (late,) = call_costs((1,), ("eager",), until=0.0)
-    assert late.median_us is None and late.stopped == "not begun: the time given was over"
+    assert late.median_us is None and late.stopped == OUT_OF_TIME
 
 
 def rows(*guards: int) -> list[CallCost]:

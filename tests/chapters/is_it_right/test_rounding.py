@@ -166,8 +166,9 @@ ERRORS = [
 
 def test_the_picture_counts_and_leaves_out_what_has_no_least_error():
     drawn = view.operators_picture(ERRORS)
-    assert "bf16: 1 bitwise equal, 0 as close, 1 compiled closer, 0 eager closer" in drawn.alt
-    assert drawn.svg.count("<title>") == 3 and "fmod" not in drawn.svg
+    assert "bf16: compiled 1 of 2 operators, eager 0" in drawn.title
+    assert all(told in drawn.alt for told in ("bf16, compiled closer: 1 points", "fp32, eager closer: 1 points"))
+    assert "fmod" not in drawn.body
     assert [row[0] for row in drawn.table.rows] == ["var", "pow"]
     with pytest.raises(ValueError, match="no operator was compared"):
         view.operators_picture(ERRORS[-1:])
@@ -182,7 +183,7 @@ def test_chains_and_what_options_give_back():
         ChainError("GELU", "bf16", "numerics: strict", stopped="no such option"),
     ]
     drawn = view.chain_picture(rows)
-    assert "closer to it in 1: GELU" in drawn.alt and drawn.table.rows[0][3] == "100 %: bitwise"
+    assert "closer to float64 in 1 of 1" in drawn.title and drawn.table.rows[0][3] == "100 %: bitwise"
     with pytest.raises(ValueError, match="'fp32'; there is bf16"):
         view.chain_picture(rows, "fp32")
     assert [row[2] for row in view.bits(rows).rows] == ["1 of 1", "0 of 1", "not in this torch"]
@@ -192,7 +193,7 @@ def test_distances_are_medians_of_seeds():
     runs = [TrainedRun(REFERENCE, 0, (3.0,), (1, 2), (0.0, 0.0))]
     runs += [TrainedRun("fp32 eager", seed, (3.0,), (1, 2), (far, 2 * far)) for seed, far in ((0, 1e-5), (1, 3e-5))]
     drawn = view.distances(runs)
-    assert "fp32 eager 4.0e-05" in drawn.alt and REFERENCE not in drawn.alt
+    assert "fp32 eager from 2e−05 at 1 to 4e−05 at 2" in drawn.alt and REFERENCE not in drawn.alt
 
 
 def test_a_search_marks_the_first_that_differs():

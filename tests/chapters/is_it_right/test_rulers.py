@@ -25,8 +25,10 @@ def test_units_part_right_from_wrong_and_no_tolerance_does():
     for exponent in range(-9, 3):
         assert any(errors(ROWS, "tolerance", 10.0**exponent)), exponent
     told, table = panel(ROWS, "tolerance", 1e-5)
-    assert told.startswith("6 of 12 right") and len(table.rows) == 6
-    assert panel(ROWS, "units", WRONG) == ["0 of 12 right steps accused, 0 of 12 faults missed."]
+    assert told.startswith("A tolerance of 1e-05 accuses 6 of 12 right") and len(table.rows) == 6
+    assert panel(ROWS, "units", WRONG) == [
+        f"A limit of {WRONG:g} units accuses 0 of 12 right steps, and misses 0 of 12 faults."
+    ]
     assert [row[1] for row in ruled(ROWS).rows] == ["right"] * 12 + ["wrong"] * 12
 
 

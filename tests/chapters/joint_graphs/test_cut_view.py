@@ -17,7 +17,7 @@ def mlp():
 
 
 def test_each_kept_tensor_goes_from_its_maker_to_its_readers(mlp):
-    drawn = cut_view.bands(mlp)
+    drawn = cut_view.kept(mlp)
     assert {row[:3] for row in drawn.table.rows} == {("0", "gelu", 512), ("gelu", "2", 512)}
     assert sum(row[2] for row in drawn.table.rows) == mlp.saved_nbytes
 
@@ -35,13 +35,16 @@ def test_every_table_has_the_bytes_of_the_graphs():
     assert sum(row[2] for row in aot_view.rules(found).rows) == found.saved_nbytes
     assert sum(row[3] for row in aot_view.saved(found, residents=False).rows) == found.saved_nbytes
     assert aot_view.comparison(graphs).rows[0][-1] == found.saved_nbytes
-    with pytest.raises(ValueError, match="too many to draw"):
-        cut_view.operations(found)
+
+
+def test_what_is_kept_says_who_reads_it(mlp):
+    drawn = cut_view.operations(mlp, aot_view.saved(mlp))
+    assert "forward, addmm: the result of a matmul or of attention 512 bytes (512 bytes, kept for" in drawn.alt
 
 
 def test_nothing_kept_and_no_call_is_nothing_to_draw():
     kept_nothing = training_graphs(lambda x: x.sin().sum(), torch.randn(4, requires_grad=True))
     with pytest.raises(ValueError, match="no byte"):
-        cut_view.bands(kept_nothing)
+        cut_view.kept(kept_nothing)
     with pytest.raises(ValueError, match="no call"):
         cut_view.decomposed({})

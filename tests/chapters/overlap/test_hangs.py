@@ -81,7 +81,7 @@ def test_a_group_that_others_are_not_in_does_not_miss_them():
 
 def test_a_stand_travels_as_json():
     stand = stands([call(1)], rank_0={"compiles": ("0/0", "f")})[0]
-    again = Stand.from_json(json.loads(json.dumps(stand.as_json())))
+    again = Stand.from_json(json.loads(json.dumps(stand.to_json())))
     assert parted({0: again}) == parted({0: stand}) and again.compiles == ("0/0", "f")
     with pytest.raises(ValueError, match="no rank"):
         parted({})

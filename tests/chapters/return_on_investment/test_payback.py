@@ -159,7 +159,7 @@ def test_a_case_that_breaks_is_told_and_the_others_stand(monkeypatch):
 def test_the_picture_says_in_words_what_it_shows():
     near, far = crossed("near", 102), crossed("far", 300)
     both = payback_view.against([near, far, crossed("open", None)], None)
-    assert "of 2 programs: 1 predictions" in both.alt and "not so: far" in both.alt
+    assert "1 of 2 predicted" in both.title and "far: predicted 101, real 300 (0.34)" in both.alt
     assert [row[2] for row in both.table.rows] == [102, 300, "not reached"]
     with pytest.raises(ValueError, match="nothing to compare"):
         payback_view.against([crossed(steps=None)], None)

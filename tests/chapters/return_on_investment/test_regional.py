@@ -94,10 +94,11 @@ def test_the_pictures_say_in_words_what_they_show():
     shallow = model_of(2, eager=cost("eager"), whole=cost("whole", 5), blocks=cost("blocks", 4, saved_ms=-1.0))
     deep = model_of(8, eager=cost("eager"), whole=cost("whole", 20), blocks=cost("blocks", 4, saved_ms=0.05))
     drawn = regional_view.depths([deep, shallow])
-    assert "whole: 2 layers 5 s and 15 %, 8 layers 20 s and 15 %" in drawn.alt
+    assert "whole from 5 at 2 to 20 s at 8" in drawn.alt
     assert "region" not in drawn.alt, "what was not measured has no line"
+    assert "whole from 15 at 2 to 15 % at 8" in regional_view.depths([deep, shallow], saving=True).alt
     ends = regional_view.break_evens([shallow, deep])
-    assert "2 layers, blocks: never" in ends.alt and "8 layers, blocks: never, or after" in ends.alt
+    assert "2 layers, blocks:  (never)" in ends.alt and "or never)" in ends.alt
     with pytest.raises(ValueError, match="at least two depths"):
         regional_view.depths([deep])
     with pytest.raises(ValueError, match="none of these ways has a break-even"):

@@ -33,7 +33,8 @@ def test_a_share_is_that_of_the_cold_start():
 
 def test_it_is_drawn_with_what_stopped():
     drawn = picture(several())
-    assert "stopped" in drawn.svg and "the same folder 2 (hit, miss)" in drawn.alt
+    assert "late: AOTAutograd not measured, Inductor not measured 0 s (stopped)" in drawn.alt
+    assert "the same folder: AOTAutograd hit, Inductor miss 2.0 s" in drawn.alt
     with pytest.raises(ValueError, match="no start is called 'warm'"):
         picture(several(), ["warm"])
 

@@ -6,10 +6,8 @@ import torch.nn.functional as F
 
 from chapters.sharding_strategies.audit import Audit
 from chapters.sharding_strategies.candidates import candidates
-from chapters.sharding_strategies.choice_view import choice
-from chapters.sharding_strategies.dtensor_view import who_holds_what
-from chapters.sharding_strategies.placements_view import held_by
 from chapters.sharding_strategies.verdicts_view import grid, shares
+from chapters.sharding_strategies.view import choice, held_by, who_holds_what
 from compile_lab.devices.dtensor import Ruling
 
 
@@ -53,16 +51,26 @@ PAID = Ruling("paid", out=("R",))
     ("call", "word"),
     [
         (lambda: candidates(torch.matmul, [torch.ones(2, 2)] * 2, ["R"]), "1 placements for 2 tensors"),
-        (lambda: choice(product(), [(8, 8)] * 2, at=1), "at=1"),
-        (lambda: choice(product(), [(8, 8)]), "1 shapes"),
+        (lambda: choice(product(), at=1), "at=1"),
+        (lambda: choice(product(), ["x"]), "1 names"),
         (lambda: grid({}), "rulings is empty"),
         (lambda: shares(Audit(2, 1, 0, "*", (), ()), asked="gradient"), "gradient"),
         (lambda: held_by(torch.ones(3), ["R"]), "16 numbers"),
         (lambda: held_by(torch.ones(2, 2), []), "one to four"),
-        (lambda: who_holds_what("f", [(8,)], ["R"], PAID, 5), "ranks is 5"),
-        (lambda: who_holds_what("f", [(8,), (8,)], ["R"], PAID), "2 shapes and 1 placements"),
+        (lambda: who_holds_what("f", ["R"], PAID, 5), "ranks is 5"),
+        (lambda: who_holds_what("f", [], PAID), "inputs is 0"),
     ],
 )
 def test_a_layout_that_does_not_fit_and_what_cannot_be_drawn_are_refused(call, word):
     with pytest.raises(ValueError, match=word):
         call()
+
+
+def test_each_rank_has_its_part_and_a_wrong_result_says_so():
+    wrong = who_holds_what("f(x)", ["S(0)", "P(sum)"], Ruling("wrong", "value", out=("R",)))
+    before, partial, after = (row[1:] for row in wrong.table.rows)
+    assert before == ["0 –", "– 1"] and partial == ["Σ Σ", "Σ Σ"] and after == ["≠ ≠", "≠ ≠"]
+    assert wrong.title == "f(x) of S(0), P(sum): wrong, without an error: its value; nothing is sent."
+    moved = choice(product(), ["x", "w"])
+    chosen = next(each for each in product().operators[0].candidates if each.chosen)
+    assert moved.title.startswith("mm of x S(1), w S(1): DTensor moves") and ", ".join(chosen.inputs) in moved.alt

@@ -7,7 +7,7 @@ import torch
 
 from chapters.sharding_strategies.experiments.tensor_parallel import minigpt_gathers
 from chapters.sharding_strategies.redistributions import ImplicitRedistribution, forbidden, redistributions, spread
-from chapters.sharding_strategies.redistributions_view import by_line
+from chapters.sharding_strategies.view import by_line
 from compile_lab.devices import ranks
 from compile_lab.devices.collectives import pretended
 
@@ -62,7 +62,7 @@ def test_minigpt_gathers_where_no_line_says_so_and_torch_counts_the_same():
         assert all(each.place.startswith("model.py, line ") for each in norms)
         assert {each.backward for each in norms} == {False, True}
         assert all(each.before == "P(sum)" and each.after == "R" for each in norms)
-        assert "model.py" in by_line(found).svg
+        assert "model.py" in by_line(found).alt
 
 
 def test_torch_s_styles_are_told_what_to_send_and_nothing_else_is_sent():

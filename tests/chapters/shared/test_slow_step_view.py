@@ -20,7 +20,7 @@ FOUND = {
 
 def test_what_overlaps_is_not_told_apart_and_what_is_slower_is_said():
     assert "not told apart: 100 (99 to 101) and 100.5 (99.5 to 101.5)" in way(FOUND, "graph").alt
-    assert way(FOUND, "head").alt.endswith("1.49× as slow.")
+    assert way(FOUND, "head").title.endswith("1.49× as slow.")
 
 
 @pytest.mark.parametrize(

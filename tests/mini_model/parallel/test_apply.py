@@ -187,20 +187,6 @@ def test_three_axes_train_what_one_process_trains():
     agree([Case("3d", GPTConfig(60, 16, 32, 2, 4), {"microbatches": 2})], 8)
 
 
-@pytest.mark.parametrize(
-    "pattern, devices, given, sizes",
-    [
-        ("hsdp", 8, {}, {"replicate": 2, "shard": 4}),
-        ("hsdp", 8, {"replicate": 4}, {"replicate": 4, "shard": 2}),
-        ("fsdp+tp", 16_384, {"tp": 8}, {"shard": 2048, "tp": 8}),
-        ("3d", 8, {}, {"pp": 2, "shard": 2, "tp": 2}),
-    ],
-)
-def test_a_number_of_devices_becomes_a_mesh(pattern, devices, given, sizes):
-    made = parallel.mesh_sizes(TINY, pattern, devices, **given)
-    assert made == sizes and list(made) == list(parallel.PATTERNS[pattern].axes)
-
-
 ODD = GPTConfig(vocabulary=60, context=15, dim=32, layers=4, heads=4)
 
 

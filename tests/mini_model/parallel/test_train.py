@@ -225,20 +225,10 @@ def test_what_does_not_go_is_told_once_and_before_anything_is_built(arguments, s
     assert waited == [30] and not torch.distributed.is_initialized()
 
 
-def test_without_torchrun_the_command_is_named(monkeypatch, capsys):
-    monkeypatch.delenv("RANK", raising=False)
-    assert train.main(["--parallel", "fsdp"]) == 1
-    assert "torchrun --nproc-per-node 2 -m mini_model.train" in capsys.readouterr().err
-
-
 def torchrun(*arguments: str) -> subprocess.Popen:
     command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", *arguments]
     return subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
 
 

@@ -3,12 +3,16 @@
 import collections
 import functools
 import itertools
+import logging
 import types
 import typing
+import warnings
 
 import torch
 
 from ..entries import cures, no_cure, trigger
+
+LOGGER = logging.getLogger("atlas")
 
 
 @trigger("GB0059")
@@ -205,6 +209,12 @@ def log_a_line(x):
     return x + 1
 
 
+@trigger("GB0291")
+def log_by_a_logger(x):
+    LOGGER.debug("traced")
+    return x + 1
+
+
 def tell(line):
     """A line in the log."""
     import logging
@@ -213,8 +223,33 @@ def tell(line):
 
 
 @cures(log_a_line, "the line is logged once the graph has run", reorderable_logging_functions={tell})
+@cures(log_by_a_logger, "the line is logged once the graph has run", reorderable_logging_functions={tell})
 def log_after_the_graph(x):
     tell("traced")
+    return x + 1
+
+
+@trigger("GB0059")
+def print_inside(x):
+    print("x is", x)
+    return x + 1
+
+
+@cures(print_inside, "it prints once the graph has run", reorderable_logging_functions={print})
+def print_after_the_graph(x):
+    print("x is", x)
+    return x + 1
+
+
+@trigger("GB0007")
+def warn_inside(x):
+    warnings.warn("deprecated", stacklevel=1)
+    return x + 1
+
+
+@cures(warn_inside, "it warns once the graph has run", reorderable_logging_functions={warnings.warn})
+def warn_after_the_graph(x):
+    warnings.warn("deprecated", stacklevel=1)
     return x + 1
 
 

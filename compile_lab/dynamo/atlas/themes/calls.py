@@ -5,6 +5,7 @@ import hashlib
 import os
 import pickle
 import time
+import zlib
 
 import torch
 
@@ -105,6 +106,27 @@ def hash_bytes(x):
 @cures(hash_bytes)
 def hash_once(x):
     return x + HASH_LENGTH
+
+
+@torch.library.custom_op("atlas::checksum", mutates_args=())
+def checksum(x: torch.Tensor) -> torch.Tensor:
+    """A function written in C, as an operator."""
+    return torch.tensor(zlib.crc32(x.numpy()))
+
+
+@checksum.register_fake
+def _checksum(x):
+    return x.new_empty((), dtype=torch.int64)
+
+
+@trigger("GB0007")
+def checksum_in_c(x):
+    return x + zlib.crc32(x.numpy())
+
+
+@cures(checksum_in_c)
+def checksum_by_an_operator(x):
+    return x + checksum(x)
 
 
 @trigger("GB0007")

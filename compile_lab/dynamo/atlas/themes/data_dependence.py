@@ -39,6 +39,39 @@ def negate_in_the_graph(x):
     return torch.where(torch.logical_not(x.any()), x + 1, x - 1)
 
 
+@trigger("GB0170")
+def raise_on_a_value(x):
+    if not torch.isfinite(x).all():
+        raise ValueError("not finite")
+    return x + 1
+
+
+@cures(raise_on_a_value, "it raises an AssertionError, and when the graph runs")
+def assert_on_a_value(x):
+    assert torch.isfinite(x).all(), "not finite"
+    return x + 1
+
+
+@trigger("GB0124")
+def scale_by_an_item(x):
+    return x / x.sum().item()
+
+
+@cures(scale_by_an_item)
+def scale_by_a_tensor(x):
+    return x / x.sum()
+
+
+@trigger("GB0036")
+def sum_under_a_mask(x):
+    return x[x > 1].sum()
+
+
+@cures(sum_under_a_mask)
+def sum_with_zeros(x):
+    return torch.where(x > 1, x, 0).sum()
+
+
 @trigger("GB0033")
 def ask_for_equality(x):
     return x + 1 if torch.equal(x, x.flip(0)) else x

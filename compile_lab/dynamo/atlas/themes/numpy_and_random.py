@@ -41,6 +41,16 @@ def numbers_own_root(x):
     return x + 4.0**0.5
 
 
+@trigger("GB0294")
+def sum_by_numpy(x):
+    return x + np.nansum(x.numpy())
+
+
+@cures(sum_by_numpy)
+def sum_by_torch(x):
+    return x + x.nansum()
+
+
 @trigger("GB0250", array)
 def array_of_objects(x):
     return x.astype(object)

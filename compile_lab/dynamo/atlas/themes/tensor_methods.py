@@ -87,6 +87,27 @@ def make_it_sparse(x):
 no_cure(make_it_sparse, "no sparse tensor can be traced: what it computes must be written with dense ones")
 
 
+@torch.library.custom_op("atlas::sparse_matmul", mutates_args=())
+def sparse_matmul(weight: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+    """Keeps the sparse tensor inside of an operator."""
+    return torch.sparse.mm(weight.to_sparse(), x)
+
+
+@sparse_matmul.register_fake
+def _sparse_matmul(weight, x):
+    return x.new_empty(weight.shape[0], x.shape[1])
+
+
+@trigger("GB0277", lambda: (torch.eye(3), torch.ones(3, 2)))
+def multiply_by_a_sparse_matrix(weight, x):
+    return torch.sparse.mm(weight.to_sparse(), x)
+
+
+@cures(multiply_by_a_sparse_matrix, "the operator has no gradient, which `register_autograd` would add")
+def multiply_in_an_operator(weight, x):
+    return sparse_matmul(weight, x)
+
+
 @trigger("GB0129")
 def resize_a_sparse_tensor(x):
     return x.sparse_resize_((3,), 1, 0)

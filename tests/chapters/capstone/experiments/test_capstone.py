@@ -78,7 +78,7 @@ def test_peers_that_this_machine_lacks_are_told_and_the_others_measured(tmp_path
 def test_what_takes_minutes_is_not_begun_when_the_time_is_over(tmp_path):
     study = capstone_peers.PeersStudy("cpu", 0.0, tmp_path / "model.py")
     study.tune()
-    assert study.stopped[0]["stopped"].startswith("not begun") and not study.steps
+    assert study.attempts.stopped[0]["stopped"].startswith("not begun") and not study.steps
 
 
 def test_a_rung_that_fails_is_told_and_the_others_go_on(monkeypatch):
@@ -88,7 +88,7 @@ def test_a_rung_that_fails_is_told_and_the_others_go_on(monkeypatch):
         raise RuntimeError("no such card")
 
     study._built("broken", {"vocabulary": 640, "by": "hand", "does": ""}, broken)
-    assert study.stopped == [{"name": "broken", "part": "build", "stopped": "RuntimeError: no such card"}]
+    assert study.attempts.stopped == [{"name": "broken", "part": "build", "stopped": "RuntimeError: no such card"}]
     assert "broken" not in study.steps
 
 

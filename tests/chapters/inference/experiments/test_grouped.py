@@ -2,13 +2,14 @@
 
 import pytest
 
+from chapters.experiment import OUT_OF_TIME
 from chapters.inference.experiments import grouped, overhead
 
 
 def test_without_time_every_part_says_that_it_was_not_begun():
     kept = grouped.record("cpu", budget_s=0)
     assert kept["rows"] == [] and kept["matmul_tflop_per_s"] > 0
-    assert {one["why"] for one in kept["stopped"]} == {"not begun: the time given was over"}
+    assert {one["why"] for one in kept["stopped"]} == {OUT_OF_TIME}
 
 
 def test_a_part_that_fails_keeps_its_reason_and_the_others_are_measured(monkeypatch):
@@ -30,4 +31,4 @@ def test_a_calls_cost_is_recorded_with_its_line(monkeypatch):
     monkeypatch.setitem(overhead.GUARDED, "cpu", (1, 2, 3))
     kept = overhead.record("cpu", budget_s=0)
     assert {row["guards"] for row in kept["guards"]} > {0} and "us_per_guard" in kept["per_guard"]
-    assert {one["stopped"] for one in kept["calls"]} == {"not begun: the time given was over"}
+    assert {one["stopped"] for one in kept["calls"]} == {OUT_OF_TIME}

@@ -4,13 +4,14 @@ import json
 
 import pytest
 
+from chapters.experiment import OUT_OF_TIME
 from chapters.load_bearing.experiments import flex
 
 
 def test_without_time_every_part_says_that_it_was_not_begun():
     kept = flex.record("cpu", list, budget_s=0)
     assert kept["rows"] == kept["masks"] == []
-    assert {one["stopped"] for one in kept["stopped"]} == {"not begun: the time given was over"}
+    assert {one["stopped"] for one in kept["stopped"]} == {OUT_OF_TIME}
     assert {one["length"] for one in kept["stopped"]} == set(flex.LENGTHS["cpu"])
 
 

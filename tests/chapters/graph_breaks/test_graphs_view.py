@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from chapters.graph_breaks import gallery_view, strip_view
+from chapters.graph_breaks import graphs_view
 from chapters.graph_breaks.strips import strip
 from compile_lab.dynamo import calls_view, replay, trace
 
@@ -37,11 +37,13 @@ def test_what_comes_after_the_last_graph_is_pythons():
 
 def test_whole_split_lost_and_refused_are_told_apart():
     traces = [trace(fn, torch.ones(2)) for fn in (whole, split, lost)]
-    assert [gallery_view.outcome(found) for found in (*traces, "Unsupported")] == list(gallery_view.KEY)
+    assert [graphs_view.outcome(found) for found in (*traces, "Unsupported")] == list(graphs_view.OUTCOMES)
+    drawn = graphs_view.matrix({"whole": traces[:1], "lost": ["Unsupported"]}, ["traced"])
+    assert drawn.table.rows == [("whole", 1, None), ("lost", "Unsupported", None)]
     with pytest.raises(ValueError, match="none of these functions has a graph"):
-        gallery_view.graphs({"lost": traces[2]})
+        graphs_view.graphs({"lost": traces[2]})
     with pytest.raises(ValueError, match="1 traces for 2"):
-        gallery_view.matrix({"whole": traces[:1]}, ["loose", "strict"])
+        graphs_view.matrix({"whole": traces[:1]}, ["loose", "strict"])
 
 
 def test_calls_are_counted_by_what_was_compiled_and_an_error_is_an_outcome_without_its_name():
@@ -61,8 +63,8 @@ def test_calls_are_counted_by_what_was_compiled_and_an_error_is_an_outcome_witho
 @pytest.mark.parametrize(
     "call",
     [
-        lambda: strip_view.strips({}),
-        lambda: gallery_view.matrix({}, ["loose"]),
+        lambda: graphs_view.strips({}),
+        lambda: graphs_view.matrix({}, ["loose"]),
         lambda: calls_view.predicted({}),
     ],
 )

@@ -1,0 +1,103 @@
+"""Marks: what a row becomes, what stands for it in words and as a table, and what no axis can hold."""
+
+import re
+
+import pytest
+
+from compile_lab.page import Series, bars, dots
+from compile_lab.page.marks import Axis, Cell, Line, Node, Row, Segment, cells, dotted, lines, nodes, segments
+from compile_lab.page.marks.common import short
+from compile_lab.page.marks.rows import FITS
+
+STEP = [Row("eager", {"forward": 3.0, "backward": 6.0}), Row("compiled", {"forward": 2.0})]
+
+
+def places(picture, look):
+    """(left, width) of everything that has this class."""
+    found = re.findall(rf"class='{look}[^']*' style='left:([\d.]+)%;width:([\d.]+)%", picture.body)
+    return [(float(left), float(width)) for left, width in found]
+
+
+def test_segments_stand_end_to_end_on_an_axis_that_ends_at_a_round_number():
+    picture = segments(STEP, Axis("a step", "ms"), title="Two steps.")
+    assert places(picture, "m-seg") == [(0, 30), (30, 60), (0, 20)]
+    assert ">10\u202fms</span>" in picture.body and ">9.0\u202fms</em>" in picture.body
+    assert picture.table.rows == [["eager", 3.0, 6.0], ["compiled", 2.0, None]]
+
+
+def test_a_timeline_has_its_own_starts_and_says_its_sums():
+    rows = [Row("stage 0", [Segment("forward", 1, 2, words="F0"), Segment("forward", 1, 5, words="F1")], after="half")]
+    picture = segments(rows, Axis("time", until=10), title="A timeline.")
+    assert places(picture, "m-seg") == [(20, 10), (50, 10)]
+    assert picture.alt == "A timeline. stage 0: 2 (half)."
+
+
+def test_words_are_shown_by_the_width_that_holds_them_and_not_at_all_beyond():
+    rows = [Row("a", [Segment("x", 1, words="w" * FITS[0]), Segment("x", 1, words="w" * (FITS[-1] + 1))])]
+    assert re.findall(r"<b class='m-w(\d+)'", segments(rows, title="Words.").body) == [str(FITS[0])]
+
+
+def test_a_logarithmic_bar_begins_at_the_axis_and_a_reference_has_its_words_in_the_legend():
+    rows = [Row("eager", {"torch": 100.0}), Row("compiled", {"torch": 10.0})]
+    picture = segments(rows, Axis("", "ms", log=True), title="Ten times.", references={"the limit": (20.0, "grey")})
+    assert places(picture, "m-seg") == [(0, 100), (0, 0)]
+    assert "┆</i> the limit" in picture.legend and "the limit: 20 ms" in picture.alt
+
+
+def test_dots_have_a_shape_each_and_the_largest_value_behind_them():
+    picture = dots(["GPipe", "1F1B"], {"on paper": [10, 20], "measured": [40, None]}, unit="%", title="Two rows.")
+    assert re.findall(r"m-dot[^>]*>(.)<", picture.body) == ["●", "■", "●"]
+    assert re.findall(r"<em[^>]*>([^<]*)<", picture.body) == ["40\u202f%", "20\u202f%"]
+    assert picture.table.rows == [["GPipe", 10.0, 40.0], ["1F1B", 20.0, None]]
+    assert picture.alt == "Two rows. GPipe: on paper 10, measured 40 %; 1F1B: on paper 20 %."
+
+
+def test_bars_show_a_spread_and_several_series_as_dots():
+    one = Series("t", ["<lambda>"], [5.0], low=[4.0], high=[7.0])
+    picture = bars(one, value_title="a call, ms", title="One.", place_title="what")
+    assert places(picture, "m-spread") == [(50, 37.5)] and "&lt;lambda&gt;" in picture.body
+    assert picture.table.rows == [["<lambda>", "5 (4 to 7)"]]
+    both = bars([one, Series("u", ["<lambda>"], [8.0])], value_title="a call, ms", title="Two.")
+    assert both.body.count("m-dot ") == 2 and not places(both, "m-seg")
+
+
+def test_lines_share_their_axes_and_their_labels_stay_apart():
+    panel = [Line("a", [(1, 0.0), (3, 10.0)], "10"), Line("b", [(1, 5.0), (3, 10.0)], "10", dots=True)]
+    picture = lines({"left": panel, "right": panel[:1]}, Axis("n"), Axis("ms"), title="Two panels.")
+    assert picture.body.count("class='m-panel'") == 2 and picture.body.count("m-point") == 2
+    tops = [float(top) for top in re.findall(r"<div style='top:([\d.]+)%'", picture.body)]
+    assert tops[1] - tops[0] >= 9
+    assert picture.table.rows[0] == ["left", "1", 0.0, 5.0]
+
+
+def test_cells_and_nodes_say_in_words_who_holds_what_and_what_leads_where():
+    grid = [[Cell("0", "held"), Cell("1")], [Cell("0"), Cell("1", "held", pale=True)]]
+    assert "start, rank 0: 0 1" in cells({"start": grid}, rows=["rank 0", "rank 1"], title="Shards.").alt
+    graph = nodes([Node("a", 0), Node("b", 1), Node("c", 1)], [("a", "b"), ("a", "c")], title="A graph.")
+    assert graph.alt == "A graph. a to b; a to c." and "x1='25%' y1='50%' x2='75%' y2='25%'" in graph.body
+
+
+@pytest.mark.parametrize(
+    ("draw", "words"),
+    [
+        (lambda: segments(STEP, title=" "), "has a title"),
+        (lambda: segments([], title="None."), "no rows"),
+        (lambda: segments(STEP, Axis(until=5), title="Off."), "is not on an axis from 0 to 5"),
+        (lambda: segments(STEP, title="Colours.", colours={"forward": "blue"}), "'backward' has no colour"),
+        (lambda: segments(STEP, title="Pink.", colours={"forward": "pink", "backward": "blue"}), "no colour 'pink'"),
+        (lambda: dotted([Row("a", {str(at): at for at in range(8)})], Axis(), title="Eight."), "8 series"),
+        (lambda: dots(["a", "b"], {"x": [1]}, unit="", title="One short."), "1 values for 2 places"),
+        (lambda: cells({"g": [[Cell("0")]]}, rows=["a", "b"], title="A row short."), "has 1 rows"),
+        (lambda: nodes([Node("a", 0)], [("a", "z")], title="Lost."), "'z'"),
+        (lambda: nodes([Node("a", 0), Node("a", 1)], [], title="Twice."), "one name"),
+        (lambda: bars([], value_title="ms", title="None."), "at least one Series"),
+    ],
+)
+def test_what_no_picture_can_show_is_refused(draw, words):
+    with pytest.raises(ValueError, match=words):
+        draw()
+
+
+def test_numbers_have_two_figures_below_a_hundred_and_three_from_there_on():
+    values = [0.714, 3.44, 9.96, 24.4, 139.4, 1562.0, 7, -0.5]
+    assert [*map(short, values)] == ["0.71", "3.4", "10", "24", "139", "1,560", "7", "−0.5"]
