@@ -5,7 +5,6 @@ import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import Any
-from unittest import mock
 
 import torch
 
@@ -117,6 +116,8 @@ def strategies_told(tell: Callable[[Any, Any, Any], None]) -> Iterator[None]:
     ``schema`` is the call (``op``, ``args_spec``), a strategy has ``input_specs``, ``output_specs`` and
     ``redistribute_cost``, and ``chosen`` is one of them. What DTensor has decided before is forgotten: it chooses anew.
     """
+    from unittest import mock  # here: a page that imports this file has no need of it
+
     from torch.distributed.tensor import _sharding_prop
 
     plain = _sharding_prop._select_min_cost_strategy
@@ -147,6 +148,8 @@ def redistributions_told(tell: Callable[[Any, int, Any, Any, Callable[[], Any]],
     ``source`` and ``target`` are specs (``placements``, ``mesh``, ``shape``); ``move()`` does it, and what it returns
     is to be returned. What a program redistributes itself is not told.
     """
+    from unittest import mock
+
     from torch.distributed.tensor import _dispatch
 
     dispatcher = _dispatch.OpDispatcher

@@ -133,7 +133,7 @@ def test_a_choice_by_mouse(page):
     shown(page, "The cause print is mended.")
     page.locator(".widget-dropdown select").select_option("list")
     shown(page, "The cause list is mended.")
-    expect(page.locator(".widget-output .lab-table")).to_have_count(1)  # replaced, not added to
+    expect(page.locator(".widget-output .highlight")).to_have_count(1)  # replaced, not added to
 
 
 def test_a_choice_by_keyboard(page):

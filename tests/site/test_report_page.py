@@ -91,5 +91,5 @@ def test_every_text_stands_out_from_what_is_behind_it(shared, scheme):
 
 
 def test_the_picture_has_a_text_for_who_does_not_see_it(shared):
-    pictures = shared("report.html").page.get_by_role("img", name="Bytes alive at each operation of the step")
+    pictures = shared("report.html").page.get_by_role("img", name="are alive")
     assert pictures.count() == len(CARDS)

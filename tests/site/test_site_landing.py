@@ -12,7 +12,9 @@ from sphinx.errors import ExtensionError
 PAGE = "book/index.html"
 STAGES = 9
 CHAPTERS = harness.chapters()
-DRAWING = "<figure class='lab-figure'><svg viewBox='0 0 1 1'><rect><title>told</title></rect></svg></figure>"
+SVG = "<svg viewBox='0 0 1 1'><rect><title>told</title></rect></svg>"
+DRAWING = f"<figure class='lab-figure'><div class='lab-drawing'>{SVG}</div></figure>"
+MARK = "<figure class='lab-figure m-figure'><p>told</p><div class='m-body'><i title='told'></i></div></figure>"
 
 
 def notebook(tmp_path, *cells):
@@ -27,8 +29,9 @@ def notebook(tmp_path, *cells):
 
 def test_a_card_takes_the_opening_as_it_is_stored_without_what_is_told_on_hovering(tmp_path):
     path = notebook(tmp_path, ("setup", ""), ("opening", DRAWING))
-    assert landing.opening(path) == "<svg viewBox='0 0 1 1'><rect></rect></svg>"
+    assert landing.opening(path) == '<svg viewbox="0 0 1 1"><rect></rect></svg>'
     assert landing.tagged(path, "opening") == [(2, DRAWING)]
+    assert landing.opening(notebook(tmp_path, ("opening", MARK))) == '<div class="m-figure"><i></i></div>'
 
 
 @pytest.mark.parametrize("cells", [[], [("opening", DRAWING)] * 2, [("opening", "<p>no picture</p>")]])
@@ -93,8 +96,8 @@ def test_each_chapter_has_a_card_with_its_picture_and_a_question(shared):
     assert cards.count() == len(CHAPTERS)
     for card, name in zip(cards.all(), CHAPTERS, strict=True):
         assert card.locator("a").get_attribute("href").endswith(f"{name.rpartition('/')[2]}.html")
-        assert card.locator("svg").bounding_box()["height"] > 80
-        assert card.locator("p").inner_text().endswith("?")
+        assert card.locator(".lab-card-picture > *").bounding_box()["height"] > 80
+        assert card.locator("> p").inner_text().endswith("?")
 
 
 def test_every_number_leads_to_its_cell(shared, built):
