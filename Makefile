@@ -41,9 +41,10 @@ colab: $(READY)                     ## run notebooks with Colab's versions, inst
 record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
 	$(BIN)/python -m chapters.record $(NAMES)
 
-lint: $(READY)                      ## ruff, notebooks included; who may import whom; code that nothing reaches
+lint: $(READY)                      ## ruff, notebooks included; who may import whom; types; code that nothing reaches
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
 	$(BIN)/python book/tools/unused.py
 
 repository: $(READY)                ## make repository URL=https://github.com/OWNER/NAME

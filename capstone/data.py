@@ -181,7 +181,7 @@ def _joined(files: Sequence[Path]) -> np.ndarray:
 def _checksum(content: np.ndarray) -> int:
     value = 0
     for at in range(0, len(content), CHUNK):
-        value = zlib.crc32(content[at : at + CHUNK], value)
+        value = zlib.crc32(content[at : at + CHUNK].data, value)
     return value
 
 

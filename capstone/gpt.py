@@ -7,6 +7,7 @@ autocast does; a compiler makes the cast part of the kernel that reads it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -73,7 +74,7 @@ class TiedHead(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx, hidden: Tensor, table: Tensor, targets: Tensor, chunks: int) -> Tensor:
+    def forward(ctx: Any, hidden: Tensor, table: Tensor, targets: Tensor, chunks: int) -> Tensor:
         """hidden [rows, dim] and table [vocabulary, dim] in one dtype, targets int64 [rows] -> 0-d float32."""
         losses, to_hidden, to_table = [], [], torch.zeros_like(table, dtype=torch.float32)
         ids = torch.arange(len(table), device=table.device)
@@ -89,6 +90,6 @@ class TiedHead(torch.autograd.Function):
         return torch.cat(losses).mean()
 
     @staticmethod
-    def backward(ctx, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         to_hidden, to_table = ctx.saved_tensors
         return (to_hidden * gradient).to(to_hidden.dtype), (to_table * gradient).to(to_table.dtype), None, None

@@ -152,7 +152,8 @@ def read_log(path: Path) -> tuple[dict[str, Any], tuple[LoggedStep, ...]]:
     _regular(path, way_out)
     try:
         with path.open("rb") as file:
-            header, steps = _read(file.readline(LONGEST_LINE)), ()
+            header = _read(file.readline(LONGEST_LINE))
+            steps: tuple[LoggedStep, ...] = ()
             if "run" in header:
                 steps = tuple(LoggedStep(**found) for found in map(_read, _lines(file)) if "step" in found)
     except OSError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
@@ -129,7 +130,7 @@ class TrainingOptions:
         return asdict(self.settings) | more
 
 
-def parsed(words: list[str] | None = None) -> TrainingOptions:
+def parsed(words: Sequence[str] | None = None) -> TrainingOptions:
     """The options of a command line. Ends the program, with the reason, for what does not go, or not together.
 
     >>> from capstone.options import parsed

@@ -60,10 +60,11 @@ def _train(
 ) -> tuple[Journal, dict[str, Tensor], int, int]:
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
+    assert options.parallel is not None  # `run` set it
     spread = parallelize(
         initial(options, device),
         options.parallel,
-        make_mesh(options.parallel, device=device.type, **sizes),
+        make_mesh(options.parallel, devices=None, device=device.type, config=None, **sizes),
         dtype=None if options.dtype == "float32" else DTYPES[options.dtype],
         mode=None if options.compile == "none" else options.compile,
     )
@@ -73,6 +74,7 @@ def _train(
     logs: list[TrainingLog] = []
 
     def open_log() -> None:
+        assert options.log is not None
         logs.append(stack.enter_context(TrainingLog(options.log, run, first, where(options, dist.get_world_size()))))
 
     def save(done: int) -> None:

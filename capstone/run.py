@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 import torch._functorch.config as functorch_config  # of torch 2.11 and 2.13: the budget has no public name
@@ -202,7 +203,7 @@ def report_on(
     )
 
 
-def where(options: TrainingOptions, ranks: int = 1) -> dict[str, object]:
+def where(options: TrainingOptions, ranks: int = 1) -> dict[str, Any]:
     """What a log's header says of how and where a run is computed."""
     device = torch.cuda.get_device_name(options.device) if "cuda" in options.device else "cpu"
     how = {name: getattr(options, name) for name in ("parallel", "compile", "budget", "checkpointing")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -42,11 +43,11 @@ def _module(**options: bool) -> Callable[[MiniGPT, int, int], TrainingStep]:
     return lambda model, batch, length: ModuleStep(model, **options)
 
 
-def _function(**options: object) -> Callable[[MiniGPT, int, int], TrainingStep]:
+def _function(**options: Any) -> Callable[[MiniGPT, int, int], TrainingStep]:
     return lambda model, batch, length: FunctionStep(model, **options)
 
 
-def _fp8(**options: object) -> Callable[..., TrainingStep]:
+def _fp8(**options: Any) -> Callable[..., TrainingStep]:
     options |= {"gradients_in": torch.float8_e4m3fn, "headroom": 2.0}
     return lambda model, batch, length, **more: Fp8Step(model, batch, length, **options, **more)
 

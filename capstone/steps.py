@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from mini_model.inputs import positive
 from mini_model.model import MiniGPT
@@ -91,7 +91,7 @@ class ModuleStep(_OptimizedStep):
     def gradients(self, tokens: Tensor, targets: Tensor) -> Gradients:
         return _taken(self._backward(self.model, tokens, targets), self.optimizer.weights)
 
-    def _backward(self, run: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+    def _backward(self, run: Callable[..., Tensor], tokens: Tensor, targets: Tensor) -> Tensor:
         torch.set_float32_matmul_precision(self.precision)
         with torch.autocast(tokens.device.type, PRODUCTS, enabled=self.autocast):
             loss = run(tokens, targets)
@@ -133,7 +133,7 @@ class FunctionStep(_OptimizedStep):
         if not self.wants_graph:
             return self._whole(tokens, targets)
         if self.graph is None:
-            self._capture(tokens, targets)
+            self.graph = self._capture(tokens, targets)
         self.tokens.copy_(tokens)
         self.targets.copy_(targets)
         self.graph.replay()
@@ -153,14 +153,15 @@ class FunctionStep(_OptimizedStep):
         self.optimizer.update()
         return loss
 
-    def _capture(self, tokens: Tensor, targets: Tensor) -> None:
+    def _capture(self, tokens: Tensor, targets: Tensor) -> torch.cuda.CUDAGraph:
+        assert isinstance(self.optimizer, FlatAdamW)  # as a graph needs
         self.tokens, self.targets = tokens.clone(), targets.clone()
         self.loss = torch.zeros((), device=tokens.device)
 
         def whole() -> None:
             self.loss.copy_(self._whole(self.tokens, self.targets))
 
-        self.graph = captured(whole, self.optimizer.state, self.memory or GraphMemory())
+        return captured(whole, self.optimizer.state, self.memory or GraphMemory())
 
 
 class FusedAdamW:
@@ -217,7 +218,7 @@ class FlatAdamW:
     def update(self) -> None:
         self.count += 1
         for region in self.regions:
-            parts = [self.weights[name].grad.flatten() for name in region.shapes]
+            parts = [_gradient(self.weights[name]).flatten() for name in region.shapes]
             torch.cat(parts, out=region.gradient)
             low = None if region.low is region.master else region.low
             moments = region.gradient, region.first, region.second
@@ -247,9 +248,14 @@ def adamw(parameters: Mapping[str, Tensor], fused: bool = True, decay: float = D
     return torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS, **how)
 
 
+def _gradient(weight: Tensor) -> Tensor:
+    assert weight.grad is not None  # every weight takes part in the loss
+    return weight.grad
+
+
 def _taken(loss: Tensor, parameters: Mapping[str, Tensor]) -> Gradients:
     """The gradients, taken away from the parameters."""
-    found = {name: each.grad.float() for name, each in parameters.items()}
+    found = {name: _gradient(each).float() for name, each in parameters.items()}
     for each in parameters.values():
         each.grad = None
     return loss, found

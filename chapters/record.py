@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from compile_lab import recordings
 from compile_lab.doors import door, is_source
@@ -41,7 +41,7 @@ def _measured_once(name: str) -> Recording:
 
 
 def _measured(name: str, **options: Any) -> Recording:
-    device = "cuda" if _has_gpu() and not EXPERIMENTS[name].on_cpu else "cpu"
+    device: Literal["cuda", "cpu"] = "cuda" if _has_gpu() and not EXPERIMENTS[name].on_cpu else "cpu"
     measured = measure(name, device, progress(name), **options)
     return Recording(name, recordings.here(f"python -m chapters.record {name}", device=device), measured)
 

@@ -189,7 +189,7 @@ def _started(frame: str, metadata: dict[str, Any], _: str) -> FrameStarted:
     return FrameStarted(frame, stack[-1].get("name", "?"))
 
 
-def _break(frame: str, _: dict[str, Any], payload: str) -> BreakReported:
+def _break(frame: str, _metadata: dict[str, Any], payload: str) -> BreakReported:
     said, _, rest = payload.partition("User code traceback:")
     said = said.partition("Graph Break Reason:")[2]
     skipped = "Skipping the function" in said.partition("\n\n")[0]

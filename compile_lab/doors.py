@@ -12,7 +12,8 @@ import sys
 import typing
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from types import GenericAlias
+from typing import Any, TypeVar, cast
 
 T = TypeVar("T", bound=Callable[..., Any])
 LARGEST = 2**63 - 1  # of the numbers that torch counts with
@@ -32,7 +33,7 @@ def door(public: T) -> T:
     if sys.platform == "emscripten":
         return public
     if isinstance(public, type):
-        public.__init__ = _checked(public.__init__, public.__name__)
+        public.__init__ = _checked(public.__init__, public.__name__)  # type: ignore[misc]  # its own, of no subclass
         return public
     return _checked(public, public.__name__)
 
@@ -111,9 +112,9 @@ def _checked(function: T, name: str) -> T:
         for argument, value in given.items():
             kind, hint = signature.parameters[argument].kind, hints().get(argument, Any)
             if kind is inspect.Parameter.VAR_POSITIONAL:
-                hint = tuple[hint, ...]
+                hint = GenericAlias(tuple, (hint, ...))
             elif kind is inspect.Parameter.VAR_KEYWORD:
-                hint = dict[str, hint]
+                hint = GenericAlias(dict, (str, hint))
             try:
                 check_type(value, hint, collection_check_strategy=CollectionCheckStrategy.ALL_ITEMS)
             except TypeCheckError as error:
@@ -122,4 +123,4 @@ def _checked(function: T, name: str) -> T:
                 raise TypeError(f"{name}: {argument} is {shown(value)}; it must be of type {wanted}{why}") from None
         return function(*args, **kwargs)
 
-    return checked
+    return cast("T", checked)  # of the same signature, which wraps() copies

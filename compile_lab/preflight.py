@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from html import escape
 from importlib import metadata
 from pathlib import Path
+from types import ModuleType
 from typing import Literal
 
 from .doors import door
@@ -113,7 +114,7 @@ def preflight() -> Machine:
     )
 
 
-def _torch_module():
+def _torch_module() -> ModuleType:
     try:
         torch = importlib.import_module("torch")
     except ModuleNotFoundError:
@@ -192,7 +193,7 @@ def _missing(compiler: str | None) -> tuple[str, ...]:
     if sys.version_info[:3] == (3, 13, 0):
         _hush_slow_guards()
         notes.append("Python 3.13.0 evaluates guards slowly, so compiled code costs more a call: 3.13.1 fixes it")
-    if not Path(importlib.util.cache_from_source(_torch_module().__file__)).exists():
+    if not Path(importlib.util.cache_from_source(_torch_module().__file__ or "")).exists():
         notes.append(
             "Python keeps no byte code of torch, so each process that a cell starts takes seconds longer: unset "
             "PYTHONDONTWRITEBYTECODE, and set PYTHONPYCACHEPREFIX to a folder that can be written"
@@ -244,5 +245,6 @@ def _windows_memory_nbytes() -> int | None:
     import ctypes
 
     kilobytes = ctypes.c_ulonglong()
-    known = ctypes.windll.kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kilobytes))
+    windows = ctypes.windll.kernel32  # type: ignore[attr-defined]  # there alone
+    known = windows.GetPhysicallyInstalledSystemMemory(ctypes.byref(kilobytes))
     return kilobytes.value * 1024 if known else None

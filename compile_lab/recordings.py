@@ -107,7 +107,7 @@ class RecordedRow:
 
     def to_json(self) -> dict[str, Any]:
         """What JSON can hold."""
-        return asdict(self)
+        return asdict(self)  # type: ignore[call-overload]  # subclasses are dataclasses
 
 
 _hints = functools.cache(typing.get_type_hints)
@@ -120,7 +120,8 @@ def _row(kind: type, fields: Mapping[str, Any]) -> Any:
 def _typed(kind: Any, value: Any) -> Any:
     """A value of JSON as its field's type has it: an object as its dataclass, a list as its tuple."""
     if isinstance(value, dict):
-        known = [each for each in (kind, *typing.get_args(kind)) if is_dataclass(each)]  # itself, or it or None
+        kinds = (kind, *typing.get_args(kind))  # itself, or it or None
+        known = [each for each in kinds if isinstance(each, type) and is_dataclass(each)]
         return _row(known[0], value) if known else value
     if isinstance(value, list):
         inner = next((each for each in (kind, *typing.get_args(kind)) if typing.get_origin(each) is tuple), None)
@@ -141,11 +142,11 @@ def here(command: str, device: Literal["cuda", "cpu"] | None = None) -> Provenan
     import torch
 
     if device != "cpu" and torch.cuda.is_available():
-        device, cuda = torch.cuda.get_device_name(), torch.version.cuda
+        name, cuda = torch.cuda.get_device_name(), torch.version.cuda
     else:
-        device, cuda = f"CPU, {os.cpu_count()} cores", None
+        name, cuda = f"CPU, {os.cpu_count()} cores", None
     today = datetime.date.today().isoformat()
-    return Provenance(device, str(torch.__version__), triton_version(), cuda, today, command, "live", processor())
+    return Provenance(name, str(torch.__version__), triton_version(), cuda, today, command, "live", processor())
 
 
 def processor() -> str:

@@ -163,7 +163,7 @@ def fill(path: Path, found: dict[str, Any], model: nn.Module, optimizer: torch.o
     held = {(number, name): tensor for number, each in _items(state) for name, tensor in _items(each)}
     for what, there, expected in (("weights", dict(_items(weights)), shapes), ("moments", held, moments)):
         kinds = {name: _kind(tensor) for name, tensor in there.items()}
-        if wrong := [name for name in {**expected, **kinds} if expected.get(name) != kinds.get(name)]:
+        if wrong := [name for name in dict.fromkeys((*expected, *kinds)) if expected.get(name) != kinds.get(name)]:
             raise CheckpointError(
                 f"{path}: its {what} are not those of this model and its AdamW after step {found['step']}: "
                 f"{wrong[0]!r} is {kinds.get(wrong[0], 'missing')}, and must be {expected.get(wrong[0], 'left out')}. "

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,6 +28,9 @@ class LayerCache(nn.Module):
 
     Buffers, not plain tensors: torch.compile then knows that their addresses stay, and CUDA graphs may write to them.
     """
+
+    keys: Tensor
+    values: Tensor
 
     def __init__(self, rows: int, slots: int, config: GPTConfig, like: Tensor) -> None:
         super().__init__()
@@ -71,11 +75,14 @@ class CachedGPT(nn.Module):
         rows = torch.arange(batch, device=tokens.device)
         positions = torch.arange(length, device=tokens.device)
         x = self._embedded(tokens, positions)
+        block: Any  # of a ModuleList, whose members torch does not type
+        cache: Any
         for block, cache in zip(self.model.blocks, self.caches, strict=True):
             q, k, v = _heads(block.attention, block.norm1(x))
             cache.write(rows[:, None], positions, k, v)
             # A token looks back only, so the padding at the end is seen by nobody: no mask but the causal one.
-            y = F.scaled_dot_product_attention(*(t.transpose(1, 2) for t in (q, k, v)), is_causal=True)
+            q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
             x = _rest(block, x, y)
         return self._logits(x[rows, lengths - 1])
 
@@ -87,11 +94,13 @@ class CachedGPT(nn.Module):
         # [batch, heads, 1, slots]: the same for all heads
         seen = (torch.arange(self.slots, device=tokens.device) <= positions)[:, None, None]
         x = self._embedded(tokens[:, None], positions)
+        block: Any
+        cache: Any
         for block, cache in zip(self.model.blocks, self.caches, strict=True):
             q, k, v = _heads(block.attention, block.norm1(x))
             cache.write(rows, positions, k, v)
-            past = (t[:batch].transpose(1, 2) for t in (cache.keys, cache.values))
-            x = _rest(block, x, F.scaled_dot_product_attention(q.transpose(1, 2), *past, attn_mask=seen))
+            k, v = (t[:batch].transpose(1, 2) for t in (cache.keys, cache.values))
+            x = _rest(block, x, F.scaled_dot_product_attention(q.transpose(1, 2), k, v, attn_mask=seen))
         return self._logits(x[:, 0])
 
     def _embedded(self, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -119,7 +128,7 @@ def _heads(attention: Attention, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return attention.qkv(x).unflatten(-1, (3, attention.heads, -1)).unbind(2)
 
 
-def _rest(block: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+def _rest(block: Any, x: Tensor, y: Tensor) -> Tensor:
     """A block's way on from what its heads returned, [batch, heads, length, dim / heads]."""
     x = x + block.attention.out(y.transpose(1, 2).flatten(2))
     return x + block.mlp(block.norm2(x))

@@ -83,7 +83,7 @@ def _zipf(words: Sequence[str]) -> dict[str, float]:
 
 
 def _english_lexicon() -> dict[str, dict[str, float]]:
-    lexicon = {}
+    lexicon: dict[str, dict[str, float]] = {}
     for category, text in WORDS.items():
         words = text.split()
         if category in INFLECTED:

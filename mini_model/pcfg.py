@@ -91,7 +91,8 @@ class Grammar:
 
     def sample(self, seed: Seed) -> list[int]:
         """Token ids of one random sentence, the end token included."""
-        random, state, tokens = np.random.default_rng(seed), 0, []
+        random, state = np.random.default_rng(seed), 0
+        tokens: list[int] = []
         while not tokens or tokens[-1] != self.end:
             tokens.append(int(np.searchsorted(self._cumulative[state], random.random(), side="right")))
             state = self._successor[state, tokens[-1]]

@@ -8,6 +8,8 @@ there; to gather several together, sooner, and once more in the backward is left
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
@@ -16,6 +18,8 @@ from torch.nn.utils.parametrize import register_parametrization
 from torch.utils.checkpoint import checkpoint
 
 from .inputs import instance
+
+M = TypeVar("M", bound=nn.Module)
 
 
 class Gather(nn.Module):
@@ -30,7 +34,7 @@ class Gather(nn.Module):
         super().__init__()
         self.dtype, self.again = dtype, again
 
-    def forward(self, slices: Tensor) -> Tensor:
+    def forward(self, slices: DTensor) -> Tensor:
         if not self.again:
             return self.gathered(slices)
         return checkpoint(self.gathered, slices, use_reentrant=False)
@@ -42,9 +46,7 @@ class Gather(nn.Module):
         return whole.to_local(grad_placements=[Partial("avg")])
 
 
-def simple_fsdp(
-    model: nn.Module, mesh: DeviceMesh, *, dtype: torch.dtype | None = None, again: bool = False
-) -> nn.Module:
+def simple_fsdp(model: M, mesh: DeviceMesh, *, dtype: torch.dtype | None = None, again: bool = False) -> M:
     """The same model, with each parameter in slices of its rows over the mesh, gathered where it is read.
 
     Every rank begins with the same weights, takes its own rows of a batch, and finds its slice of the mean gradient in

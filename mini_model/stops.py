@@ -9,8 +9,12 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any] | int | None
 
 ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -77,7 +81,7 @@ def ends_at_once() -> None:
 
 
 @contextmanager
-def _heard(handler: Callable[[int, object], None]) -> Iterator[dict[int, object]]:
+def _heard(handler: Handler) -> Iterator[Mapping[signal.Signals, Handler]]:
     """The handler's time, which gets what was before. Outside of the main thread no signal comes, and nothing changes.
 
     Under nohup a terminal that closes is not heard: whoever said nohup wants the run to go on.
@@ -85,8 +89,9 @@ def _heard(handler: Callable[[int, object], None]) -> Iterator[dict[int, object]
     if threading.current_thread() is not threading.main_thread():
         yield {}
         return
-    before = {number: signal.getsignal(number) for number in ASKS}
-    if before[signal.SIGHUP] is signal.SIG_IGN:
+    # What was not set by Python, None here, could not be set again: it stays.
+    before = {number: was for number in ASKS if (was := signal.getsignal(number)) is not None}
+    if before.get(signal.SIGHUP) is signal.SIG_IGN:
         del before[signal.SIGHUP]
     _set(dict.fromkeys(before, handler))
     try:
@@ -95,6 +100,6 @@ def _heard(handler: Callable[[int, object], None]) -> Iterator[dict[int, object]
         _set(before)
 
 
-def _set(handlers: dict[int, object]) -> None:
+def _set(handlers: Mapping[signal.Signals, Handler]) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)

@@ -48,9 +48,9 @@ def front_end() -> str | None:
 
 
 def _by_autograd(qkv: Tensor) -> Attended:
-    inputs = tuple(each.detach().requires_grad_() for each in _three(qkv))
+    query, key, value = inputs = tuple(each.detach().requires_grad_() for each in _three(qkv))
     with torch.enable_grad(), _backend(qkv):
-        out = F.scaled_dot_product_attention(*inputs, is_causal=True)
+        out = F.scaled_dot_product_attention(query, key, value, is_causal=True)
 
     def backward(gradient: Tensor) -> Tensor:
         batch, heads, length, width = out.shape

@@ -24,7 +24,7 @@ def wide(x: Tensor) -> Tensor:
 def add_norm(
     x: Tensor, branch: Tensor | None, bias: Tensor | None, weight: Tensor, shift: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    stream = x if branch is None else (wide(x) + wide(branch) + wide(bias)).to(x.dtype)
+    stream = x if branch is None or bias is None else (wide(x) + wide(branch) + wide(bias)).to(x.dtype)
     centred = wide(stream) - wide(stream).mean(1, keepdim=True)
     rstd = (centred.square().mean(1, keepdim=True) + eps).rsqrt()
     normed = (centred * rstd * wide(weight) + wide(shift)).to(x.dtype)

@@ -146,22 +146,23 @@ def _longest(kept: Sequence[int], blocks: int) -> tuple[int, int]:
 @door
 def curves(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Drawing:
     """Saved bytes, held bytes and the peak over the compiler's memory budget. ValueError without a budget."""
-    budgeted = sorted((each for each in costs if each.strategy.budget is not None), key=lambda c: c.strategy.budget)
-    if not budgeted:
+    found = {budget: each for each in costs if (budget := each.strategy.budget) is not None}
+    if not found:
         raise ValueError("none of these strategies has a memory budget, so there is nothing to draw over it")
     fields = {PEAK: "peak_nbytes", HELD: "held_nbytes", PREDICTED: "saved_nbytes"}
-    least, none = min(budgeted, key=lambda each: each.peak_nbytes), budgeted[0]
+    points = {budget: found[budget] for budget in sorted(found)}
+    least, none = min(points.values(), key=lambda each: each.peak_nbytes), next(iter(points.values()))
     told = f"The peak is least at budget {least.strategy.budget:g}, {with_unit(least.peak_nbytes)}"
     at_none = f"; at {none.strategy.budget:g} it is {with_unit(none.peak_nbytes)}" if none is not least else ""
-    points = {each.strategy.budget: each for each in budgeted}
     return _drawn(points, fields, Axis("memory budget"), f"{told}{at_none}.", caption, provenance)
 
 
 @door
 def segments(costs: Iterable[Cost], caption: str = "", provenance: object | None = None) -> Drawing:
     """Held bytes and the peak over the length of a checkpointed segment, in blocks."""
-    plain = [each for each in costs if each.strategy.every and not each.strategy.keep and not each.strategy.compiled]
-    several = {each.strategy.every: each for each in sorted(plain, key=lambda each: each.strategy.every)}
+    plain = [each for each in costs if not each.strategy.keep and not each.strategy.compiled]
+    found = {every: each for each in plain if (every := each.strategy.every)}
+    several: dict[float, Cost] = {every: found[every] for every in sorted(found)}
     least, longest = min(several.values(), key=lambda each: each.peak_nbytes), [*several.values()][-1]
     told = (
         f"The peak is least with segments of {least.strategy.every}, {with_unit(least.peak_nbytes)}; with all blocks "

@@ -12,6 +12,10 @@ from compile_lab.eager.flops import work_of
 from ..exercises.judging import exercise
 
 
+def _gradients(fn: Callable[..., torch.Tensor], x: torch.Tensor, wanted: list[torch.Tensor]) -> object:
+    return torch.autograd.grad(fn(x).sum(), wanted)
+
+
 @exercise("08.2", takes=Callable)
 def keeps_products(answer: Callable) -> str | None:
     """A policy under which linear, GELU, linear repeats the GELU and no matmul."""
@@ -22,9 +26,7 @@ def keeps_products(answer: Callable) -> str | None:
         contexts = partial(create_selective_checkpoint_contexts, answer)
         again = partial(checkpoint, block, use_reentrant=False, context_fn=contexts)
         wanted = [x, *block.parameters()]
-        plain, found = (
-            work_of(lambda fn=fn, x=x, wanted=wanted: torch.autograd.grad(fn(x).sum(), wanted)) for fn in (block, again)
-        )
+        plain, found = (work_of(partial(_gradients, fn, x, wanted)) for fn in (block, again))
         if found.flops > plain.flops:
             return f"the matmul of a Linear {'with' if bias else 'without'} a bias is computed twice."
         if found.ops == plain.ops:

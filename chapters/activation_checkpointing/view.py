@@ -16,15 +16,15 @@ def costs(costs: Iterable[Cost], caption: str = "", timed: bool = True) -> Table
     """
     costs = list(costs)
     columns = ["strategy", "held", "peak", "ops twice", "FLOPs"] + ["time, ms"] * timed
-    rows = [
+    rows: list[list[Cell]] = [
         [
             each.strategy.name,
             with_unit(each.held_nbytes),
             with_unit(each.peak_nbytes),
             each.recomputed,
             _share(each.flops, costs[0].flops),
+            *[f"{number(each.time_ms)} ({_share(each.time_ms, costs[0].time_ms)})"] * timed,
         ]
-        + [f"{number(each.time_ms)} ({_share(each.time_ms, costs[0].time_ms)})"] * timed
         for each in costs
     ]
     return Table(columns, rows, caption, "lrrrr" + "r" * timed)
@@ -81,7 +81,7 @@ def panel(
         f"({_share(cost.held_nbytes, plain.held_nbytes)}) and peaks at {with_unit(cost.peak_nbytes)} "
         f"({_share(cost.peak_nbytes, plain.peak_nbytes)}), for {work} arithmetic."
     )
-    figures = [
+    figures: list[tuple[Cell, ...]] = [
         ("saved, predicted", *(each.saved_nbytes and with_unit(each.saved_nbytes) for each in (plain, cost))),
         ("held after the forward", *(with_unit(each.held_nbytes) for each in (plain, cost))),
         ("peak", *(with_unit(each.peak_nbytes) for each in (plain, cost))),

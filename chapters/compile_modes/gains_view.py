@@ -8,7 +8,7 @@ from compile_lab.modes.totals_view import COLOURS
 from compile_lab.modes.view import gain, gains, told_apart, vocabulary
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, dotted, segments, short
-from compile_lab.page.tables import Table
+from compile_lab.page.tables import Cell, Table
 
 SHOWN = ("eager", "default", "reduce-overhead")
 
@@ -55,15 +55,16 @@ def gained(cases: Iterable[Mapping[str, Any]], provenance: object) -> Drawing:
 
 def busy(one: Comparison, modes: Sequence[str] = SHOWN) -> Drawing:
     """What of a call the GPU works and waits, in per cent of an eager call; the launches as a table."""
-    drawn, said, rows = [], [], []
+    drawn, said = [], []
+    rows: list[list[Cell]] = []
     for mode in modes:
-        cost = one.costs[mode]
-        whole = 100 * cost.call.median_ms / one.eager.call.median_ms
-        work = min(whole, 100 * cost.launches.gpu_ms / one.eager.call.median_ms)
+        call, seen, eager = one.costs[mode].call, one.costs[mode].launches, one.eager.call
+        assert call and seen and eager  # what is drawn was measured, on a GPU
+        whole = 100 * call.median_ms / eager.median_ms
+        work = min(whole, 100 * seen.gpu_ms / eager.median_ms)
         drawn.append(Row(mode, {"GPU busy": work, "GPU idle": whole - work}))
         said.append(f"{work / whole:.0%} in {mode}")
-        seen = cost.launches
-        rows.append([mode, seen.kernels, seen.launches + seen.graphs, seen.launch_ms, seen.gpu_ms, cost.call.median_ms])
+        rows.append([mode, seen.kernels, seen.launches + seen.graphs, seen.launch_ms, seen.gpu_ms, call.median_ms])
     return segments(
         drawn,
         Axis("of an eager call", "%"),
@@ -79,7 +80,7 @@ def heads(cases: Sequence[Mapping[str, Any]], provenance: object) -> Drawing:
     rows, said = [], []
     for case in sorted(cases, key=lambda case: (case["part"], case["vocabulary"])):
         costs = {mode: ModeCost.from_json(case["costs"][mode]) for mode in ("eager", "default")}
-        calls = {mode: cost.call for mode, cost in costs.items()}
+        calls = {mode: cost.call for mode, cost in costs.items() if cost.call}
         times = {mode: call.median_ms for mode, call in calls.items()}
         spreads = {mode: (call.low_ms, call.high_ms) for mode, call in calls.items()}
         words = f"{case['vocabulary']:,} words"

@@ -37,9 +37,9 @@ LINES: tuple[tuple[list[Call], str], ...] = (
 def _ends(calls: list[Call]) -> tuple[float, float]:
     """When the CPU and the GPU are done: the queue of the explorer, begun anew after each wait."""
     start = cpu = gpu = 0.0
-    segment: list[Call] = []
+    segment: list[tuple[float, tuple[float, ...]]] = []
     for call in [*calls, "item"]:
-        if call != "item":
+        if not isinstance(call, str):
             segment.append(call)
             continue
         start = max(cpu, gpu)
@@ -55,8 +55,8 @@ def _ends(calls: list[Call]) -> tuple[float, float]:
 def queue_of_launches(answer: Callable) -> str | None:
     """ends(calls): (cpu_us, gpu_us), when each is done with calls such as ``(5, (3,))`` and ``"item"``."""
     drawn = random.Random(0)
-    some = [(9, (4, 4, 4)), (2, ()), "item"]
-    cases = [
+    some: list[Call] = [(9, (4, 4, 4)), (2, ()), "item"]
+    cases: list[list[Call]] = [
         [drawn.choice([(drawn.randrange(1, 9), (drawn.randrange(1, 20),)), *some]) for _ in range(2 + at // 10)]
         for at in range(60)
     ]

@@ -33,15 +33,15 @@ def layers(found: DispatchLog, name: str) -> Drawing:
         spans = [(WORK if call.computes else CALL, at, ends[at]) for at, call in enumerate(calls) if chosen(call)]
         return _row(name, spans, count)
 
+    def at_depth(depth: int) -> Callable[[Call], bool]:
+        return lambda call: call.depth == depth
+
     parts = [Segment("a layer of the model", end - at, at, part, faint=True) for part, at, end in _parts(calls) if part]
     rows = [
         Row("", parts, after=""),
         _row("from Python", [(CALL, *span) for span in _python_spans(calls, ends)], counts["python_calls"]),
         row("dispatches", lambda call: call.depth == 0, len(calls)),
-        *(
-            row(f"depth {depth}", lambda call, depth=depth: call.depth == depth)
-            for depth in range(1, max(call.depth for call in calls) + 1)
-        ),
+        *(row(f"depth {depth}", at_depth(depth)) for depth in range(1, max(call.depth for call in calls) + 1)),
         row("a compiler sees", lambda call: call.below_autograd, counts["below_autograd"]),
         row("write data", lambda call: call.computes, counts["computing"]),
     ]
@@ -67,7 +67,8 @@ def _row(name: str, spans: Sequence[tuple[str, int, int]], count: int | None) ->
 
 def _ends(calls: Sequence[Call]) -> list[int]:
     """For each call the place after the last call that was made inside it."""
-    ends, open_calls = [0] * len(calls), []
+    ends = [0] * len(calls)
+    open_calls: list[int] = []
     for at, call in enumerate(calls):
         while open_calls and calls[open_calls[-1]].depth >= call.depth:
             ends[open_calls.pop()] = at

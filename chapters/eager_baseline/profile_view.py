@@ -85,8 +85,7 @@ def nested(trace: Trace, caption: str = "", provenance: object | None = None) ->
     )
     axis = Axis("time under the profiler", "µs")
     colours = {OPERATOR: "blue", GPU: "vermillion"} if trace.kernels else None
-    words = {"title": f"{title}.", "caption": caption, "provenance": provenance}
-    return segments(rows, axis, colours=colours, table=table, **words)
+    return segments(rows, axis, title=f"{title}.", caption=caption, colours=colours, provenance=provenance, table=table)
 
 
 def _segment(series: str, event: TraceEvent, begin: float) -> Segment:

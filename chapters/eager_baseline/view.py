@@ -10,7 +10,7 @@ from compile_lab.eager.dispatch import Call, DispatchLog
 from compile_lab.eager.operators import KINDS
 from compile_lab.page.figures import Drawing, Figure, Series, lines
 from compile_lab.page.marks import Axis, Row, bars, dots, dotted, segments
-from compile_lab.page.tables import Code, Table
+from compile_lab.page.tables import Cell, Code, Table
 from compile_lab.page.units import rounded
 
 MEANINGS = {
@@ -49,7 +49,7 @@ def hops(log: DispatchLog) -> Table:
 def counts(logs: dict[str, DispatchLog]) -> Table:
     """One row a meaning of "dispatch", one column a log."""
     found = {name: log.counts() for name, log in logs.items()}
-    rows = [(MEANINGS[key], *(counted[key] for counted in found.values())) for key in MEANINGS]
+    rows: list[tuple[Cell, ...]] = [(MEANINGS[key], *(each[key] for each in found.values())) for key in MEANINGS]
     return Table(["what is counted", *found], rows)
 
 
@@ -67,6 +67,10 @@ def counted(logs: dict[str, DispatchLog]) -> Drawing:
 
 def by_kind(log: DispatchLog) -> Table:
     """Operators below autograd, by kind: how many in the forward and in the backward, and which."""
+    return Table(["kind", "forward", "backward", "operators"], _by_kind(log), align="lrrl")
+
+
+def _by_kind(log: DispatchLog) -> list[tuple[str, int, int, str]]:
     rows = []
     for kind in KINDS:
         here = [call for call in log.calls if call.below_autograd and call.kind == kind]
@@ -74,20 +78,20 @@ def by_kind(log: DispatchLog) -> Table:
             forward = sum(call.direction == "forward" for call in here)
             names = sorted({call.name for call in here})
             rows.append((kind, forward, len(here) - forward, ", ".join(names)))
-    return Table(["kind", "forward", "backward", "operators"], rows, align="lrrl")
+    return rows
 
 
 def kinds(log: DispatchLog) -> Drawing:
     """The same as dots, forward and backward; a bar each where there is no backward."""
-    rows, ways = list(by_kind(log).rows), {"forward": 1, "backward": 2}
-    sums = {way: sum(row[at] for row in rows) for way, at in ways.items()}
-    most = max(rows, key=lambda row: row[1] + row[2])
-    shares = (f"{most[at]} of {sums[way]} in the {way}" for way, at in ways.items() if sums[way])
-    parts = [Row(row[0], {way: row[at] for way, at in ways.items() if sums[way]}) for row in rows]
+    counts = {kind: {"forward": forward, "backward": backward} for kind, forward, backward, _ in _by_kind(log)}
+    sums = {way: sum(each[way] for each in counts.values()) for way in ("forward", "backward")}
+    most = max(counts, key=lambda kind: sum(counts[kind].values()))
+    shares = (f"{counts[most][way]} of {sums[way]} in the {way}" for way in sums if sums[way])
+    parts = [Row(kind, {way: each[way] for way in sums if sums[way]}) for kind, each in counts.items()]
     return (dotted if all(sums.values()) else segments)(
         parts,
         Axis("operators below autograd"),
-        title=f"The most frequent kind is the {most[0]}: {', '.join(shares)}.",
+        title=f"The most frequent kind is the {most}: {', '.join(shares)}.",
         colours={"forward": "sky", "backward": "orange"},
     )
 
@@ -100,7 +104,10 @@ def by_line(log: DispatchLog) -> Table:
         text = line.text or linecache.getline(line.file, line.line).strip()
         return (str(line), Code(text), len({call.module for call in calls}), *_both(calls))
 
-    groups = _grouped((call for call in log.calls if call.line), lambda call: (call.line.file, call.line.line))
+    groups: dict[tuple[str, int], list[Call]] = {}
+    for call in log.calls:
+        if call.line:
+            groups.setdefault((call.line.file, call.line.line), []).append(call)
     return Table(["line", "source", "modules", "forward", "backward"], [row(groups[key]) for key in sorted(groups)])
 
 

@@ -37,7 +37,8 @@ def seal() -> None:
     """
     for name in [each for each in sys.modules if each.partition(".")[0] in BRIDGES]:
         del sys.modules[name]
-    sys.modules.update(dict.fromkeys(BRIDGES))  # None: the import of that name is refused
+    refused: dict[str, Any] = dict.fromkeys(BRIDGES)  # None, which no import finds
+    sys.modules.update(refused)
 
 
 def _run(source: str) -> Outcome:
@@ -47,10 +48,12 @@ def _run(source: str) -> Outcome:
         for absent in ("torch", *BRIDGES):  # a page has torch's tables of schedules, which look like a torch
             if absent in _imported(tree):
                 return Outcome("your answer", f"there is no {absent} in a page, and this exercise needs none.")
-        body = tree.body
-        last = body.pop() if body and isinstance(body[-1], ast.Expr) else None
+        body, last = tree.body, None
+        if body and isinstance(body[-1], ast.Expr):
+            last = ast.Expression(body[-1].value)
+            del body[-1]
         exec(compile(ast.Module(body, []), NAME, "exec"), names)
-        found = last and eval(compile(ast.Expression(last.value), NAME, "eval"), names)
+        found = last and eval(compile(last, NAME, "eval"), names)
     except BaseException as error:  # exit() and Control-C's exception are answers, too: a page has nothing to leave
         said = error.msg if isinstance(error, SyntaxError) else str(error)
         place = f"{type(error).__name__}{_place_of(error)}"
@@ -66,7 +69,7 @@ def _imported(tree: ast.AST) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def _place_of(error: Exception) -> str:
+def _place_of(error: BaseException) -> str:
     """`` in line 3``: of the reader's lines the innermost that the error passed; nothing if it passed none."""
     line, at = getattr(error, "lineno", None), error.__traceback__
     while at:

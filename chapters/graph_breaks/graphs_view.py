@@ -32,10 +32,10 @@ def strips(several: Mapping[str, Strip], caption: str = "", provenance: object |
         for name, each in several.items()
     ]
     found = [str(each.graphs) for each in several.values() if each.breaks]
-    words = {"title": f"Where the print stands decides: it leaves {_either(found)} graphs.", "caption": caption}
+    title = f"Where the print stands decides: it leaves {_either(found)} graphs."
     table = Table(["function", "breaks", "graphs", "ops in graphs", "ops in Python", "in order"], listed)
     axis = Axis("operations, in order", ticks=None)
-    return segments(rows, axis, colours=KINDS, provenance=provenance, table=table, **words)
+    return segments(rows, axis, title=title, caption=caption, colours=KINDS, provenance=provenance, table=table)
 
 
 def outcome(found: DynamoTrace | str) -> str:

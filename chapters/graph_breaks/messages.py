@@ -42,7 +42,8 @@ def heard(fn: Callable[..., Any], *args: Any) -> tuple[str, ...]:
 def _listening() -> Iterator[list[str]]:
     found: list[str] = []
     handler = logging.Handler(logging.WARNING)
-    handler.emit = lambda record: found.append(f"log: {record.getMessage().rstrip()}")
+    # Of this one handler, so a method is assigned.
+    handler.emit = lambda record: found.append(f"log: {record.getMessage().rstrip()}")  # type: ignore[method-assign]
     loggers = [logging.getLogger(name) for name in LOGGERS]
     before = [(logger.level, logger.handlers, logger.propagate) for logger in loggers]
     for logger in loggers:

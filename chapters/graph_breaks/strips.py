@@ -89,23 +89,23 @@ def strip(fn: Callable[[torch.Tensor], Any], x: torch.Tensor) -> Strip:
 def prints_in_places(x: torch.Tensor) -> dict[str, Strip]:
     """The same four operations on ``x`` with no print, one in the middle, in a helper, and in a loop."""
 
-    def whole(x):
+    def whole(x: torch.Tensor) -> torch.Tensor:
         return (x * 2).exp().sqrt() + 1
 
-    def prints(x):
+    def prints(x: torch.Tensor) -> torch.Tensor:
         x = (x * 2).exp()
         print("here")
         return x.sqrt() + 1
 
-    def helper(x):
+    def helper(x: torch.Tensor) -> torch.Tensor:
         x = x.exp()
         print("here")
         return x.sqrt()
 
-    def calls_helper(x):
+    def calls_helper(x: torch.Tensor) -> torch.Tensor:
         return helper(x * 2) + 1
 
-    def loops(x):
+    def loops(x: torch.Tensor) -> torch.Tensor:
         x = x * 2
         for _ in range(2):
             x = x.exp()
@@ -119,18 +119,18 @@ def prints_in_places(x: torch.Tensor) -> dict[str, Strip]:
 def prints_at_depths(x: torch.Tensor) -> dict[str, Strip]:
     """A print in a function, one call below it, and three; with an operation before and after each call."""
 
-    def innermost(x):
+    def innermost(x: torch.Tensor) -> torch.Tensor:
         x = x.exp()
         print("here")
         return x.sqrt()
 
-    def first(x):
+    def first(x: torch.Tensor) -> torch.Tensor:
         return innermost(x * 2) + 1
 
-    def second(x):
+    def second(x: torch.Tensor) -> torch.Tensor:
         return first(x.sin()) * 3
 
-    def third(x):
+    def third(x: torch.Tensor) -> torch.Tensor:
         return second(x.cos()) - 1
 
     functions = {"in the function": innermost, "one call deep": first, "three deep": third}
@@ -143,7 +143,7 @@ def _pieces(names: list[str], found: DynamoTrace) -> Iterator[Piece]:
         return
     left = list(names)
     for at, graph in enumerate(found.graphs):
-        ops = []
+        ops: list[str] = []
         while len(ops) < graph.ops:
             name = left.pop(0)
             if name == "print":

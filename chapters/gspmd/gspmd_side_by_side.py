@@ -121,11 +121,12 @@ def jax_example(batch: int = BATCH, length: int = LENGTH, dim: int = DIM) -> tup
 
 @door
 def annotated_block(
-    layout: str | BlockLayout, mesh: DeviceMesh
+    layout: str | BlockLayout, mesh: DeviceMesh, batch: int = BATCH
 ) -> tuple[Callable[[], torch.Tensor], dict[str, torch.Tensor]]:
-    """The block's loss on a mesh of one axis, weights and input as DTensors in a layout; and the weights by name."""
+    """The loss of a block [batch, 64, 64] on a mesh of one axis, weights and input as DTensors in a layout; and the
+    weights by name. Raises ValueError for a layout that is not known."""
     layout = layout_named(layout) if isinstance(layout, str) else layout
-    weights, x = example()
+    weights, x = example(batch)
 
     def put(value: torch.Tensor, word: str) -> Any:
         return distribute_tensor(value, mesh, [placement(word)], src_data_rank=None)

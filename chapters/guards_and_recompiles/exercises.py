@@ -78,8 +78,8 @@ def counts_without_recompiling(answer: Callable[[], nn.Module]) -> str | None:
     right, calls = Decayed(), replay(answer(), [(x,)] * 12)
     if wrong := _first_error(calls):
         return wrong
-    for at, call in enumerate(calls, 1):
-        if not torch.allclose(call.result, right(x)):
+    for at, made in enumerate(calls, 1):
+        if not torch.allclose(made.result, right(x)):
             return f"the compiled result of call {at} is wrong."
     if (count := _compiled(calls)) != 1:
         failed = next((f": {call.failed[0]}" for call in calls if call.failed), "")

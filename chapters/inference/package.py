@@ -261,6 +261,19 @@ def _outcomes(given: Path, left: list[str], file: Path, check: str) -> dict[str,
     return outcomes
 
 
+@door
+def run_elsewhere(code: str, file: Path, given: Any) -> str:
+    """What a Python program prints whose arguments are a package and a file of ``given``, as torch.save writes it; or
+    how it ended, if badly. It runs in a fork of that other process."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder) / "given.pt"
+        torch.save(given, place)
+        ended = _asked({"code": code, "arguments": [str(file.resolve()), str(place)]})
+    if ended["status"]:
+        return f"no answer: status {ended['status']}, {_last_line(ended['told'])}"
+    return ended["said"].strip()
+
+
 def _asked(question: Mapping[str, Any]) -> dict[str, Any]:
     """How a fork of the process that asks ended: what it ``said``, its last words ``told``, its ``status``.
 

@@ -2,7 +2,7 @@
 
 python -m chapters.inference.start GIVEN PACKAGE        what it took, as JSON
 python -m chapters.inference.start asks                 for each line of JSON on stdin a fork, and a line that says how
-                                                        it ended: what it said of each case, its status, its last words
+                                                        it ended: what it said, its status, its last words
 """
 
 import json
@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn
 
 import cloudpickle
@@ -43,27 +43,37 @@ def _answer_all() -> None:
         with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as told:
             if not (pid := os.fork()):
                 os.dup2(said.fileno(), 1), os.dup2(told.fileno(), 2)
-                _answer(**json.loads(line))
+                question = json.loads(line)
+                _end_after(_run if "code" in question else _answer, question)
             _, status = os.waitpid(pid, 0)
             said.seek(0), told.seek(0)
             ended = {"said": said.read(), "told": told.read(), "status": os.waitstatus_to_exitcode(status)}
         print(json.dumps(ended), flush=True)
 
 
-def _answer(given: str, file: str, check: str, cases: Sequence[str]) -> NoReturn:
+def _end_after(do: Callable[..., None], question: Mapping[str, Any]) -> NoReturn:
     status = 1
     try:
-        os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = check
-        torch.set_num_threads(1)
-        model, args = _read(given)
-        for what in cases:
-            print(json.dumps([what, _outcome(model, args[what], file)]), flush=True)
+        do(**question)
         status = 0
     except Exception:  # for the process that asks
         traceback.print_exc()
     finally:
-        sys.stderr.flush()
+        sys.stdout.flush(), sys.stderr.flush()
         os._exit(status)
+
+
+def _run(code: str, arguments: Sequence[str]) -> None:
+    sys.argv[1:] = arguments
+    exec(code, {"__name__": "__main__"})
+
+
+def _answer(given: str, file: str, check: str, cases: Sequence[str]) -> None:
+    os.environ["AOTI_RUNTIME_CHECK_INPUTS"] = check
+    torch.set_num_threads(1)
+    model, args = _read(given)
+    for what in cases:
+        print(json.dumps([what, _outcome(model, args[what], file)]), flush=True)
 
 
 def _timed(file: str, args: Sequence[torch.Tensor]) -> dict[str, float]:

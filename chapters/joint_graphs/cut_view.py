@@ -53,8 +53,8 @@ def kept(graphs: TrainingGraphs, caption: str = "", provenance: object | None = 
             reading = [calls[at] for at in _reading(tensor, graphs, calls)]
             readers += reading
             sums[family(tensor)] += tensor.extra_nbytes
-            told = f"{with_unit(tensor.extra_nbytes)} for {', '.join(reading)}: {tensor.why}"
-            parts.append(Segment(family(tensor), tensor.extra_nbytes / 1e3, title=told))
+            title = f"{with_unit(tensor.extra_nbytes)} for {', '.join(reading)}: {tensor.why}"
+            parts.append(Segment(family(tensor), tensor.extra_nbytes / 1e3, title=title))
             listed.append((name, ", ".join(reading), tensor.extra_nbytes, tensor.why))
         again = sum(node.recomputed and not is_view(node) for node in graphs.backward.nodes if node.called == call)
         told = [f"for {', '.join(dict.fromkeys(readers))}"] * bool(readers) + [f"{again} again"] * bool(again)

@@ -51,8 +51,8 @@ def network(graphs: TrainingGraphs, caption: str = "", provenance: object | None
         ],
         align="lrlll",
     )
-    words = {"title": told(graphs), "caption": caption, "provenance": provenance}
-    return nodes(boxes, edges, colours=dict(SIDES.values()), table=table, **words)
+    colours = dict(SIDES.values())
+    return nodes(boxes, edges, title=told(graphs), caption=caption, colours=colours, provenance=provenance, table=table)
 
 
 def told(graphs: TrainingGraphs) -> str:

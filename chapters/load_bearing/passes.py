@@ -9,7 +9,7 @@ import functools
 import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import fx
 
@@ -138,7 +138,8 @@ def with_pass(
     Raises PassError, naming the pass, if it raises, breaks the graph, or never ran; ValueError for a stage that is
     none; and whatever ``fn`` itself raises.
     """
-    stage_option(stage), check_whole("seed", seed, 0)
+    stage_option(stage)
+    check_whole("seed", seed, 0)
     recorder, key = _PassRecorder(own, stage), uuid.uuid4().hex  # no cache answers with another pass's code
     try:
         passed, code_with = _compiled(fn, args, {stage_option(stage): KeyedPass(recorder, key)}, seed)
@@ -228,5 +229,5 @@ def _compiled(
     return found, GeneratedCode(tuple(graphs), None, provenance)
 
 
-def _device(args: tuple[Any, ...]) -> str | None:
+def _device(args: tuple[Any, ...]) -> Literal["cpu"] | None:
     return None if any(tensor.is_cuda for tensor in tensors(args)) else "cpu"

@@ -161,6 +161,6 @@ def _tensor_judged(name: str, without: Tensor, found: Tensor | None, exact: Tens
     epsilon = torch.finfo(without.dtype).eps if without.is_floating_point() else 0.0
     if found is None or (found.shape, found.dtype) != (without.shape, without.dtype):
         return JudgedTensor(name, False, torch.inf, None, None, epsilon)
-    errors = (None, None) if exact is None else tuple(largest_relative_error(y, exact) for y in (without, found))
+    before, after = (None if exact is None else largest_relative_error(y, exact) for y in (without, found))
     apart = largest_relative_error(found, without)
-    return JudgedTensor(name, same_bits(found, without), apart, *errors, epsilon)
+    return JudgedTensor(name, same_bits(found, without), apart, before, after, epsilon)

@@ -25,8 +25,8 @@ def difference(run: PassRun, around: int = 1) -> Code:
         last = node.name if node.name in kept else last
         places[node.name] = last
     for change in run.changes:
-        at = change.node.name if change.after else places[change.node.name]
-        changes.setdefault(at, []).append(change)
+        name = change.node.name if change.after else places[change.node.name]
+        changes.setdefault(name, []).append(change)
     lines = [_line(each) for each in changes.get("", ())]
     touched = [at for at, node in enumerate(run.after) if node.name in changes]
     near = {at + step for at in touched for step in range(-around, around + 1)}

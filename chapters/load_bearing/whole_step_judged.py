@@ -69,8 +69,8 @@ def judged_steps(
         tensors_ = _held(trained)
         same = sum(same_bits(tensor, eager[name]) for name, tensor in tensors_.items())
         same += sum(map(same_bits, losses, eager_losses))
-        errors = [relative_error_together(each, exact) for each in (tensors_, eager)]
-        found.append(StepsJudged(way, same, len(tensors_) + len(losses), *errors, tuple(map(float, losses))))
+        own, eagers = (relative_error_together(each, exact) for each in (tensors_, eager))
+        found.append(StepsJudged(way, same, len(tensors_) + len(losses), own, eagers, tuple(map(float, losses))))
     return tuple(found)
 
 

@@ -1,6 +1,7 @@
 """Exercises of chapter 09, memory lifetimes."""
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -60,7 +61,7 @@ def validates(answer: Callable) -> str | None:
         right = sum(F.cross_entropy(model(x), y).item() for x, y in batches) / len(batches)
     if abs(got - right) > 1e-5:
         return "the mean is not that of the starter."
-    few, many = (eager_lifetimes(lambda n=n: answer(model, batches[:n])).peak_nbytes for n in (3, 12))
+    few, many = (eager_lifetimes(partial(answer, model, batches[:n])).peak_nbytes for n in (3, 12))
     if many > 1.05 * few:
         return f"the peak grows with the batches: {number(few)} bytes for 3, {number(many)} for 12."
     return None

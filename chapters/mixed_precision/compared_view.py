@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from compile_lab.doors import door
-from compile_lab.page import marks
+from compile_lab.page import marks, tables
 from compile_lab.page.figures import Drawing, Series
 from compile_lab.page.marks import Axis, Cell, Line, Row
 from compile_lab.page.tables import Table
@@ -41,7 +41,9 @@ def floors(trace: TypedTrace, caption: str = "", provenance: object = None) -> D
         ...
     ValueError: this trace has 1 layer norms; a block has two, and the norm after it ends it
     """
-    rows, cells, made, cast = [], [], [], 0
+    rows, cast = [], 0
+    cells: list[list[tables.Cell]] = []
+    made: list[str] = []
     for op, casts in _block(trace):
         given = {what: [each for each in casts if each.what == what] for what in ("activation", "parameter")}
         path = next((each.name.split(".")[-2] for each in given["parameter"]), "")

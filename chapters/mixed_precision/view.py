@@ -69,8 +69,9 @@ def _dtypes(names: Sequence[str]) -> str:
 def cast_kinds(found: Mapping[str, Mapping[str, int]]) -> Table:
     """One row a kind of cast, one column for each trace."""
     kinds = list(dict.fromkeys(kind for counts in found.values() for kind in counts))
-    rows = [[kind, *(counts.get(kind, 0) for counts in found.values())] for kind in kinds]
-    return Table(["what is cast", *found], [*rows, ["all", *(sum(counts.values()) for counts in found.values())]])
+    rows: list[list[Cell]] = [[kind, *(counts.get(kind, 0) for counts in found.values())] for kind in kinds]
+    rows.append(["all", *(sum(counts.values()) for counts in found.values())])
+    return Table(["what is cast", *found], rows)
 
 
 def kernels(codes: Mapping[str, GeneratedCode]) -> Table:
@@ -222,7 +223,9 @@ def quantisations(found: Mapping[tuple[str, str], Sequence[object]], provenance:
 def zeros(gradients: Mapping[str, Gradients], caption: str = "") -> Table:
     """One row a linear layer: the share of the gradient of its output that is exactly zero, one column a recipe."""
     modules = list(next(iter(gradients.values())).zeros)
-    rows = [[Code(module), *(f"{100 * one.zeros[module]:.1f} %" for one in gradients.values())] for module in modules]
+    rows: list[list[Cell]] = [
+        [Code(module), *(f"{100 * one.zeros[module]:.1f} %" for one in gradients.values())] for module in modules
+    ]
     return Table(["gradient of the output of", *gradients], rows, caption, "l" + "r" * len(gradients))
 
 
@@ -263,8 +266,8 @@ def _error_panel(name: str, recorded: Mapping[str, Any], provenance: object) -> 
     mine = [row for row in recorded["ops"] if row["precision"] == name]
     if not mine or name == "tf32":  # whose results are fp32: rounding them says nothing about it
         found = [row for row in recorded["rates"] if row["precision"] == name]
-        rows = [(f"matmul, n = {row['n']:,}", f"{row['error']:.1e}") for row in found]
-        return Table(["operation", "error, rounding of the inputs included"], rows, str(provenance), "lr")
+        rates = [(f"matmul, n = {row['n']:,}", f"{row['error']:.1e}") for row in found]
+        return Table(["operation", "error, rounding of the inputs included"], rates, str(provenance), "lr")
     rows = [(row["op"], f"{row['error']:.1e}", f"{row['error'] / row['rounding']:.1f}×") for row in mine]
     return Table(["operation", "error", "of rounding the result once"], rows, str(provenance), "lrr")
 

@@ -15,8 +15,8 @@ def exposed_time(answer: Callable) -> str | None:
     drawn = random.Random(0)
     cases = [([(0, 4)], [(1, 3)]), ([(0, 4)], [(3, 6)]), ([(0, 4), (2, 3)], [(1, 6), (5, 7)]), ([], [(1, 2), (1, 2)])]
     for _ in range(20):
-        several = ([(at, at + drawn.randrange(1, 9)) for at in drawn.sample(range(40), 5)] for _ in range(2))
-        cases.append(tuple(several))
+        one, other = ([(at, at + drawn.randrange(1, 9)) for at in drawn.sample(range(40), 5)] for _ in range(2))
+        cases.append((one, other))
     for compute, communication in cases:
         merged_pair = (merged(Span(*each) for each in spans) for spans in (communication, compute))
         right = total_ms(difference(*merged_pair))

@@ -19,13 +19,14 @@ def against(crossings: Sequence[Crossing], provenance: object) -> Drawing:
     crossed = [one for one in crossings if one.ratio is not None]
     if not crossed:
         raise ValueError("none of these crossings was both predicted and reached: there is nothing to compare")
-    most = max(max(one.steps, one.predicted.steps, one.predicted.high or 0) for one in crossed)
+    ends = [steps for one in crossed for steps in (one.steps, one.predicted.steps, one.predicted.high) if steps]
+    most = max(ends)
     rows = [
         Row(
             one.name,
             {"predicted": one.predicted.steps, "real": one.steps},
             f"{one.ratio:.2f}",
-            spreads={"predicted": (one.predicted.low or one.predicted.steps, one.predicted.high or most)},
+            spreads={"predicted": (one.predicted.low or one.predicted.steps or 0, one.predicted.high or most)},
         )
         for one in crossed
     ]

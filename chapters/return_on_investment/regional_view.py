@@ -24,7 +24,7 @@ def depths(regionals: Sequence[Regional], saving: bool = False) -> Drawing:
     for way in DRAWN:
         found = [(one, one.ways[way]) for one in series if way in one.ways and one.ways[way].payback]
         shares = [_saved(one, cost) for one, cost in found]
-        values = [share[0] for share in shares] if saving else [cost.compile_s for _, cost in found]
+        values = [share[0] for share in shares] if saving else [cost.compile_s or 0.0 for _, cost in found]
         points = [(one.layers, value) for (one, _), value in zip(found, values, strict=True)]
         drawn += [Line(way, points, dots=True, spreads=[s[1:] for s in shares] if saving else ())] if points else []
     places = sorted({place for line in drawn for place, _ in line.points})
@@ -53,13 +53,14 @@ def break_evens(regionals: Sequence[Regional], ways: Sequence[str] = DRAWN) -> D
     ends = [steps for _, _, pays in found for steps in (pays.low, pays.steps, pays.high) if steps]
     if not ends:
         raise ValueError("none of these ways has a break-even to draw")
-    axis = Axis("steps", log=True, until=Axis(log=True).scale(ends).until)
+    until = Axis(log=True).scale(ends).until
+    axis = Axis("steps", log=True, until=until)
     rows = []
     for one, way, pays in found:
         after = (
             "never" if pays.low is None else (f"{pays.steps:,}" if pays.steps else "") + " or never" * (not pays.high)
         )
-        spreads = {way: (pays.low, pays.high or axis.until)} if pays.low else {}
+        spreads = {way: (pays.low, pays.high or until)} if pays.low else {}
         rows.append(Row(way, {way: pays.steps} if pays.steps else {}, after, one.name, spreads=spreads))
     return dotted(
         rows,
@@ -93,4 +94,6 @@ def _cells(one: Regional, cost: WayCost) -> list[Cell]:
 def _saved(one: Regional, cost: WayCost) -> tuple[float, float, float]:
     """What a step saves, in per cent of eager's, and the ends of its interval."""
     pays = cost.payback
-    return tuple(100 * each / pays.eager_ms for each in (pays.saved_ms, pays.saved_low_ms, pays.saved_high_ms))
+    assert pays is not None  # of a way that was timed in turn
+    saved, low, high = (100 * each / pays.eager_ms for each in (pays.saved_ms, pays.saved_low_ms, pays.saved_high_ms))
+    return saved, low, high

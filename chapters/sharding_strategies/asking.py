@@ -6,6 +6,7 @@ A call that hangs or brings a rank down ends its group. It is a ruling, and a ne
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -127,7 +128,7 @@ def with_rule(operator: str, rule: Callable[..., object]) -> Callable[[], None]:
     return register
 
 
-def _overload(name: str) -> object:
+def _overload(name: str) -> Any:
     """``torch.ops`` itself cannot be sent to another process, and a name can."""
     found = getattr(torch, "ops")  # noqa: B009
     parts = name.split(".")

@@ -136,7 +136,7 @@ def audit(
 def _code() -> str:
     """What changes when those who judge do."""
     files = __file__, *(module.__file__ for module in (alarms, audit_cases, dtensor, placements))
-    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files)).hexdigest()[:16]
+    return hashlib.sha256(b"".join(Path(file).read_bytes() for file in files if file)).hexdigest()[:16]
 
 
 class _Kept:
@@ -187,10 +187,9 @@ class _Sweep:
         """The rows of the operator, which is the next of those to do."""
         told: list[dict[str, Any]] = []
         cases, here = None, self._running is None  # how many; do the ranks start with this operator?
-        if here:
-            self._start(name, 0)
+        running = self._running or self._start(name, 0)
         while True:
-            lost = self._running.done()  # asked before reading: what was written by then is read
+            lost = running.done()  # asked before reading: what was written by then is read
             self._unread.extend(self._lines())
             while self._unread and self._unread[0]["operator"] == name:  # what follows is of the next one
                 line = self._unread.popleft()
@@ -198,23 +197,23 @@ class _Sweep:
                 told += [line] if "ruling" in line else []
                 if line.get("ends"):
                     return rows_of(told)
-            if lost and (why := self._why()) != _START_OVER:
+            if lost and (why := self._why(running)) != _START_OVER:
                 if cases is None and here:
-                    told.append(_line(name, "", VALUE, self._never_began(why), ""))
+                    told.append(_line(name, "", VALUE, self._never_began(running, why), ""))
                 elif cases is not None:
                     told.append(self._lost_case(name, len(told), why))
             if lost and told and (cases is None or len(told) >= cases):
                 self._running = None  # the next operator starts new ones
                 return rows_of(told)
             if lost:
-                self._start(name, len(told))
+                running = self._start(name, len(told))
                 cases, here = None, True
             time.sleep(0.02)
 
-    def _never_began(self, why: str) -> Ruling:
+    def _never_began(self, running: Future[Any], why: str) -> Ruling:
         """Samples that bring a rank down are no case of DTensor's; an exception is one of this program."""
-        if " was killed by " not in why:
-            raise self._running.exception()
+        if " was killed by " not in why and (failed := running.exception()):
+            raise failed
         return Ruling(UNASKED, detail=why)
 
     def _lost_case(self, name: str, number: int, why: str) -> dict[str, Any]:
@@ -233,15 +232,20 @@ class _Sweep:
             except gangs.RankFailed as failed:
                 return replace(ruling, detail=told_of(failed, Path(folder)))
 
-    def _why(self) -> str:
-        failed = self._running.exception()
+    def _why(self, running: Future[Any]) -> str:
+        failed = running.exception()
         if failed is None:
             return _START_OVER
         if not isinstance(failed, gangs.RankFailed):
             raise failed
-        return _START_OVER if _START_OVER in str(failed) else told_of(failed, Path(self._folder.name))
+        return _START_OVER if _START_OVER in str(failed) else told_of(failed, self._at)
 
-    def _start(self, name: str, skip: int) -> None:
+    @property
+    def _at(self) -> Path:
+        assert self._folder is not None  # made before the ranks
+        return Path(self._folder.name)
+
+    def _start(self, name: str, skip: int) -> Future[Any]:
         if self._folder is not None:
             self._folder.cleanup()
         self._folder = tempfile.TemporaryDirectory(prefix="audit-")
@@ -250,9 +254,10 @@ class _Sweep:
         todo = self._todo[self._todo.index(name) :]
         asked = todo, skip, self._ranks, self._samples, self._limit_s, self._folder.name
         self._running = self._pool.submit(gangs.run, _on_rank, self._ranks, *asked, timeout=7200.0, echo=False)
+        return self._running
 
     def _lines(self) -> Iterator[dict[str, Any]]:
-        file = Path(self._folder.name) / "rows"
+        file = self._at / "rows"
         if not file.exists():
             return
         with file.open() as lines:
@@ -314,8 +319,12 @@ def rows_of(lines: Sequence[dict[str, Any]]) -> tuple[Row, ...]:
         told = line["ruling"]
         exact = told["kind"] in (WRONG, HANGS)
         row = Row(
-            *(line[part] for part in ("operator", "layout", "asked")),
-            *(told[part] for part in ("shards", "kind", "what")),
+            line["operator"],
+            line["layout"],
+            line["asked"],
+            told["shards"],
+            told["kind"],
+            told["what"],
             detail=told["detail"] if exact else plainer(told["detail"]),
             helps=", ".join(told["helps"]),
             sends=", ".join(told["sent"]),
@@ -323,7 +332,7 @@ def rows_of(lines: Sequence[dict[str, Any]]) -> tuple[Row, ...]:
             nbytes=told["nbytes"],
             example=line["example"] if exact else "",
         )
-        key = (row.layout, row.asked, row.shards, row.kind, row.what, row.sends, row.rule)
+        key: tuple[str, ...] = (row.layout, row.asked, row.shards, row.kind, row.what, row.sends, row.rule)
         key += () if exact else (row.detail,)
         if (same := found.get(key)) is not None:
             row = replace(same, cases=same.cases + 1, nbytes=max(same.nbytes, row.nbytes))

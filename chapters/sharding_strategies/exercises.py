@@ -57,7 +57,7 @@ def loss_with_its_gradient(answer: Callable[[Tensor, Tensor], Tensor]) -> str | 
 @exercise("14.4")
 def own_rule(answer: Mapping[str, Any]) -> str | None:
     """A rule for an operator that has none: no layout wrong, and one that was refused is now right and free."""
-    wanted = {"operator": str, "rule": Callable, "call": Callable, "args": tuple}
+    wanted: dict[str, Any] = {"operator": str, "rule": Callable, "call": Callable, "args": tuple}
     if not isinstance(answer, Mapping) or set(answer) != set(wanted):
         return f"this asks for a dict of {', '.join(wanted)}."
     if odd := [name for name, kind in wanted.items() if not isinstance(answer[name], kind)]:

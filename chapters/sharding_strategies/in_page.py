@@ -21,7 +21,7 @@ def where_results_are(answer: Mapping[str, str]) -> str | None:
     if not isinstance(answer, Mapping) or set(answer) != set(PLACED):
         return f"this asks for a placement of each of {', '.join(PLACED)}, as a dict."
     for name, (right, sent) in PLACED.items():
-        word = answer[name]
+        word: object = answer[name]
         if word is ...:
             return f"{name} has no answer yet."
         if not re.fullmatch(r"R|S\([01]\)|P\((sum|avg|max|min)\)", str(word)):

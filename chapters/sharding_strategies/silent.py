@@ -50,7 +50,9 @@ class SilentError:
     def source(self) -> str:
         """The program's lines, without its docstring."""
         text = textwrap.dedent(inspect.getsource(self.program))
-        body = ast.parse(text).body[0].body
+        (function,) = ast.parse(text).body
+        assert isinstance(function, ast.FunctionDef)
+        body = function.body
         return textwrap.dedent("\n".join(text.splitlines()[body[1].lineno - 1 :]))
 
 
@@ -119,9 +121,15 @@ def on(mesh: Any, x: Tensor, word: str) -> DTensor:
     return distribute_tensor(x, mesh, [kind], src_data_rank=None)
 
 
+def whole(result: Tensor) -> Tensor:
+    """What a function of DTensors gives, put together."""
+    assert isinstance(result, DTensor)
+    return result.full_tensor()
+
+
 def value(mesh: Any, function: Callable[..., Tensor], *placed: Placed) -> Answers:
     """What the function gives on the ranks, and alone."""
-    return function(*(on(mesh, *each) for each in placed)).full_tensor(), function(*(x for x, _ in placed))
+    return whole(function(*(on(mesh, *each) for each in placed))), function(*(x for x, _ in placed))
 
 
 def gradient(mesh: Any, function: Callable[..., Tensor], *placed: Placed) -> Answers:
@@ -132,4 +140,4 @@ def gradient(mesh: Any, function: Callable[..., Tensor], *placed: Placed) -> Ans
         (found,) = torch.autograd.grad(function(first, *inputs[1:]), first)
         return found
 
-    return of([on(mesh, *each) for each in placed]).full_tensor(), of([x for x, _ in placed])
+    return whole(of([on(mesh, *each) for each in placed])), of([x for x, _ in placed])

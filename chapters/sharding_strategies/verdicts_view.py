@@ -2,11 +2,11 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from compile_lab.devices.dtensor import HANGS, PAID, REFUSED, UNASKED, UNCLEAR, WRONG, Ruling
 from compile_lab.doors import door
-from compile_lab.page import marks
+from compile_lab.page import marks, tables
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Cell, Segment
 from compile_lab.page.tables import Table
@@ -99,7 +99,9 @@ def shares(audit: Audit, caption: str = "", provenance: object | None = None, as
     counted = {"all": _cases(rows)} | {name: found for name, found in counted.items() if found}
     total, wrong = counted["all"].total(), counted["all"][WRONG]
     columns = ["first tensor", "cases", *SAID.values()]
-    body = [(_SAID_PLACE[name], found.total(), *(found[kind] for kind in SAID)) for name, found in counted.items()]
+    body: list[tuple[tables.Cell, ...]] = [
+        (_SAID_PLACE[name], found.total(), *(found[kind] for kind in SAID)) for name, found in counted.items()
+    ]
     return marks.segments(
         [
             marks.Row(
@@ -131,7 +133,7 @@ def _place(row: Row) -> str:
     return "all S" if row.layout.startswith("all") else row.layout[0]
 
 
-def _cases(rows: object) -> Counter[str]:
+def _cases(rows: Iterable[Row]) -> Counter[str]:
     found: Counter[str] = Counter()
     for row in rows:
         found[row.kind] += row.cases

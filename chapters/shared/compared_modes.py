@@ -42,6 +42,7 @@ def _mini(found: dict[str, Comparison]) -> Comparison:
 
 def _of_region(name: str, one: Regional) -> Comparison:
     eager, whole = one.ways["eager"], one.ways["whole"]
+    assert whole.compile_s is not None and whole.payback is not None  # each was measured
     compiled = CompileTime(whole.compile_s, {}, whole.payback.compile_runs_s)
     costs = {
         "eager": ModeCost("eager", eager.step, peak_nbytes=eager.peak_nbytes),

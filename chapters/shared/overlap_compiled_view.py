@@ -43,8 +43,8 @@ def steps(recording: Recording, batch: int) -> dict[str, RankStep]:
 def _slowest(run: Mapping[str, Any]) -> RankStep:
     row = max(run["by_rank"], key=lambda row: row["step_ms"])
     sent = (run["timeline"] or {"collectives": ()})["collectives"]
-    times = (row[key] for key in ("step_ms", "low_ms", "high_ms", "host_ms"))
-    return RankStep(*times, row.get("wire_exposed_ms", row["exposed_ms"]), len(sent))
+    exposed_ms = row.get("wire_exposed_ms", row["exposed_ms"])
+    return RankStep(row["step_ms"], row["low_ms"], row["high_ms"], row["host_ms"], exposed_ms, len(sent))
 
 
 def picture(found: Mapping[str, RankStep], caption: str, provenance: object | None = None) -> Drawing:

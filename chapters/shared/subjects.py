@@ -28,7 +28,7 @@ def minigpt(name: str = "mini", device: str = "cpu", vocabulary: int | None = No
     """
     from mini_model.model import config
 
-    given = sizes | ({"vocabulary": vocabulary} if vocabulary else {})
+    given: dict[str, Any] = sizes | ({"vocabulary": vocabulary} if vocabulary else {})
     return of_shape(replace(config(name), **given), device)
 
 
@@ -49,8 +49,8 @@ def deep_gpt(
     """MiniGPT of any depth and width, with the book's vocabulary unless one is given, and seeded random weights."""
     from mini_model.model import MINI
 
-    sizes = {"layers": layers, "dim": dim, "heads": heads, "context": context}
-    return of_shape(replace(MINI, **sizes, vocabulary=vocabulary or MINI.vocabulary), device)
+    words = vocabulary or MINI.vocabulary
+    return of_shape(replace(MINI, layers=layers, dim=dim, heads=heads, context=context, vocabulary=words), device)
 
 
 def of_shape(shape: GPTConfig, device: str = "cpu") -> MiniGPT:
@@ -84,16 +84,19 @@ def headwise(model: MiniGPT) -> MiniGPT:
     """The same model with the rows of q, k and v in the order of the heads, so that a slice of them is whole heads."""
     from mini_model.parallel.parts import HeadwiseAttention
 
-    for block in model.blocks:
+    for block in list[Any](model.blocks):
         block.attention = HeadwiseAttention(block.attention)
     return model
 
 
-def styled(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
-    """The model spread over a mesh's one axis by torch's tensor-parallel styles, as mini_model.parallel has them."""
+def styled(model: MiniGPT, mesh: DeviceMesh, sequence: bool = False) -> MiniGPT:
+    """The model spread over a mesh's one axis by torch's tensor-parallel styles, as mini_model.parallel has them.
+
+    ``sequence``: by those that slice the positions between the matmuls, too.
+    """
     from mini_model import parallel
 
-    return parallel.tensor_parallel(model, mesh)
+    return parallel.tensor_parallel(model, mesh, sequence)
 
 
 def _step_alone(model: MiniGPT, dtype: torch.dtype) -> Callable[[Tensor, Tensor], Tensor]:
@@ -237,9 +240,10 @@ def resnet(device: str = "cpu") -> nn.Module:
     from transformers import ResNetConfig, ResNetForImageClassification
 
     torch.manual_seed(0)
-    sizes = {"embedding_size": 16, "hidden_sizes": [32], "depths": [1], "layer_type": "basic"}
+    sizes: dict[str, Any] = {"embedding_size": 16, "hidden_sizes": [32], "depths": [1], "layer_type": "basic"}
+    sizes["num_labels"] = 10
     with torch.device(device):
-        return ResNetForImageClassification(ResNetConfig(**sizes, num_labels=10)).train()
+        return ResNetForImageClassification(ResNetConfig(**sizes)).train()
 
 
 def with_cache(model: MiniGPT, rows: int, slots: int | None = None) -> nn.Module:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from compile_lab.page.canvas import Canvas, key
 from compile_lab.page.figures import Drawing
-from compile_lab.page.tables import Table
+from compile_lab.page.tables import Cell, Table
 from compile_lab.page.units import number
 
 from .experiments.timeline import CallTimeline
@@ -62,7 +62,7 @@ def share_of(timeline: CallTimeline, mark: str) -> str:
 
 def compared(timelines: Sequence[CallTimeline]) -> Table:
     """One row a timeline: kernels, launches, how long the GPU was busy under the profiler, and the call without it."""
-    rows = [
+    rows: list[list[Cell]] = [
         [
             each.mode,
             len(each.kernels),

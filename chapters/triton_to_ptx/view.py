@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Line, Row, dotted, lines, segments
-from compile_lab.page.tables import Code, Table
+from compile_lab.page.tables import Cell, Code, Table
 from compile_lab.virtual_gpu.assembly import Assembly
 
 COLOURS = ("blue", "orange", "green", "purple", "vermillion", "sky")
@@ -30,7 +30,7 @@ def statements(assembly: Assembly) -> dict[str, int]:
 def became(assembly: Assembly) -> Table:
     """One row a line of the source: how many lines of each stage came from it."""
     stages = [stage for stage in MAPPED if stage in assembly.lines]
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (Code(text), *(len(assembly.lines[stage].get(line, ())) for stage in stages))
         for text, line in statements(assembly).items()
     ]
@@ -128,10 +128,11 @@ def operations(
 
     ``opcodes`` names what is counted: opcode to words. ``elements``: of each assembly, the elements a thread holds.
     """
-    rows = [
-        Row(f"{words} ({opcode})", {name: one.count(opcode) / elements[name] for name, one in assemblies.items()}, "")
+    counted = {
+        f"{words} ({opcode})": {name: one.count(opcode) / elements[name] for name, one in assemblies.items()}
         for opcode, words in opcodes.items()
-    ]
-    first = ", ".join(f"{name} {value:g}" for name, value in rows[0].parts.items())
+    }
+    rows = [Row(name, parts, "") for name, parts in counted.items()]
+    first = ", ".join(f"{name} {value:g}" for name, value in next(iter(counted.values())).items())
     title = f"{next(iter(opcodes.values())).capitalize()} an element: {first}."
     return dotted(rows, Axis("instructions an element"), title=title, colours=colours)

@@ -74,7 +74,7 @@ def without_fakes() -> AbstractContextManager[Any]:
 
 def profiler_events(profiler: torch.profiler.profile) -> list[Any]:
     """The roots of the tree of what a profiler saw, once it has stopped; with ``profile_memory``, allocations too."""
-    return profiler.profiler.kineto_results.experimental_event_tree()
+    return profiler.profiler.kineto_results.experimental_event_tree()  # type: ignore[union-attr]  # None before it runs
 
 
 @contextlib.contextmanager

@@ -18,7 +18,8 @@ def fake_group(devices: int, rank: int) -> None:
 
 def process_group(name: str) -> "torch.distributed.ProcessGroup":
     """The process group of that name, as a functional collective is handed it."""
-    return torch.distributed.distributed_c10d._resolve_process_group(name)
+    # torch 2.13 has a type of its own for such a name, 2.11 has none.
+    return torch.distributed.distributed_c10d._resolve_process_group(name)  # type: ignore[arg-type]  # a str to both
 
 
 def one_gloo_thread() -> None:
@@ -39,7 +40,7 @@ def one_gloo_thread() -> None:
     @functools.wraps(plain)
     def one_thread(self: Any, store: Any, rank: int, size: int, options: Any = None, timeout: Any = None) -> None:
         if options is None:
-            options = ProcessGroupGloo._Options()
+            options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # torch's stubs leave it out
             interfaces = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
             options._devices = [ProcessGroupGloo.create_device(interface=name) for name in interfaces] or [
                 ProcessGroupGloo.create_default_device()
@@ -48,7 +49,7 @@ def one_gloo_thread() -> None:
             options._threads = 1
         plain(self, store, rank, size, options)
 
-    ProcessGroupGloo.__init__ = one_thread
+    ProcessGroupGloo.__init__ = one_thread  # type: ignore[assignment, method-assign]  # in its place, on purpose
 
 
 _PIPELINE_KINDS = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
@@ -69,12 +70,17 @@ def pipeline_orders(schedule: str, ranks: int, microbatches: int) -> list[list[t
 def _pipeline_actions(
     schedule: str, ranks: int, microbatches: int, **options: bool
 ) -> list[list[tuple[str, int, int]]]:
-    """Each rank's actions in torch's own names, one that is made of two as these two: name, stage, micro-batch."""
+    """Each rank's actions in torch's own names, one that is made of two as these two: name, stage, micro-batch.
+    Those of no micro-batch are left out.
+    """
     from torch.distributed.pipelining._schedule_visualizer import get_schedule_ops
 
     orders = get_schedule_ops(schedule, ranks, microbatches, **options)
     parts = [[part for action in order if action for part in action.sub_actions or (action,)] for order in orders]
-    return [[(each.computation_type.name, each.stage_index, each.microbatch_index) for each in of] for of in parts]
+    return [
+        [(each.computation_type.name, each.stage_index, m) for each in of if (m := each.microbatch_index) is not None]
+        for of in parts
+    ]
 
 
 def pipeline_pairs(schedule: str, ranks: int, microbatches: int) -> set[tuple[str, int, int]]:
@@ -85,7 +91,12 @@ def pipeline_pairs(schedule: str, ranks: int, microbatches: int) -> set[tuple[st
 
     actions = [action for order in get_schedule_ops(schedule, ranks, microbatches) for action in order if action]
     firsts = [action.sub_actions[0] for action in actions if action.sub_actions]
-    return {(_PIPELINE_KINDS[part.computation_type.name], part.stage_index, part.microbatch_index) for part in firsts}
+    kinds = _PIPELINE_KINDS
+    return {
+        (kinds[part.computation_type.name], part.stage_index, m)
+        for part in firsts
+        if (m := part.microbatch_index) is not None
+    }
 
 
 def pipeline_receives(schedule: str, ranks: int, microbatches: int) -> list[list[tuple[bool, str, int, int]]]:
@@ -180,7 +191,8 @@ def redistributions_told(tell: Callable[[Any, int, Any, Any, Callable[[], Any]],
 def forward_stack() -> str | None:
     """Inside a backward under anomaly mode: the Python stack of the forward operation whose gradient is computed."""
     node = torch._C._current_autograd_node()
-    stack = node.metadata.get("traceback_") if node is not None else None
+    # A dict; torch's stubs have it as a method.
+    stack = node.metadata.get("traceback_") if node is not None else None  # type: ignore[attr-defined]  # see above
     return "".join(stack) if stack else None
 
 
@@ -194,7 +206,7 @@ def flight_record(stacks: bool = True) -> bytes:
 
     It has ``entries``; one that has come to its end is ``retired``. Sends and receives over gloo are not in it.
     """
-    from torch._C._distributed_c10d import _dump_fr_trace
+    from torch._C._distributed_c10d import _dump_fr_trace  # type: ignore[attr-defined]  # torch's stubs leave it out
 
     return _dump_fr_trace(includeCollectives=True, includeStackTraces=stacks, onlyActive=False)
 

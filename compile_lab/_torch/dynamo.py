@@ -79,7 +79,7 @@ def _profiler_told() -> Iterator[None]:
 
     A profiler that starts or stops meanwhile is believed when the block ends.
     """
-    if torch.__version__ < (2, 15):
+    if torch.__version__ < "2.15":  # a TorchVersion, which compares itself as a version
         yield
         return
     profiler = torch.autograd.profiler

@@ -14,11 +14,8 @@ _SIDE = "S"
 
 def operators() -> Mapping[str, Any]:
     """By name (``nn.functional.pad.circular``: its variant after it), each entry of torch's table. Takes 3 s once."""
-    _stand_in_for_expecttest()
-    from torch.testing._internal.common_methods_invocations import op_db
-
     named = {}
-    for info in op_db:
+    for info in _table():
         named[info.name + (f".{info.variant_test_name}" if info.variant_test_name else "")] = info
     return named
 
@@ -26,6 +23,7 @@ def operators() -> Mapping[str, Any]:
 @contextlib.contextmanager
 def samples_with_sides_of(length: int) -> Iterator[None]:
     """While the block runs, torch's samples are made with this length where they mean "some length"."""
+    _table()  # what is not imported yet has no side to be changed
     prefixes = ("torch.testing._internal.common_methods_invocations", "torch.testing._internal.opinfo")
     modules = [module for name, module in sys.modules.items() if name.startswith(prefixes)]
     before = [(module, getattr(module, _SIDE)) for module in modules if isinstance(getattr(module, _SIDE, None), int)]
@@ -38,8 +36,15 @@ def samples_with_sides_of(length: int) -> Iterator[None]:
             setattr(module, _SIDE, value)
 
 
+def _table() -> list[Any]:
+    _stand_in_for_expecttest()
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return op_db
+
+
 def _stand_in_for_expecttest() -> None:
     """torch's test modules import it, for a base class alone; it is no part of torch's installation."""
     if "expecttest" not in sys.modules and importlib.util.find_spec("expecttest") is None:
-        sys.modules["expecttest"] = types.ModuleType("expecttest")
-        sys.modules["expecttest"].TestCase = unittest.TestCase
+        sys.modules["expecttest"] = stand_in = types.ModuleType("expecttest")
+        vars(stand_in)["TestCase"] = unittest.TestCase

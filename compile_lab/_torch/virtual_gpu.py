@@ -41,7 +41,7 @@ def symbolically(expression: Any, known: Mapping[Any, int | torch.SymInt]) -> in
     from torch.utils._sympy.interp import sympy_interp
     from torch.utils._sympy.reference import PythonReferenceAnalysis
 
-    return sympy_interp(PythonReferenceAnalysis, known, expression)
+    return sympy_interp(PythonReferenceAnalysis, dict(known), expression)
 
 
 def triton_helpers() -> types.ModuleType:
@@ -62,7 +62,9 @@ def interpreter_pieces() -> types.SimpleNamespace:
     return types.SimpleNamespace(**locals(), guards=torch._C._dynamo.guards, torch_c=torch._C)
 
 
-def parametrized_again(base: type, state: dict[str, object], names: tuple[str, ...]) -> torch.nn.Module:
+def parametrized_again(
+    base: type[torch.nn.Module], state: dict[str, object], names: tuple[str, ...]
+) -> torch.nn.Module:
     """A module with parametrizations, as torch makes it: of a class of its own, whose parametrized names compute.
 
     torch refuses to pickle one, for that class can be found nowhere; here it is made anew, under the same state.

@@ -8,6 +8,7 @@ of saving it. The cheapest cut decides. ``partition`` keeps that network, so the
 import contextlib
 import functools
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -156,21 +157,25 @@ def _pipes(network: Any, before: set[str], banned: dict[str, str], prices: dict[
     sunk = {each for each, end in network.edges() if end == "sink"}
     after = {name: [each.removesuffix("_in") for each in network[f"{name}_out"] if each != "sink"] for name in prices}
     needed = {name: tuple(each for each in following if f"{each}_in" in sunk) for name, following in after.items()}
-    above = {name: [each for each, following in after.items() if name in following] for name in prices}
+    above: dict[str, list[str]] = defaultdict(list)
+    for name, following in after.items():
+        for each in following:
+            above[each].append(name)
     fed = _reached([name for name in prices if name in banned], after)
     drained = _reached([name for name in prices if needed[name] or f"{name}_out" in sunk], above)
-    between = [name for name in prices if name in fed & drained]
+    both = fed & drained
     sides = {(True, True): "source", (True, False): "cut"}
     return tuple(
         Pipe(
             name,
             prices[name],
             banned.get(name, ""),
-            tuple(each for each in after[name] if each in between),
+            tuple(each for each in after[name] if each in both),
             needed[name],
             sides.get((f"{name}_in" in before, f"{name}_out" in before), "sink"),
         )
-        for name in between
+        for name in prices
+        if name in both
     )
 
 
@@ -190,12 +195,13 @@ def _bans() -> Iterator[dict[str, str]]:
     log, handler = aot_pieces().partitioner_log, logging.Handler()
 
     def emit(record: logging.LogRecord) -> None:
+        args = record.args if isinstance(record.args, tuple) else ()
         if str(record.msg).startswith("used above/below fusible"):
-            found.setdefault(str(record.args[3]), "used far apart")
+            found.setdefault(str(args[3]), "used far apart")
         elif str(record.msg).startswith("too long"):
-            found[str(record.args[0])] = "long fusible chain"
+            found[str(args[0])] = "long fusible chain"
 
-    handler.emit = emit
+    handler.emit = emit  # type: ignore[method-assign]  # of this one handler
     level, propagate = log.level, log.propagate
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -1,7 +1,7 @@
 """The tensors that a training step keeps between forward and backward: the bytes, reader and reason of each."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,7 +9,7 @@ import torch
 from ..page.units import without_namespace
 from ..source import Line
 from ..tensors import nbytes, storage_nbytes, storage_of
-from .nodes import Graph, op_of
+from .nodes import Graph, Node, op_of
 from .partition import ALLOWLIST, CHEAPEST, WORDS, Cut, is_view, origin_of
 
 
@@ -78,7 +78,7 @@ def saved_tensors(
 
     ``parameters`` names the inputs that are parameters or buffers. Symbolic sizes are left out: they are no tensors.
     """
-    owners = _owners(forward)
+    owners, readers = _owners(forward), _readers_of(backward)
     kept = {node.name for node in outputs if isinstance(node, torch.fx.Node)}
     counted = {storage for storage, owner in owners.items() if owner.op == "placeholder"}
     found = []
@@ -101,7 +101,7 @@ def saved_tensors(
                 rule=rule,
                 why=_why(node, owner, rule, cut, kept),
                 source=known.source or _first_line(node.name, forward),
-                readers=_readers(node.name, backward),
+                readers=readers(node.name),
                 title=forward[owner.name].title,
                 resident=owner.op == "placeholder",
                 view_of=owner.name if owner.name != node.name else "",
@@ -164,20 +164,26 @@ def _first_line(name: str, graph: Graph) -> Line | None:
     return next((node.source for node in graph.nodes if name in node.inputs and node.source), None)
 
 
-def _readers(name: str, backward: Graph) -> tuple[Reader, ...]:
-    """Who reads it in the backward; where that only makes a view of it, who reads the view."""
-    found: dict[Reader, None] = {}
-    waiting = [name]
+def _readers_of(backward: Graph) -> Callable[[str], tuple[Reader, ...]]:
+    """Who reads a tensor in the backward; where that only makes a view of it, who reads the view."""
     views = {node.name for node in backward.module.graph.nodes if node.op == "call_function" and is_view(node)}
-    while waiting:
-        at = waiting.pop(0)
-        for node in backward.nodes:
-            if at in node.inputs and node.is_op:
+    reading: dict[str, list[Node]] = defaultdict(list)
+    for node in backward.nodes:
+        for each in node.inputs if node.is_op else ():
+            reading[each].append(node)
+
+    def readers(name: str) -> tuple[Reader, ...]:
+        found: dict[Reader, None] = {}
+        waiting = [name]
+        for at in waiting:  # grows on the way
+            for node in reading.get(at, ()):
                 if node.name in views:
                     waiting.append(node.name)
                 else:
                     found[Reader(node.op, node.source)] = None
-    return tuple(found)
+        return tuple(found)
+
+    return readers
 
 
 def _why(node: torch.fx.Node, owner: torch.fx.Node, rule: str, cut: Cut, kept: set[str]) -> str:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch.fx.node import Argument
 
 from .._torch.aot import aot_pieces
 from .._torch.dispatcher import dispatch_mode_is_active
@@ -211,17 +212,19 @@ class Backend:
         with budgeted(self.memory_budget):
             parts = partition(joint, inputs, self.partitioner, num_fwd_outputs=num_fwd_outputs, **options)
         forward, backward, cut = parts
-        outputs = forward.graph.output_node().args[0][num_fwd_outputs:]
+        outputs = returned(forward.graph)[num_fwd_outputs:]
         kept = {node.name for node in outputs if isinstance(node, torch.fx.Node)}
         again = _operations(forward) & _operations(backward)
-        graphs = [
+        before, there, back = (
             graph_of(stage, module, titles, kept, again)
             for stage, module in (("joint", whole), ("forward", snapshot(forward)), ("backward", snapshot(backward)))
-        ]
-        saved = saved_tensors(outputs, graphs[1], graphs[2], cut, parameters)
-        repeated = recomputed(graphs[1], graphs[2], again)
+        )
+        saved = saved_tensors(outputs, there, back, cut, parameters)
+        repeated = recomputed(there, back, again)
         found = TrainingGraphs(
-            *graphs,
+            before,
+            there,
+            back,
             saved,
             repeated,
             table,
@@ -232,6 +235,13 @@ class Backend:
         )
         self.found.append(found)
         return forward, backward
+
+
+def returned(graph: torch.fx.Graph) -> tuple[Argument, ...]:
+    """What a graph of AOTAutograd's returns, in order: nodes, and None for what is not there."""
+    (results,) = graph.output_node().args
+    assert isinstance(results, tuple | list)
+    return tuple(results)
 
 
 def snapshot(module: torch.fx.GraphModule) -> torch.fx.GraphModule:

@@ -59,12 +59,15 @@ def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True, 
 
 def rules(graphs: TrainingGraphs) -> Table:
     """One row a rule of the partitioner: how many tensors it saved, and how many bytes they keep."""
+    return Table(["the partitioner's rule", "tensors", "extra bytes"], _rules(graphs))
+
+
+def _rules(graphs: TrainingGraphs) -> list[tuple[str, int, int]]:
     tensors, extra = Counter[str](), Counter[str]()
     for each in graphs.saved:
         tensors[each.rule] += 1
         extra[each.rule] += each.extra_nbytes
-    rows = [(rule, count, extra[rule]) for rule, count in sorted(tensors.items(), key=lambda row: -extra[row[0]])]
-    return Table(["the partitioner's rule", "tensors", "extra bytes"], rows)
+    return [(rule, count, extra[rule]) for rule, count in sorted(tensors.items(), key=lambda row: -extra[row[0]])]
 
 
 def by_rule(graphs: TrainingGraphs, caption: str = "") -> Drawing:
@@ -72,7 +75,7 @@ def by_rule(graphs: TrainingGraphs, caption: str = "") -> Drawing:
 
     Raises ValueError where nothing is kept.
     """
-    kept = {rule: extra for rule, _, extra in rules(graphs).rows if extra}
+    kept = {rule: extra for rule, _, extra in _rules(graphs) if extra}
     _kept_something(kept)
     first = next(iter(kept))
     title = f"{with_unit(kept[first])} of {with_unit(graphs.saved_nbytes)} are kept by one rule, {first}."

@@ -19,6 +19,7 @@ from .._torch.aot import aot_pieces, functorch_config
 from .._torch.dynamo import reset_dynamo
 from .._torch.inductor import inductor_config, inductor_partitioner
 from ..aot.nodes import is_work, node_flops
+from ..aot.training import returned
 from ..capture import compilation
 from ..doors import door
 from ..eager.flops import Work, work_of
@@ -119,7 +120,9 @@ class Subject:
         self.model.zero_grad(set_to_none=True)
 
     def gradients(self) -> dict[str, Tensor]:
-        return {name: parameter.grad.clone() for name, parameter in self.model.named_parameters()}
+        """By name, of the parameters that have one."""
+        grads = {name: parameter.grad for name, parameter in self.model.named_parameters()}
+        return {name: grad.clone() for name, grad in grads.items() if grad is not None}
 
 
 @door
@@ -152,9 +155,10 @@ def measured(
     (0, 20, 0.0)
     """
     _fresh(subject)
-    fn, saved, peak, compile_s = strategy.applied(subject.model), None, None, None
+    applied, saved, peak, compile_s = strategy.applied(subject.model), None, None, None
+    fn: Callable[..., Tensor] = applied
     if strategy.compiled:
-        fn, split, compile_s = _compiled(subject, strategy, fn)
+        fn, split, compile_s = _compiled(subject, strategy, applied)
         saved, recomputed, work = split.saved_nbytes, split.recomputed, split.work
     else:
         work = work_of(lambda: subject.step(fn))
@@ -266,7 +270,7 @@ def _partitions() -> Iterator[list[Split]]:
 def split_of(forward: torch.fx.GraphModule, backward: torch.fx.GraphModule, num_fwd_outputs: int) -> Split:
     """Saved bytes (each buffer once, inputs and parameters not), operations that run twice, and the work of both."""
     inputs = _buffers(forward.graph.find_nodes(op="placeholder"))
-    saved = _buffers(forward.graph.output_node().args[0][num_fwd_outputs:])
+    saved = _buffers(returned(forward.graph)[num_fwd_outputs:])
     saved_nbytes = sum(nbytes for storage, nbytes in saved.items() if storage not in inputs)
     nodes = [node for part in (forward, backward) for node in part.graph.nodes if is_work(node)]
     twice = len(nodes) - len({node.name for node in nodes})
@@ -290,8 +294,9 @@ def _memory(subject: Subject, fn: Callable[..., Tensor]) -> dict[str, int | None
         loss = subject.forward(fn)
     with peak(subject.device) as backward:
         loss.backward()
-    first, second = forward.rise_nbytes, backward.peak_nbytes - forward.before_nbytes
-    return {"held_nbytes": forward.held_nbytes, "forward_peak_nbytes": first, "peak_nbytes": max(first, second)}
+    before, first, most = forward.before_nbytes, forward.rise_nbytes, backward.peak_nbytes
+    assert before is not None and first is not None and most is not None  # a GPU's allocator counts
+    return {"held_nbytes": forward.held_nbytes, "forward_peak_nbytes": first, "peak_nbytes": max(first, most - before)}
 
 
 def _under(limit_nbytes: int, subject: Subject, fn: Callable[..., Tensor]) -> float | None:

@@ -121,8 +121,8 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Sequence[float] = (1.0
     boxed = [[aot_pieces().boxed_nop(each, ()) for each in parts] for parts in backend.parts]
     inputs = tuple(backend.inputs)
     return tuple(
-        BudgetPlan(budget, graphs, _Graphs(*parts, graphs.outputs, inputs))
-        for budget, graphs, parts in zip(chosen, backend.found, boxed, strict=True)
+        BudgetPlan(budget, graphs, _Graphs(forward, backward, graphs.outputs, inputs))
+        for budget, graphs, (forward, backward) in zip(chosen, backend.found, boxed, strict=True)
     )
 
 

@@ -115,9 +115,9 @@ class Segment(nn.Module):
         super().__init__()
         self.blocks = nn.ModuleList(blocks)
         self.preserve_rng = preserve_rng
-        self.options = {"context_fn": functools.partial(create_selective_checkpoint_contexts, keeping(keep))}
-        if not keep:
-            self.options = {}
+        self.options: dict[str, Any] = {}
+        if keep:
+            self.options = {"context_fn": functools.partial(create_selective_checkpoint_contexts, keeping(keep))}
 
     def forward(self, x: Tensor) -> Tensor:
         return checkpoint(self._run, x, use_reentrant=False, preserve_rng_state=self.preserve_rng, **self.options)

@@ -217,8 +217,7 @@ class _CollectiveRecorder(TorchDispatchMode):
     def __init__(self, mesh: DeviceMesh | None, smallest: int) -> None:
         super().__init__()
         self._smallest = smallest
-        names = (mesh.mesh_dim_names or ()) if mesh else ()
-        self._axes = {mesh.get_group(name).group_name: name for name in names}
+        self._axes = {mesh.get_group(name).group_name: name for name in mesh.mesh_dim_names or ()} if mesh else {}
         self._rows: list[tuple[str, str, int, int]] = []
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

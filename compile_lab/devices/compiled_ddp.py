@@ -21,7 +21,7 @@ WAYS: dict[str, bool | None] = {"eager": None, "cut at its buckets": True, "one 
 
 def steps(
     make: Callable[[], nn.Module], x: Tensor, bucket_mb: float, group: dist.ProcessGroup | None = None
-) -> dict[str, Callable[[], None]]:
+) -> dict[str, Callable[[], Tensor]]:
     """One training step (SGD) of the module that `make` gives in each of `WAYS`, compiled and run once.
 
     The module returns its loss. Buckets hold `bucket_mb` MB, but the first, which DDP makes smaller; they are sent over
@@ -32,7 +32,7 @@ def steps(
 
 def _step(
     module: nn.Module, way: str, x: Tensor, bucket_mb: float, group: dist.ProcessGroup | None
-) -> Callable[[], None]:
+) -> Callable[[], Tensor]:
     cut = WAYS[way]
     if cut is not None:
         # A class of its own: a guard asks for it, or Dynamo would take the code that another way compiled.

@@ -187,8 +187,10 @@ def _within(marks: Sequence[Span], kernels: Iterable[TraceEvent], trace: Trace, 
     spans = []
     for kernel in kernels:
         launch = trace.launch_of(kernel)
-        at = launch and _span(launch, zero_us).start_ms
-        if at is not None and any(mark.start_ms <= at <= mark.end_ms for mark in marks):
+        if launch is None:
+            continue
+        at = _span(launch, zero_us).start_ms
+        if any(mark.start_ms <= at <= mark.end_ms for mark in marks):
             spans.append(_span(kernel, zero_us))
     return spans
 

@@ -116,15 +116,15 @@ def _put_together(schedule: str, microbatches: int, by_rank: Sequence[tuple[list
     return Steps(timelines, issued, tuple(peak for _, peak in by_rank))
 
 
-_COMPUTED, _ISSUED = 3, 5
-"""Where the two starts are in an entry of a log."""
+_COMPUTED, _ISSUED = 0, 2
+"""Where the two starts are among the times of a log's entry, which follow its action."""
 
 
 def _timeline(schedule: str, microbatches: int, logs: Sequence[Log], at: int) -> Timeline:
     """What each rank noted of one step, put together. Time 0 is when the first action was begun by its device."""
-    begin = min(entry[_COMPUTED] for log in logs for entry in log)
+    begin = min(entry[3:][_COMPUTED] for log in logs for entry in log)
     actions = tuple(
-        Action(rank, *entry[:3], (entry[at] - begin) / 1e6, (entry[at + 1] - begin) / 1e6)
+        Action(rank, *entry[:3], (entry[3:][at] - begin) / 1e6, (entry[3:][at + 1] - begin) / 1e6)
         for rank, log in enumerate(logs)
         for entry in log
     )
@@ -290,7 +290,7 @@ def _steps_on_this_rank(
             run.step(*inputs, **targets, return_outputs=False)
         if step >= warmup:
             logs.append(clock.log())
-            peaks.append(memory.rise_nbytes)
+            peaks.append(memory.rise_nbytes or 0)
     return logs, max(peaks) if on_gpu else None
 
 

@@ -4,6 +4,7 @@ A kind of work is anything with ``stage(index, stages)``, which makes the module
 makes the input of so many micro-batches; every stage returns a tensor of the shape that it takes.
 """
 
+import functools
 import time
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -70,10 +71,18 @@ class Encoder:
     def stage(self, index: int, stages: int) -> nn.Module:
         """With seeded random weights, others for each stage."""
         torch.manual_seed(index)
-        sizes = {"d_model": self.dim, "nhead": self.heads, "dim_feedforward": 4 * self.dim}
-        options = {"dropout": 0.0, "activation": "gelu", "norm_first": True, "batch_first": True}
-        layers = (nn.TransformerEncoderLayer(**sizes, **options, dtype=self.dtype) for _ in range(self.layers))
-        return nn.Sequential(*layers)
+        layer = functools.partial(
+            nn.TransformerEncoderLayer,
+            d_model=self.dim,
+            nhead=self.heads,
+            dim_feedforward=4 * self.dim,
+            dropout=0.0,
+            activation="gelu",
+            norm_first=True,
+            batch_first=True,
+            dtype=self.dtype,
+        )
+        return nn.Sequential(*(layer() for _ in range(self.layers)))
 
     def batch(self, microbatches: int) -> Tensor:
         """Seeded random numbers, the same in each micro-batch: many of them take long to draw."""

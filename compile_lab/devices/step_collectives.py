@@ -198,6 +198,6 @@ def _read(source: str, sizes: Mapping[str, tuple[tuple[Any, ...], torch.dtype]])
 
 
 def _given_back(wrapper: Wrapper, sizes: Mapping[str, tuple[tuple[Any, ...], torch.dtype]]) -> int:
-    names = {name for each in wrapper.statements if isinstance(each, Returned) for name in each.names}
+    names = {name for each in wrapper.statements if isinstance(each, Returned) for name in each.names if name}
     made = [sizes[name] for name in names if name in sizes and name not in wrapper.arguments]
     return sum(math.prod(shape) * dtype.itemsize for shape, dtype in made if all(isinstance(n, int) for n in shape))

@@ -130,7 +130,8 @@ def training_step(
     from torch.profiler import record_function
 
     def step() -> Tensor:
-        with record_function("forward"), nullcontext() if send else model.no_sync():
+        alone = nullcontext() if send else model.no_sync()  # type: ignore[attr-defined]  # which DDP has
+        with record_function("forward"), alone:
             loss = model(*inputs)
         with record_function("backward"):
             loss.backward()

@@ -36,7 +36,7 @@ class ThrottledGroup(dist.ProcessGroup):
     """
 
     def __init__(self, inner: dist.ProcessGroup, bytes_per_s: float) -> None:
-        super().__init__(inner.rank(), inner.size())
+        super().__init__(inner.rank(), inner.size())  # type: ignore[call-arg]  # an overload that torch's stubs leave out
         self.sent: list[tuple[str, int, int, int]] = []
         """Name, start and end by ``time.time_ns``, bytes: what `overlap.wire_events` takes."""
         self._inner, self._bytes_per_s, self._name = inner, bytes_per_s, ""
@@ -61,7 +61,7 @@ class ThrottledGroup(dist.ProcessGroup):
         self._queue.put((name, large, work, outputs, future, inputs))
         return _Sent(future)
 
-    def allreduce(self, tensors: list[Tensor], opts: Any = None) -> _Sent:
+    def allreduce(self, tensors: list[Tensor], opts: Any = None) -> _Sent:  # type: ignore[override]  # as torch calls it
         work = self._inner.allreduce(tensors, opts or dist.AllreduceOptions())
         return self._send("all_reduce", tensors, work, tensors, tensors)
 
@@ -80,7 +80,8 @@ class ThrottledGroup(dist.ProcessGroup):
         work = self._inner._reduce_scatter_base(output, given, *opts)
         return self._send("reduce_scatter", [given], work, [output], [given])
 
-    all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base  # their names in torch 2.13
+    # Their names in torch 2.13, which calls them as it called those.
+    all_gather_single, reduce_scatter_single = _allgather_base, _reduce_scatter_base  # type: ignore[assignment]  # see above
 
     # What a program does before its first step, which is not throttled.
     def barrier(self, *opts: Any) -> dist.Work:
@@ -97,7 +98,7 @@ class ThrottledGroup(dist.ProcessGroup):
         self._name = name
 
     @property
-    def group_name(self) -> str:
+    def group_name(self) -> str:  # type: ignore[override]  # torch 2.13 has a type of its own for it, 2.11 has none
         return self._name
 
     def getBackendName(self) -> str:
@@ -132,5 +133,6 @@ def _backend(bytes_per_s: float) -> str:
     """Registered with torch under a name of its own."""
     name = f"throttled_{bytes_per_s:.0f}".lower()
     inner = dist.group.WORLD
+    assert inner is not None  # `throttled` is asked once ranks have met
     dist.Backend.register_backend(name, lambda *_: ThrottledGroup(inner, bytes_per_s), devices=["cpu"])
     return name

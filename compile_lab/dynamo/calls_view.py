@@ -96,6 +96,6 @@ def predicted(events: Mapping[str, tuple[bool, str, bool, str]]) -> Drawing:
         colours={kind: OUTCOMES[kind] for kind in ("compiled", "reused")} | {"a wrong result": "orange"},
         table=Table(
             ["what happens", "recompiles?", "torch", "result as eager", "the guard that fails"],
-            [(name, *rest, guard or None) for name, (*rest, guard) in events.items()],
+            [(name, again, done, right, guard or None) for name, (again, done, right, guard) in events.items()],
         ),
     )

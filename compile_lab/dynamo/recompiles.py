@@ -107,7 +107,7 @@ def would_recompile(compiled: Callable[..., Any], *args: Any, **kwargs: Any) -> 
     yes: 0/0 fails n == 1
     """
     code, names = _frame(compiled, args, kwargs)
-    failed = []
+    failed: list[FailedGuard] = []
     for entry in cache_entries(code):
         guards, compilation_id = entry.guard_manager, str(entry.compile_id)
         if guards.check(names):
@@ -249,7 +249,7 @@ def _frame(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
     if fn is None:
         kind = type(compiled).__name__
         raise TypeError(f"would_recompile needs what torch.compile or watch returned, not {kind}: {compiled!r:.60}")
-    if module is not None and getattr(fn, "__self__", None) is module:
+    if getattr(fn, "__self__", None) is module and module is not None:
         fn = module.forward  # Dynamo passes over torch's own Module.__call__
     own = getattr(fn, "__func__", fn)
     first = (fn.__self__,) if own is not fn else ()

@@ -41,7 +41,8 @@ class Variables:
             if known := [node for node in (nodes - claimed[nest]) or nodes if node in order]:
                 owners[name] = max(known, key=order.index)
         owners |= self.exact
-        self.exact.clear(), self.loop_nest.clear()
+        self.exact.clear()
+        self.loop_nest.clear()
         return owners
 
 
@@ -102,7 +103,7 @@ def _name(node: Any) -> str | None:
 
 def _scheduled(virtualized: Any) -> tuple[str, set[str]]:
     """The loop nest that is being written, and all its nodes but views, which compute nothing."""
-    scheduled = getattr(virtualized.kernel, "current_node", None)
+    scheduled: Any = getattr(virtualized.kernel, "current_node", None)
     computed = getattr(scheduled, "node", None)
     if computed is None:
         return "", set()

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from ..page.figures import Drawing
 from ..page.marks import Axis, Row, Segment, segments, short
-from ..page.tables import Table
+from ..page.tables import Cell, Table
 from ..page.units import MB, with_unit
 from .generated import GeneratedCode
 from .records import EXTERN, Group, Kernel
@@ -37,7 +37,8 @@ def fused(code: GeneratedCode, eager: Traffic) -> Drawing:
 
     ``eager`` is what eager code launches for the same function (`traffic.eager_traffic`).
     """
-    rows, told = {}, []
+    rows: dict[str, list[Segment]] = {}
+    told = []
     for graph in code.graphs:
         ops = {origin.node: origin.op for origin in graph.nodes}
         before = [group for group in graph.before if group.kind != "nop"]
@@ -57,7 +58,7 @@ def fused(code: GeneratedCode, eager: Traffic) -> Drawing:
 def moved(traffics: Mapping[str, Traffic], direction: str) -> Drawing:
     """A row for each of several ways to compute the same, a segment a launch, in order."""
     rows = {way: _of(traffic, direction) for way, traffic in traffics.items()}
-    cells = [
+    cells: list[list[Cell]] = [
         [way, each.name, OF_LAUNCH[each.kind], each.nbytes] for way, t in traffics.items() for each in t.of(direction)
     ]
     return _drawn(rows, f"{direction}, {_listed(rows)}", Table(["way", "launch", "is", "bytes"], cells))

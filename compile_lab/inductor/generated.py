@@ -7,7 +7,7 @@ them, where its inputs are or on a virtual chip (``compile_lab.virtual_gpu``). N
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch.utils import _pytree as pytree
@@ -161,7 +161,7 @@ def _differentiate(result: Any) -> None:
     outputs = [tensor for tensor in tensors(result) if tensor.requires_grad and tensor.is_floating_point()]
     leaves = list(_leaves([output.grad_fn for output in outputs]))
     if leaves:
-        torch.autograd.grad(sum(output.sum() for output in outputs), leaves, allow_unused=True)
+        torch.autograd.grad([output.sum() for output in outputs], leaves, allow_unused=True)
 
 
 def _leaves(pending: list[Any]) -> Iterator[torch.Tensor]:
@@ -183,7 +183,7 @@ def _check_options(options: dict[str, Any] | None) -> None:
         raise TypeError(f"{unknown[0]!r} is no option of Inductor; torch._inductor.list_options() lists them")
 
 
-def _device_of(*inputs: Any) -> str | None:
+def _device_of(*inputs: Any) -> Literal["cpu"] | None:
     """ "cpu" if no tensor among the inputs is on a GPU."""
     modules = [leaf for leaf in pytree.tree_leaves(inputs) if isinstance(leaf, torch.nn.Module)]
     parameters = [parameter for module in modules for parameter in module.parameters()]

@@ -196,7 +196,7 @@ def _buffers(lowering: Any) -> Iterator[Buffer]:
 
     for name, ir in {**lowering.graph_inputs, **lowering.name_to_buffer}.items():
         layout = ir.maybe_get_layout() if hasattr(ir, "maybe_get_layout") else None
-        if getattr(layout, "dtype", None) is not None:
+        if layout is not None and getattr(layout, "dtype", None) is not None:
             shape, strides = tuple(map(known, layout.size)), tuple(map(known, layout.stride))
             if len(shape) == len(strides):
                 nbytes = reach_nbytes(shape, strides, layout.dtype.itemsize)

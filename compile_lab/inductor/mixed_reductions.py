@@ -22,7 +22,8 @@ def announced(launch: Callable[[list[Any], str], None]) -> Iterator[None]:
     codegen = scheduling.codegen_mix_order_reduction
 
     def mixed(self: Any, node: Any) -> None:
-        define, names = self.define_kernel, []
+        define = self.define_kernel
+        names: list[str] = []
 
         def defined(*args: Any, **kwargs: Any) -> str:
             name = define(*args, **kwargs)

@@ -153,7 +153,8 @@ class Wrapper:
 
         One such name is a fault of the compiler (as pytorch#193061). None proves nothing: a call may only read.
         """
-        asked, memory, given = set(), {}, set()
+        asked, given = set(), set()
+        memory: dict[str, str] = {}
         for each in self.statements:
             match each:
                 case Allocated(name):
@@ -176,7 +177,8 @@ class Wrapper:
         """The calls that follow a kernel's launch and finish its column reductions."""
         ops = [call.op for call in self.calls]
         after = self.calls[ops.index(kernel) + 1 :] if kernel in ops else ()
-        return tuple(takewhile(lambda call: isinstance(call, Summed), after))
+        following = takewhile(lambda call: isinstance(call, Summed), after)
+        return tuple(call for call in following if isinstance(call, Summed))
 
 
 _NO_LAUNCH = re.compile(r"assert_\w+|args\.clear|torch\.cuda\.set_device|get_raw_stream")
@@ -254,7 +256,7 @@ class _WrapperReader:
         match function:
             case ast.Name(name):
                 return self.functions.get(name)
-            case ast.Subscript(ast.Attribute(_, "partitions"), ast.Constant(number)):
+            case ast.Subscript(ast.Attribute(_, "partitions"), ast.Constant(int(number))):
                 return self.functions[f"partition_{number}"]
         return None
 
@@ -332,4 +334,4 @@ def _names(value: ast.expr) -> list[str]:
 
 
 def _size(size: ast.expr) -> int | str:
-    return size.value if isinstance(size, ast.Constant) else ast.unparse(size)
+    return size.value if isinstance(size, ast.Constant) and isinstance(size.value, int | str) else ast.unparse(size)

@@ -91,8 +91,8 @@ class Endpoint:
         if mode == "eager":
             return self
         prefill, decode = (torch_compile(each, mode, options) for each in (self.prefill, self.decode))
-        made = {"prefill": prefill, "decode": decode, "mode": mode, "search": dict(options or {})}
-        return replace(self, **made, since=_compiled_graphs())
+        since = _compiled_graphs()
+        return replace(self, prefill=prefill, decode=decode, mode=mode, search=dict(options or {}), since=since)
 
     def fits(self, request: Request) -> None:
         """ValueError for a request that the cache has no room for: too many sequences, or too long."""
@@ -306,7 +306,8 @@ def phase_cost(endpoint: Endpoint, phase: str, request: Request, watched: bool =
     if phase not in PHASES:
         raise ValueError(f"unknown phase {phase!r}; the phases are {', '.join(PHASES)}")
     endpoint.fits(request)
-    call = functools.partial(*_inputs(endpoint, phase, request))
+    read, drawn, positions = _inputs(endpoint, phase, request)
+    call = functools.partial(read, drawn, positions)
     with serving():
         before, begin = _compiled_graphs(), time.perf_counter()
         for _ in range(WARM_UP):
@@ -315,12 +316,11 @@ def phase_cost(endpoint: Endpoint, phase: str, request: Request, watched: bool =
         first_s = time.perf_counter() - begin
         compilations = _compiled_graphs() - before
         spread = Spread.of_us(samples_us(call, endpoint.device, SAMPLES))
-        seen = {"host": host_cost(call, endpoint.device)} if watched else {}
-        if watched and endpoint.device == "cuda":
-            seen["launches"] = count_launches(call)
+        host = host_cost(call, endpoint.device) if watched else None
+        launches = count_launches(call) if watched and endpoint.device == "cuda" else None
     _proved(endpoint)
     beyond = round(max(0.0, first_s - WARM_UP * spread.median_ms / 1e3), 4)
-    return PhaseCost(phase, endpoint.mode, request, spread, beyond, compilations, **seen)
+    return PhaseCost(phase, endpoint.mode, request, spread, beyond, compilations, launches=launches, host=host)
 
 
 @door
@@ -344,7 +344,10 @@ def payback(
     one, other = stream.settled(request), against.settled(request)
     if one is None or other is None:
         return None
-    more, less = (_invested_s(each, request, (starts or {}).get(each.mode, ())) for each in (stream, against))
+    more, less = (
+        _invested_s(each, settled.median_ms, request, (starts or {}).get(each.mode, ()))
+        for each, settled in ((stream, one), (against, other))
+    )
     sums_s = [max(0.0, statistics.median(more) - statistics.median(less))]
     sums_s += [max(0.0, min(more) - max(less)), max(0.0, max(more) - min(less))]
     pairs = [(other.median_ms, one.median_ms), (other.high_ms, one.low_ms), (other.low_ms, one.high_ms)]
@@ -353,9 +356,8 @@ def payback(
     return RequestPayback(stream.mode, against.mode, sums_s[0], saved_ms, requests, low, high)
 
 
-def _invested_s(stream: Stream, request: Request, starts: Sequence[Stream]) -> list[float]:
+def _invested_s(stream: Stream, settled_ms: float, request: Request, starts: Sequence[Stream]) -> list[float]:
     """What each start cost beyond settled requests, all starts of one mode."""
-    settled_ms = stream.settled(request).median_ms
     firsts = [each.of(request)[:WARM_UP] for each in (stream, *starts)]
     found = [sum(max(0.0, answer.total_ms - settled_ms) for answer in first) / 1e3 for first in firsts]
     return found if len(found) > 1 or stream.mode == "eager" else [found[0] / ONCE, found[0], found[0] * ONCE]

@@ -215,7 +215,7 @@ def _same(one: Any, other: Any) -> bool:
     if type(one) is not type(other):
         return False
     try:
-        return bool(one == other) or type(one).__eq__ is object.__eq__
+        return bool(one == other) or type(one).__eq__ is object.__eq__  # type: ignore[comparison-overlap]  # of any class
     except Exception:
         return True
 

@@ -52,7 +52,8 @@ class Subject:
     def seen(self, how: Callable[[nn.Module], Callable[..., Any]], mode: Any = None, exact: bool = False) -> Values:
         """What the calls of ``how(model)`` show, for a copy of the model and of the batches, under a dispatch mode; all
         of them float64 if ``exact``."""
-        model, found = self.copied(), {}
+        model = self.copied()
+        found: Values = {}
         model = model.double() if exact else model
         step = how(model)
         for number, call in enumerate(self.calls):

@@ -20,12 +20,14 @@ class PeakMemory:
     @property
     def rise_nbytes(self) -> int | None:
         """The peak above what was there before."""
-        return None if self.peak_nbytes is None else self.peak_nbytes - self.before_nbytes
+        before, peak = self.before_nbytes, self.peak_nbytes
+        return None if before is None or peak is None else peak - before
 
     @property
     def held_nbytes(self) -> int | None:
         """What the block left, above what was there before."""
-        return None if self.after_nbytes is None else self.after_nbytes - self.before_nbytes
+        before, after = self.before_nbytes, self.after_nbytes
+        return None if before is None or after is None else after - before
 
 
 @contextlib.contextmanager

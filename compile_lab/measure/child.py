@@ -68,8 +68,9 @@ def end_with_the_caller() -> None:
 
 
 def _wait_for_its_end() -> None:
-    wait([multiprocessing.parent_process().sentinel])
-    os.killpg(0, signal.SIGKILL)
+    if parent := multiprocessing.parent_process():
+        wait([parent.sentinel])
+        os.killpg(0, signal.SIGKILL)
 
 
 def _lead(serve: Callable[..., None], pipe: Connection, *args: Any) -> None:

@@ -66,7 +66,7 @@ def parsed(raw: bytes, what: str) -> Any:
 
 
 def _escaped(found: re.Match) -> str:
-    start, end = (at - found.start() for at in found.span(found.lastindex))
+    start, end = (at - found.start() for at in found.span(found.lastindex or 0))
     return found[0][:start] + _ENDS_TOO_SOON.sub(r'\\"', found[0][start:end]) + found[0][end:]
 
 

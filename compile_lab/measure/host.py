@@ -5,7 +5,6 @@ to compute it, the host decides how long a row of calls takes; then these figure
 """
 
 import cProfile
-import pstats
 import re
 import statistics
 import time
@@ -66,9 +65,10 @@ def busiest(call: Callable[[], Any], calls: int = PROFILED_CALLS, most: int = BU
     for _ in range(calls):
         call()
     profile.disable()
-    own_s = {place: row[2] for place, row in pstats.Stats(profile).stats.items()}
+    profile.create_stats()
+    own_s = {place: row[2] for place, row in profile.stats.items()}
     whole_s = sum(own_s.values()) or 1.0
-    largest = sorted(own_s, key=own_s.get, reverse=True)[:most]
+    largest = sorted(own_s, key=lambda place: own_s[place], reverse=True)[:most]
     return tuple((_named(*place), round(own_s[place] / whole_s, 4)) for place in largest)
 
 

@@ -80,11 +80,11 @@ class Trace:
         return self._operators.get(work.args.get("External id"))
 
     @cached_property
-    def _launches(self) -> dict[int, TraceEvent]:
+    def _launches(self) -> dict[int | None, TraceEvent]:
         return {event.args["correlation"]: event for event in self.launches if "correlation" in event.args}
 
     @cached_property
-    def _operators(self) -> dict[int, TraceEvent]:
+    def _operators(self) -> dict[int | None, TraceEvent]:
         return {event.args["External id"]: event for event in self.operators if "External id" in event.args}
 
 

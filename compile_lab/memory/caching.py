@@ -91,10 +91,11 @@ class CachingAllocator:
             segment = Segment(small, fresh, [Block(0, fresh)])
             self.segments.append(segment)
             return segment, segment.blocks[0]
-        segment = next((each for each in self.segments if each.small is small), None)
-        if segment is None:
-            segment = Segment(small, 0)
-            self.segments.append(segment)
+        known = [each for each in self.segments if each.small is small]
+        if not known:
+            known = [Segment(small, 0)]
+            self.segments += known
+        segment = known[0]
         if not segment.blocks or segment.blocks[-1].owner is not None:
             segment.blocks.append(Block(segment.nbytes, 0))
         last, page = segment.blocks[-1], SMALL_SEGMENT if small else LARGE_SEGMENT

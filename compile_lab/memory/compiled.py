@@ -7,7 +7,7 @@ it is followed name by name, and nothing is run. What a library allocates inside
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import replace
 
 import torch
@@ -96,7 +96,7 @@ class _WrapperRun:
         self.names = dict(zip(self.saved, keys, strict=True))
         for name in self.tangents:
             self.names[name] = key = self._key(name)
-            made = {key: _ones_like(self.buffers[name])}
+            made: dict[Hashable, Tensor] = {key: _ones_like(self.buffers[name])}
             self.ledger.operation(name, "aten.ones_like", "backward", None, made)
             self._hold(key)
             self._hold(key)
@@ -127,7 +127,7 @@ class _WrapperRun:
                         self._drop(self.names.pop(each, None))
                 case Returned(names):
                     self.result = statement
-                    self.returned = [name and self._known(name) for name in names]
+                    self.returned = [self._known(name) if name else None for name in names]
 
     def leave(self, saved: list[str]) -> list[Key | None]:
         """Return from a forward: the caller keeps its outputs; what is ``saved`` changes hands."""
@@ -190,7 +190,7 @@ class _WrapperRun:
 
     def _operation(self, name: str, source: Line | None) -> None:
         """An operation begins, and what was asked for since the last one is there."""
-        made = {key: replace(each, op=name, source=source) for key, each in self.asked.items()}
+        made: dict[Hashable, Tensor] = {key: replace(each, op=name, source=source) for key, each in self.asked.items()}
         self.asked = {}
         phase = "backward" if self.graph.direction == "backward" else "forward"
         self.ledger.operation(name, name, phase, source, made)

@@ -15,7 +15,7 @@ import torch
 
 from .._torch.dispatcher import is_composite
 from ..aot.nodes import Graph
-from ..aot.training import TrainingGraphs
+from ..aot.training import TrainingGraphs, returned
 from ..source import Line
 from ..tensors import number, reach_nbytes, storage_of
 from .ledger import BEFORE, Ledger, Lifetimes, Tensor
@@ -54,7 +54,7 @@ class _GraphRun:
         self.ledger, self.graph, self.holders = ledger, graph, holders
         self.nodes: list[torch.fx.Node] = list(graph.module.graph.nodes)
         self.inputs = [node for node in self.nodes if node.op == "placeholder"]
-        self.returns: tuple[Any, ...] = tuple(self.nodes[-1].args[0])
+        self.returns = returned(graph.module.graph)
         self.values: dict[str, Keys] = {}
         self.tangents: list[Hashable] = []
 
@@ -137,6 +137,7 @@ class _GraphRun:
         """The buffers of a node's value: its own, or those of what it is a view of."""
         if node.target is operator.getitem:
             whole, at = node.args
+            assert isinstance(whole, torch.fx.Node) and isinstance(at, int)
             value = _value(whole)
             before, here = len(_members(value[:at])), len(_members(value[at]))
             return self.values[whole.name][before : before + here]
@@ -165,7 +166,7 @@ class _GraphRun:
         value, key = node.meta.get("val"), ("tangent", node.name)
         self.values[node.name] = (key if isinstance(value, torch.Tensor) else None,)
         if isinstance(value, torch.Tensor):
-            made = {key: _tensor(node.name, "aten.ones_like", "temporary", value)}
+            made: dict[Hashable, Tensor] = {key: _tensor(node.name, "aten.ones_like", "temporary", value)}
             self.ledger.operation(node.name, "aten.ones_like", "backward", None, made)
             self.tangents.append(key)
             self._hold((key, key))  # by the caller, and as an argument
@@ -192,6 +193,7 @@ def viewed(node: torch.fx.Node) -> dict[int, torch.fx.Node]:
         return {}
     if is_composite(node.target):  # reshape, contiguous: a view or a copy, as the layout has it
         (value,), source = _members(node.meta["val"])[:1], node.args[0]
+        assert isinstance(source, torch.fx.Node)
         same = storage_of(value) == storage_of(source.meta["val"])
         return {0: source} if same else {}
     found = {}
@@ -238,7 +240,7 @@ def _value(node: torch.fx.Node) -> Any:
     """A node's value; of one that the partitioner made and gave none (dropout that is run again), its members' own."""
     if "val" in node.meta or not (members := [each for each in node.users if each.target is operator.getitem]):
         return node.meta.get("val")
-    known = {each.args[1]: _value(each) for each in members}
+    known = {at: _value(each) for each in members if isinstance(at := each.args[1], int)}
     return tuple(known.get(at) for at in range(max(known) + 1))
 
 

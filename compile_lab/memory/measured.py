@@ -207,8 +207,17 @@ def _peak(device: str, changes: Sequence[_Change]) -> Peak:
         )
     allocations = tuple(Allocation(change.by, change.nbytes) for change in at_peak.values())
     between = _most_between_calls(changes) if device == "CPU" else None
-    seen = {"curve": tuple(curve), "forward_events": forward, "between_calls_nbytes": between}
-    return Peak(device, most, marks.get(_FORWARD_DONE), marks[_STEP_DONE], at, allocations, **seen)
+    return Peak(
+        device,
+        most,
+        marks.get(_FORWARD_DONE),
+        marks[_STEP_DONE],
+        at,
+        allocations,
+        curve=tuple(curve),
+        forward_events=forward,
+        between_calls_nbytes=between,
+    )
 
 
 def _most_between_calls(changes: Sequence[_Change]) -> int:

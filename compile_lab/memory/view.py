@@ -51,7 +51,7 @@ def at_peak(lifetimes: Lifetimes, most: int | None = None) -> Table:
 def kinds_at_peak(several: Mapping[str, Lifetimes]) -> Table:
     """One row a set of lifetimes: bytes of each kind alive at its peak, the peak, and where it is."""
     columns = [kind for kind in KINDS if any(kind in found.peak_by_kind() for found in several.values())]
-    rows = [
+    rows: list[tuple[Cell, ...]] = [
         (
             name,
             *(found.peak_by_kind().get(kind, 0) for kind in columns),

@@ -127,7 +127,7 @@ class ModeCost(RecordedRow):
             return None
         return eager.call.median_ms / self.call.median_ms
 
-    def total_s(self, calls: int, start: str = "cold") -> float:
+    def total_s(self, calls: float, start: str = "cold") -> float:
         """Seconds for compiling, cold or warm, and so many calls; infinite if that was not measured."""
         compiled = {"cold": self.cold, "warm": self.warm}[start]
         if self.call is None or (compiled is None and self.mode != "eager"):
@@ -197,7 +197,8 @@ class Comparison:
     @property
     def fastest(self) -> str:
         """The mode with the least median time per call."""
-        return min(self.done, key=lambda mode: self.costs[mode].call.median_ms)
+        medians = {mode: cost.call.median_ms for mode, cost in self.costs.items() if cost.call}
+        return min(medians, key=medians.__getitem__)
 
     def best_after(self, calls: int, start: str = "cold") -> str:
         """The mode with the least time for compiling and ``calls`` calls together. ``start``: "cold" or "warm".
@@ -208,7 +209,7 @@ class Comparison:
         total_s = {
             mode: cost.total_s(calls, start)
             for mode, cost in self.done.items()
-            if mode == "eager" or told_apart(cost.call, self.eager.call)
+            if cost.call and (mode == "eager" or not self.eager.call or told_apart(cost.call, self.eager.call))
         }
         return next(mode for mode in MODES if total_s.get(mode, math.inf) <= 1.02 * min(total_s.values()))
 

@@ -7,6 +7,7 @@ say that the block repeats: ``block.compile()`` on each, which compiles a block 
 
 import contextlib
 import copy
+import functools
 import gc
 import itertools
 import statistics
@@ -148,7 +149,9 @@ def compiled(model: nn.Module, way: str, mode: str = "default") -> nn.Module:
         marked = type(type(blocks[0]).__name__, (type(blocks[0]),), {"forward": region})
         for block in blocks:
             block.__class__ = marked
-    return torch.compile(other, mode=mode)
+    whole = torch.compile(other, mode=mode)
+    assert isinstance(whole, nn.Module)  # of a module; of a function it is one
+    return whole
 
 
 @dataclass
@@ -230,7 +233,7 @@ class WaysRace:
     def count(self) -> None:
         """On a GPU: how many kernels a step of each way launches."""
         for entrant in self._entrants.values():
-            if self.device == "cuda" and (seen := count_launches(lambda called=entrant.called: self.step(called), 1)):
+            if self.device == "cuda" and (seen := count_launches(functools.partial(self.step, entrant.called), 1)):
                 entrant.kernels = seen.kernels
 
     def costs(self) -> dict[str, WayCost]:
@@ -251,16 +254,15 @@ def _cost(way: str, entrant: _Entrant, eager_ms: list[float], rehearsed_s: list[
     if not entrant.taken_ms:
         raise ValueError(f"{way} has no samples: run() times the steps")
     step, middle = Spread(**spread_ms(entrant.taken_ms, 4)), statistics.median(entrant.taken_ms)
-    counted = {"graphs": entrant.graphs, "kernels": entrant.kernels, "peak_nbytes": entrant.peak_nbytes}
+    counts = functools.partial(WayCost, graphs=entrant.graphs, kernels=entrant.kernels, peak_nbytes=entrant.peak_nbytes)
     if way == "eager":
-        return WayCost(way, step=step, **counted)
+        return counts(way, step=step)
     beyond_s = FIRST_CALLS * middle / 1e3
     runs_s = [round(max(0.0, first_s - beyond_s), 3) for first_s in (*rehearsed_s, entrant.first_s)]
-    return WayCost(
+    return counts(
         way,
         compile_s=statistics.median(runs_s),
         compile_cpu_s=round(max(0.0, entrant.cpu_s - beyond_s), 3),
         step=step,
         payback=payback(runs_s, eager_ms, entrant.taken_ms) if eager_ms else None,
-        **counted,
     )

@@ -4,7 +4,9 @@ Both axes are logarithmic, and the same for every workload. A line starts where 
 call gives; where it crosses eager's, compiling has paid.
 """
 
+import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from ..page.figures import Drawing
 from ..page.marks import Axis, Line, lines
@@ -63,7 +65,9 @@ def noticed(comparison: Comparison, start: str = "cold") -> str:
     return f"Least time in all: {', '.join(said)}. A line's start is what compiling costs, its end what a call gives."
 
 
-def _drawn(panels: Mapping[str, Comparison], scale: Axis, start: str = "cold", caption: str = "", **rest) -> Drawing:
+def _drawn(
+    panels: Mapping[str, Comparison], scale: Axis, start: str = "cold", caption: str = "", **rest: Any
+) -> Drawing:
     limited = "; ".join(dict.fromkeys(one.limits for one in panels.values() if one.limits))
     return lines(
         {name: list(_lines(one, start, scale, named="table" in rest)) for name, one in panels.items()},
@@ -79,17 +83,17 @@ def _drawn(panels: Mapping[str, Comparison], scale: Axis, start: str = "cold", c
 def _lines(comparison: Comparison, start: str, scale: Axis, named: bool) -> Iterator[Line]:
     """A line a mode, as far as it is in the picture; a dot where it has paid."""
     places = [CALLS[0] * (CALLS[1] / CALLS[0]) ** (step / POINTS) for step in range(POINTS + 1)]
+    low, until = scale.low or 0.0, scale.until or math.inf
     for mode, cost in comparison.started(start).items():
         points = [(calls, _value(comparison, mode, calls, start, scale)) for calls in places]
-        paid = _paid(comparison, mode, start)
-        crossing = [(paid, _value(comparison, mode, paid, start, scale))] if paid else []
+        paid = _paid(comparison, mode, start) or 0
         ratio = gain(cost, comparison.eager) or ""
         yield Line(
             SHORT.get(mode, mode),
-            [point for point in points if scale.low <= point[1] <= scale.until],
+            [point for point in points if low <= point[1] <= until],
             ("≈ eager" if "not" in ratio else ratio) if named and mode != "eager" else "",
             dashed=mode == "max-autotune-no-cudagraphs",
-            marked=[point for point in crossing if CALLS[0] <= paid <= CALLS[1]],
+            marked=[(paid, _value(comparison, mode, paid, start, scale))] if CALLS[0] <= paid <= CALLS[1] else [],
         )
 
 

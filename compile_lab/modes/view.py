@@ -49,13 +49,14 @@ def pays_after(cost: ModeCost, eager: ModeCost, start: str = "") -> str | None:
     calls, ends = cost.break_even(eager, start), cost.break_even_ends(eager, start)
     if calls is None:
         return "never" if cost.call and eager.call else None
-    spread = f" ({number(ends[0])} to {number(ends[1])})" if ends and None not in ends else ""
+    early, late = ends or (None, None)
+    spread = "" if early is None or late is None else f" ({number(early)} to {number(late)})"
     return number(calls) + spread + ("" if start == "cold" else " (warm)")
 
 
 def _time(call: Spread | None) -> str | None:
     """A time per call with its quartiles, in milliseconds."""
-    return call and with_quartiles(call.median_ms, call.low_ms, call.high_ms)
+    return with_quartiles(call.median_ms, call.low_ms, call.high_ms) if call else None
 
 
 def times(ratio: float | None) -> str | None:
@@ -66,13 +67,11 @@ def times(ratio: float | None) -> str | None:
 def launches(comparison: Comparison, modes: Sequence[str] = MODES) -> Table:
     """One row a mode: kernels, launches, the CPU's time in them, the GPU's busy time, and the time of a call."""
     columns = ["mode", "kernels", "launches", "graphs", "launching, ms", "GPU busy, ms", "a call, ms"]
-    rows = []
-    for cost in (
-        comparison.costs[mode] for mode in modes if mode in comparison.costs and comparison.costs[mode].launches
-    ):
-        seen = cost.launches
-        figures = [seen.kernels, seen.launches, seen.graphs, seen.launch_ms, seen.gpu_ms, cost.call.median_ms]
-        rows.append([cost.mode, *figures])
+    rows: list[list[Cell]] = []
+    for cost in (comparison.costs[mode] for mode in modes if mode in comparison.costs):
+        if (seen := cost.launches) and cost.call:
+            figures = [seen.kernels, seen.launches, seen.graphs, seen.launch_ms, seen.gpu_ms, cost.call.median_ms]
+            rows.append([cost.mode, *figures])
     return Table(columns, rows, f"One call of {comparison.name} · {comparison.provenance}", "lrrrrrr")
 
 
@@ -83,15 +82,15 @@ def searches(comparisons: Iterable[Comparison], mode: str = "max-autotune") -> T
     provenance: object = ""
     for one in comparisons:
         cost, provenance = one.costs[mode], one.provenance
-        both = [s for s in cost.searches if s.library_ms and s.triton_ms]
+        both = [(s.triton_ms, s.library_ms) for s in cost.searches if s.library_ms and s.triton_ms]
         rows.append(
             [
                 one.name,
                 one.limits or "nothing",
                 len(cost.searches),
                 sum(search.timed for search in cost.searches),
-                f"{sum(s.triton_ms < s.library_ms for s in both)} of {len(both)}",
-                cost.stopped or (cost.cold and round(cost.cold.seconds, 1)),
+                f"{sum(triton < library for triton, library in both)} of {len(both)}",
+                cost.stopped or (round(cost.cold.seconds, 1) if cost.cold else None),
             ]
         )
     columns = ["workload", "left out", "operators", "kernels timed", "Triton quicker", "compile, s"]
@@ -103,9 +102,9 @@ def host(comparison: Comparison) -> Table:
     works for it, and where Python spends most time."""
     rows: list[list[Cell]] = []
     for cost in comparison.done.values():
-        if cost.host:
+        if cost.host and cost.call:
             busiest = ", ".join(f"{name} {share:.0%}" for name, share in cost.host.busiest[:3])
-            gpu_us = cost.launches and round(1e3 * cost.launches.gpu_ms)
+            gpu_us = round(1e3 * cost.launches.gpu_ms) if cost.launches else None
             times = [1e3 * cost.call.median_ms, cost.host.thread_us]
             rows.append([comparison.named(cost.mode), gpu_us, *map(round, times), busiest])
     columns = ["mode", "GPU busy, µs", "a call, µs", "thread at work, µs", "Python's time, most of it"]
@@ -151,9 +150,9 @@ def graph_cases(cases: Iterable[Mapping[str, Any]], provenance: object) -> Table
         whole, parts = (ModeCost.from_json(case[name]) for name in ("whole", "parts"))
         row: list[Cell] = [Code(case["case"])]
         for cost in (whole, parts):
-            ms, seen = cost.call and cost.call.median_ms, cost.launches
-            launches = seen and f"{seen.graphs:g} + {seen.launches:g}"
-            row += [cost.stopped or cost.cuda_graphs, launches, ms and round(1e3 * ms)]
+            launches = f"{seen.graphs:g} + {seen.launches:g}" if (seen := cost.launches) else None
+            us = round(1e3 * cost.call.median_ms) if cost.call else None
+            row += [cost.stopped or cost.cuda_graphs, launches, us]
         rows.append(row)
     launched = "graphs + kernels\nlaunched"
     columns = ["function", "one graph or none", launched, "µs a call", "in parts (the default)", launched, "µs a call"]

@@ -221,7 +221,7 @@ class Series:
     def ends(self, place: str | float) -> tuple[float, float, float]:
         """The value at a place between the ends of its spread, which are the value itself where none is known."""
         index = list(self.at).index(place)
-        return tuple(part[index] for part in (self.low or self.values, self.values, self.high or self.values))
+        return (self.low or self.values)[index], self.values[index], (self.high or self.values)[index]
 
     def cell(self, place: str | float) -> Cell:
         """The value at a place as a table shows it, with its spread if known; nothing where there is none."""
@@ -275,7 +275,8 @@ def lines(
     layout = _layout(len(many), height=360)
     layout["xaxis"] = {"title": {"text": plot_text(x_title)}, "type": "log" if log_x else "linear"}
     layout["yaxis"] = {"title": {"text": plot_text(y_title)}, "type": "log" if log_y else "linear"}
-    layout["xaxis"] |= ticks((place for one in many for place in one.at), measured=True) if log_x else {}
+    places = (place for one in many for place in one.at if not isinstance(place, str))
+    layout["xaxis"] |= ticks(places, measured=True) if log_x else {}
     layout["yaxis"] |= ticks(value for one in many for value in one.values) if log_y else {"rangemode": "tozero"}
     return Figure(go.Figure(traces, layout), title, caption, _table(many, x_title, y_title), provenance, title)
 

@@ -15,7 +15,7 @@ from .panels import answered
 def address_of(panel: Callable[..., Any]) -> str:
     """``module:function``. ValueError for a function that a browser could not import, as those of a notebook are."""
     module, name = getattr(panel, "__module__", None), getattr(panel, "__qualname__", "")
-    if module == "__main__" or getattr(sys.modules.get(module), name, None) is not panel:
+    if module in (None, "__main__") or getattr(sys.modules.get(module), name, None) is not panel:
         raise ValueError(
             f"the panel {name or panel!r} of {module} cannot be imported by its name, so no page can compute it live: "
             "define it at the top of a module, or leave out live"

@@ -77,6 +77,7 @@ class Prediction:
 
     def at(self, share: float) -> float:
         """The number at a share of the scale, from 0 to 1, to three figures."""
+        assert self.low is not None and self.high is not None  # of choices nobody asks
         along = self.low * (self.high / self.low) ** share if self.log else self.low + (self.high - self.low) * share
         return float(f"{along:.3g}")
 
@@ -89,7 +90,7 @@ class Prediction:
 
     def compared(self, said: float | str) -> str:
         """What the reader said beside the answer, in a sentence."""
-        if self.choices:
+        if isinstance(said, str) or isinstance(self.measured, str):
             ending = "just so." if said == self.measured else f"it is {self.text(self.measured)}."
             return f"You said {self.text(said)}: {ending}"
         both = f"You said {self.text(said)}; the answer is {self.text(self.measured)}"

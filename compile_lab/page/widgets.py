@@ -113,7 +113,8 @@ def outputs_of(shown: Callable[[], object]) -> tuple[dict[str, Any], ...]:
 def _control(name: str, axis: Axis) -> Any:
     import ipywidgets
 
-    settings = {"value": first(axis), "description": f"{label(name)}:", "style": {"description_width": "initial"}}
+    settings: dict[str, Any] = {"value": first(axis), "description": f"{label(name)}:"}
+    settings["style"] = {"description_width": "initial"}
     if isinstance(axis, Range):
         ends = [whole(each) for each in (axis.low, axis.high, axis.step)]
         if axis.log:

@@ -243,7 +243,8 @@ def _line(node: fx.Node) -> Line | None:
 
 
 def _compiled_until(module: fx.GraphModule, name: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Tensor:
-    graph, new = fx.Graph(), {}
+    graph = fx.Graph()
+    new: dict[fx.Node, fx.Node] = {}
     for node in module.graph.nodes:
         if node.op != "output":
             new[node] = graph.node_copy(node, new.__getitem__)

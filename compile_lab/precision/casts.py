@@ -162,14 +162,20 @@ def dtypes(fn: Callable[..., Any], *args: Any, backward: bool = True, model: nn.
     with torch.compiler.set_stance("force_eager"), kept, listener:
         wanted = [result for result in _floating(fn(*args)) if result.requires_grad]
         if backward and wanted:
-            sum(result if result.ndim == 0 else result.sum() for result in wanted).backward()
+            total = sum(result if result.ndim == 0 else result.sum() for result in wanted)
+            assert isinstance(total, Tensor)  # of no results it is 0
+            total.backward()
     return TypedTrace(tuple(listener.ops))
+
+
+def _attention(x: Tensor) -> Tensor:
+    return F.scaled_dot_product_attention(x, x, x, is_causal=True)
 
 
 PROBES: dict[str, Callable[[Tensor], Tensor]] = {
     "linear": lambda x: F.linear(x, x),
     "matmul": lambda x: x @ x,
-    "attention": lambda x: F.scaled_dot_product_attention(*[x.view(1, 1, *x.shape)] * 3, is_causal=True),
+    "attention": lambda x: _attention(x.view(1, 1, *x.shape)),
     "softmax": lambda x: F.softmax(x, -1),
     "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
     "gelu": lambda x: F.gelu(x, approximate="tanh"),

@@ -117,9 +117,9 @@ def _examples(breaks: tuple[GraphBreak, ...]) -> list[CardPart]:
     """For each kind of break that the atlas of breaks can cure: a small function that has it, and the cured one."""
     parts: list[CardPart] = []
     for number in dict.fromkeys(filter(None, map(gb_id, breaks))):
-        known = [entry for entry in load().values() if entry.id == number and entry.cure]
+        known = [(entry, entry.cure) for entry in load().values() if entry.id == number and entry.cure]
         if known:
-            before, after = source_of(known[0].function), source_of(known[0].cure.function)
+            before, after = (source_of(each.function) for each in known[0])
             parts.append(CardCode(f"{number} in a small example, and a cure that was tried", f"{before}\n\n\n{after}"))
     return parts
 

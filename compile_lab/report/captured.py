@@ -5,9 +5,10 @@ says in words what failed, why, and what to do.
 """
 
 import contextlib
+import gc
 import io
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -18,6 +19,7 @@ from ..dynamo.tracing import DynamoTrace
 from ..inductor.generated import GeneratedCode, begin_generated
 from ..memory.ledger import Lifetimes
 from ..memory.predict import lifetimes
+from ..virtual_gpu.assembly import Resources
 from ..virtual_gpu.client import Begun
 from .advice import ON_TWO_DEVICES, advice
 from .given import GivenModel
@@ -27,9 +29,11 @@ from .limits import LIMIT_S, limited
 from .optimizer import OptimizerState, cycled_momentum, learning_rates, optimizer_state
 from .real_step import CompiledStep, EagerStep, compiled_step, eager_step
 from .switches import Switched, switched
-from .tries import OnDevices, Registers, Tried, UnderAutocast, begin_autocast, on_devices, registers, tried
+from .tries import OnDevices, Tried, UnderAutocast, begin_autocast, on_devices, registers, tried
 
 T = TypeVar("T")
+SELDOM = 20_000
+"""So many objects are made between two looks for garbage; Python's own number is 700."""
 OF_LIMIT = 0.7
 """Of a model that is slow to trace fewer changes of the call are tried: none is begun when the report has taken this
 share of a part's limit."""
@@ -65,7 +69,7 @@ class _Part(Generic[T]):
         return found[self.name]
 
 
-class _PartIfThere(_Part[T]):
+class _PartIfThere(_Part[T | None]):
     """The same, and None where there is nothing of its kind."""
 
     def __init__(self, kind: type[T]) -> None:
@@ -97,7 +101,7 @@ class Captured:
     momentum = _Part[tuple[str, tuple[bool, ...]]]()
     graphs = _Part[TrainingGraphs]()
     code = _Part[GeneratedCode]()
-    registers = _Part[Mapping[str, Registers]]()
+    registers = _Part[Mapping[str, Resources]]()
     casts = _Part[UnderAutocast]()
     sharded = _Part[OnDevices]()
     switched = _PartIfThere(Switched)
@@ -159,8 +163,7 @@ def _memory(found: Captured) -> Lifetimes:
     code was asked for: Inductor orders and fuses otherwise, and may hold more. Where none of them does, eager's it is.
     """
     code = found.parts.get("code")
-    whole = isinstance(code, GeneratedCode) and not code.trouble and len(code.graphs) == 2
-    if whole:
+    if isinstance(code, GeneratedCode) and not code.trouble and len(code.graphs) == 2:
         return lifetimes(code)
     if found.compiled and found.compiled.memory and not found.trace.breaks:
         return found.compiled.memory
@@ -192,6 +195,10 @@ def _begun(found: Captured, part: str) -> Any:
         return found.begun[part].result()
     finally:
         found.begun[part].stop()
+
+
+def _registers(found: Captured) -> Mapping[str, Resources]:
+    return _begun(found, "registers") if found.code else {}
 
 
 def _trace(found: Captured) -> DynamoTrace:
@@ -226,7 +233,7 @@ PARTS: Mapping[str, CapturePart] = {
         "the joint graph of AOTAutograd", lambda f: training_graphs(f.given.loss, *f.given.args, **f.given.kwargs)
     ),
     "sharded": CapturePart(
-        "the step on several devices", lambda f: on_devices(f.given, f.options.devices, f.options.pattern)
+        "the step on several devices", lambda f: on_devices(f.given, f.options.devices or 1, f.options.pattern)
     ),
     # From here on the virtual GPU is asked, which has been at work since the report began.
     "code": CapturePart("the kernels for the virtual GPU", lambda f: _begun(f, "code")),
@@ -234,7 +241,7 @@ PARTS: Mapping[str, CapturePart] = {
     "memory": CapturePart("the lifetimes of buffers", _memory),
     "eager": CapturePart("the eager step", _eager),
     "casts": CapturePart("autocast on the virtual GPU", lambda f: _begun(f, "casts")),
-    "registers": CapturePart("the machine code of the largest kernels", lambda f: registers(f.code)),
+    "registers": CapturePart("the machine code of the largest kernels", _registers),
     "cured": CapturePart("a switch for what nothing writes", lambda f: cured_by(f.given, f.parts.get("code"))),
     "judged": CapturePart("the judge of the compiled step", _judged),
 }
@@ -255,6 +262,8 @@ def captured(
     with given.fakes:
         if "code" in asked:
             begun["code"] = begin_generated(options.chip, given.loss, *given.args, **given.kwargs)
+            if "registers" in asked:
+                begun["registers"] = begun["code"].then(registers)
         if "casts" in asked:
             begun["casts"] = begin_autocast(given, options.chip)
     found = Captured(given, options, parts, seconds, begun)
@@ -274,6 +283,20 @@ def captured(
         for each in begun.values():
             each.stop()
     return found
+
+
+@contextlib.contextmanager
+def collected_seldom() -> Iterator[None]:
+    """In the block Python looks for garbage less often, and only in what is made there: a tenth of tracing is that."""
+    before = gc.get_threshold()
+    gc.freeze()
+    if before[0]:
+        gc.set_threshold(max(before[0], SELDOM), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 def asked_parts(options: ReportOptions) -> tuple[str, ...]:

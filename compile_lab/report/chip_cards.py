@@ -182,7 +182,7 @@ def devices_card(found: Captured) -> ReportCard:
         f"{fits} a {chip.name} of {with_unit(chip.memory_nbytes)}."
     )
     rows = tuple((each.kind, each.count, each.payload_nbytes, each.sent_nbytes) for each in step.sent)
-    parts = [
+    parts: list[CardPart] = [
         CardTable(("a device holds", "bytes"), tuple(kinds.items())),
         CardTable(("collective", "count", "bytes of the whole tensors", "bytes a device sends"), rows),
         CardText("The real step, on imaginary devices, each with the batch that you handed over."),

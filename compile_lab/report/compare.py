@@ -10,7 +10,7 @@ from typing import Any
 
 from ..doors import is_source
 from ..page.units import signed, with_unit
-from .cards import SAID, SEVERITIES, CardTable, CardText, ReportCard, ReportData
+from .cards import SAID, SEVERITIES, CardPart, CardTable, CardText, ReportCard, ReportData
 from .target import UnusableModel
 
 Figures = dict[tuple[str, str], tuple[int, str]]
@@ -60,7 +60,7 @@ def moved(before: Mapping[str, Any], after: ReportData) -> ReportCard:
     verdict = f"{len(rows)} of {len(rows) + same} numbers moved since the earlier report"
     verdict += f"; {len(come)} troubles came and {len(gone)} went." if come or gone else "."
     untold = sorted({card for card, _ in old.keys() ^ new.keys()})
-    parts = [
+    parts: list[CardPart] = [
         CardTable(("card", "number", "before", "now", "change"), tuple(rows)),
         CardTable(("verdict on", "before", "now"), tuple(turned)),
         *(CardText(f"Came: {title}") for _, title in sorted(come)),

@@ -246,7 +246,8 @@ def loaded(target: str, fake: bool = False, phase: PhaseOf = no_phase) -> GivenM
         raise UnusableModel(
             f"{called} returned {type(made).__name__}; it must return (model, batch), or (model, batch, optimizer)"
         )
-    return given(*made, name=f"{_named(made[0])} of {file.name}", phase=phase)
+    model, batch, optimizer = (*made, None)[:3]
+    return given(model, batch, optimizer, f"{_named(model)} of {file.name}", phase)
 
 
 def _named(model: Any) -> str:
@@ -271,10 +272,8 @@ def _called_with(batch: Any, needs_tensors: bool = True) -> tuple[tuple[Any, ...
         if wrong := [key for key in batch if not isinstance(key, str)]:
             raise UnusableModel(f"the batch is a dict with the key {wrong[0]!r}; keys are the names of arguments")
         args, kwargs = (), dict(batch)
-    elif isinstance(batch, tuple | list):
-        args, kwargs = tuple(batch), {}
     else:
-        args, kwargs = (batch,), {}
+        args, kwargs = tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}
     if needs_tensors and not tensors((args, kwargs)):
         raise UnusableModel(
             f"the batch is a {type(batch).__name__} without a tensor; give what the model is called with"
@@ -315,6 +314,7 @@ def _module(path: Path, phase: PhaseOf) -> ModuleType:
     """The file as a module; files beside it can be imported. It travels to the virtual GPU by value."""
     name = path.stem if path.stem not in sys.modules and path.stem.isidentifier() else f"given_{abs(hash(path)):x}"
     spec = importlib.util.spec_from_file_location(name, path.resolve())
+    assert spec is not None and spec.loader is not None  # of a file that ends in .py
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     folder = str(path.resolve().parent)

@@ -37,6 +37,7 @@ def part_of(found: Captured) -> str:
     """What is not in the graphs and all that is read off them, in words; "" where the whole forward is."""
     trace, graphs, eager = found.parts.get("trace"), found.parts.get("graphs"), found.eager
     if step := found.given.step:
+        assert step.main is not None  # `given` refuses a step without one
         share = ""
         if isinstance(graphs, TrainingGraphs) and eager and eager.flops:
             flops = sum(sum(graph_flops(one)) for each in graphs.each for one in (each.forward, each.backward))
@@ -66,6 +67,7 @@ def eagerly(found: Captured, name: str) -> str:
 def step_card(found: Captured) -> ReportCard:
     """A whole step, as its author runs it: which modules it calls, what it differentiates, what that is."""
     step, eager = found.given.step, found["eager"]
+    assert step is not None and step.main is not None  # the card is of such a step alone
     rows = tuple((each.name, each.times, each.without_gradient, each.flops) for each in step.calls)
     columns = ("module", "calls", "of them without a gradient", "floating-point operations in its calls")
     backwards = f"{step.backwards} {'backward' if step.backwards == 1 else 'backwards'}"
@@ -172,8 +174,8 @@ def memory_card(found: Captured) -> ReportCard:
     memory = found.memory
     # A step's own optimizers have theirs already, among what is there before it.
     state = None if found.given.step else found.state
-    known = state is not None and state.nbytes is not None
-    optimizer = ((state.called, state.nbytes),) if known else ()
+    optimizer = () if state is None or state.nbytes is None else ((state.called, state.nbytes),)
+    known = bool(optimizer)
     remembered = f"{state.name}'s state" if state else "what its optimizers remember"
     held = f"parameters, inputs and {remembered}" if known or not state else "parameters and inputs"
     whole = memory.resident_nbytes + memory.peak_nbytes + sum(each for _, each in optimizer)

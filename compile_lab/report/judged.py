@@ -102,6 +102,7 @@ def _can_be_copied(model: nn.Module) -> bool:
     if not isinstance(model, FunctionModel):
         return True
     copied = subject_of(model, (), None, 0).copied()
+    assert isinstance(copied, FunctionModel)
     return not {*FunctionModel(copied.fn).modules()} & {*model.modules()}
 
 
@@ -110,14 +111,15 @@ def unwritten(given: GivenModel, code: object) -> tuple[str, ...] | None:
     return unwritten_results(code, given.model) if isinstance(code, GeneratedCode) and code.graphs else None
 
 
-def cured_by(given: GivenModel, code: object) -> str:
+def cured_by(given: GivenModel, code: GeneratedCode | None) -> str:
     """The option of Inductor's without which its code for the chip writes all results; "" if none is needed, or none
     helps. Each is tried."""
-    if not unwritten(given, code):
+    if code is None or not unwritten(given, code):
         return ""
+    chip = code.chip
 
     def without(option: str) -> tuple[str, ...]:
-        made = generated_code(given.loss, *given.args, chip=code.chip, options={option: False}, **given.kwargs)
+        made = generated_code(given.loss, *given.args, chip=chip, options={option: False}, **given.kwargs)
         return unwritten_results(made, given.model)
 
     return next((each for each in SWITCHES if not without(each)), "")

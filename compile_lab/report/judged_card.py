@@ -2,7 +2,8 @@
 
 import math
 
-from ..judge.judging import WRONG
+from ..inductor.generated import GeneratedCode
+from ..judge.judging import WRONG, Verdict
 from ..known_faults import KNOWN_FAULTS
 from .advice import cure_of
 from .captured import Captured, PartFailed
@@ -31,8 +32,8 @@ def judged_card(found: Captured) -> ReportCard:
     code = found.parts.get("code")
     lost = unwritten(found.given, code)
     try:
-        step: JudgedStep | None = found["judged"]
-        said, severity, todo = _told(step)
+        step: JudgedStep | None = (judged := found["judged"])
+        said, severity, todo = _told(judged)
     except PartFailed as error:
         if not lost:
             raise
@@ -44,7 +45,7 @@ def judged_card(found: Captured) -> ReportCard:
         memory = f"its code returns memory that nothing writes, {_listed(lost)}{fault}"
         said = f"WRONG for a virtual {chip}: {memory}. {said}"
         severity, todos = "bad", [cure, *todos]
-    elif lost is None or code.trouble:
+    elif lost is None or not isinstance(code, GeneratedCode) or code.trouble:
         said = f"{said} Of the code for a virtual {chip} not all is there to be read for results that nothing writes."
         severity = "look" if severity == "good" else severity
     else:
@@ -54,7 +55,7 @@ def judged_card(found: Captured) -> ReportCard:
     if step and step.refused:
         parts.append(CardTable(("not compared", "since"), tuple(step.refused.items())))
     if step and step.verdict and step.verdict.units:
-        parts += [_worst(step), CardText(WHAT)]
+        parts += [_worst(step.verdict), CardText(WHAT)]
         figures = (CardFigure("results that are wrong", len(step.verdict.wrong) + len(lost or ())),)
     return ReportCard("judged", TITLE, said, severity, tuple(parts), figures)
 
@@ -100,8 +101,8 @@ def _listed(names: tuple[str, ...]) -> str:
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _worst(step: JudgedStep) -> CardTable:
+def _worst(verdict: Verdict) -> CardTable:
     """The results that are furthest off, first."""
-    units = sorted(step.verdict.units.items(), key=lambda each: -each[1])
+    units = sorted(verdict.units.items(), key=lambda each: -each[1])
     rows = tuple((name, "not a number of that kind" if math.isinf(off) else f"{off:.3g}") for name, off in units)
     return CardTable(("result", "units of rounding off"), rows[:MOST_ROWS], folded="Result by result, the worst first")

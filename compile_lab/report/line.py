@@ -92,7 +92,7 @@ def follow(
     code = code or generated_code(fn, *args, chip=chip, **kwargs)
     joint = [node for each in graphs for node in each.joint.nodes if node.is_op and node.source]
     known = [*captured, *(node.source for node in joint), *(line for k in code.kernels for line in k.lines)]
-    places = {(line.file, line.line) for line in known}
+    places = {(line.file, line.line) for line in known if line}
     lines = [Line(file, at, text=linecache.getline(file, at).strip()) for file, at in sorted(places)]
     followed = tuple(_followed(line, captured, joint, graphs, code) for line in lines)
     return Trail(followed, code, tuple(graph.code for graph in seen), tuple(each.joint for each in graphs))

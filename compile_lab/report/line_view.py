@@ -4,7 +4,7 @@ import functools
 import html
 import re
 import textwrap
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from ..inductor.records import EXTERN, Kernel
@@ -52,11 +52,12 @@ class SideBySide(Code):
 def explorer(trail: Trail, title: str = "What becomes of one line") -> Explorer:
     """One axis: the line. Its panel shows all stages, forward and backward."""
     by_option = {_option(each): each for each in trail.lines}
-    assembled = functools.cache(lambda source: assemble(_by_source(trail)[source], trail.code.chip))
+    chip = trail.code.chip or ""  # without one nothing is asked for its PTX
+    assembled = functools.cache(lambda source: assemble(_by_source(trail)[source], chip))
     return Explorer(title, {"line": list(by_option)}, lambda line: panel(trail, by_option[line], assembled))
 
 
-def panel(trail: Trail, followed: Followed, assembled: functools.partial) -> list[str | Table | Code]:
+def panel(trail: Trail, followed: Followed, assembled: Callable[[str], Assembly]) -> list[str | Table | Code]:
     """The stages side by side, what is kept for the backward, and every launch; `assembled` gives a source's PTX."""
     line = followed.line
     columns = [
@@ -128,12 +129,12 @@ def _triton(followed: Followed, direction: str) -> Column:
     return Column(f"Triton, {direction}", told, _under(named.values()))
 
 
-def _ptx(trail: Trail, followed: Followed, direction: str, assembled: functools.partial) -> Column:
+def _ptx(trail: Trail, followed: Followed, direction: str, assembled: Callable[[str], Assembly]) -> Column:
     """One thread's instructions for the line, of the kernel that computes most of it."""
     kernel, stage = listings.main_kernel(followed, direction), f"PTX, {direction}"
     if kernel is None or trail.code.chip is None:
         return Column(stage, "none: a library computes it", Listing(()))
-    assembly: Assembly = assembled(kernel.source)
+    assembly = assembled(kernel.source)
     found = listings.ptx(assembly, kernel, kernel.computing(followed.line))
     shown = found.around(LOOKED_AT, 4, 14)
     return Column(stage, f"{len(found.lit)} instructions in {shortened(kernel.name)}", shown)

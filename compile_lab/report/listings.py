@@ -173,7 +173,7 @@ def _body(code: str) -> list[str]:
 
 
 def _name(line: str) -> str:
-    return re.match(r"\s*(\w+)", line)[1]
+    return re.findall(r"\w+", line)[0]
 
 
 def _plain(line: str) -> str:

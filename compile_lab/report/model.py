@@ -19,7 +19,7 @@ from ..recordings import here
 from ..virtual_gpu.chips import chip as chip_named
 from .advice import cure_of
 from .capture_cards import breaks_card, guards_card, handed_card
-from .captured import PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured
+from .captured import PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured, collected_seldom
 from .cards import CardText, PlainCell, ReportCard, worst_first
 from .chip_cards import casts_card, devices_card, kernels_card, whose
 from .given import RULES, GivenModel, given
@@ -106,7 +106,7 @@ def checked(chip: str, devices: int | None, pattern: str, limit_s: float, judge:
 def told(subject: GivenModel, options: ReportOptions, progress: Callable[[str], None] | None = None) -> ModelReport:
     """Capture, fill the cards, ask the questions."""
     begun = time.perf_counter()
-    with state_kept(subject.model):
+    with state_kept(subject.model), collected_seldom():
         found = captured(subject, options, progress=progress or (lambda _: None))
     seconds = (*found.seconds.items(), ("all", time.perf_counter() - begun))
     findings, unasked = answers(found)

@@ -155,10 +155,10 @@ def unrolled_loop(found: Captured) -> Answer:
     again = {key: count for key, count in times.items() if count >= UNROLLED}
     if 2 * sum(again.values()) < len(ops) or not again:
         return None
-    (line, _, _), count = max(again.items(), key=lambda each: each[1])
+    (place, _, _), count = max(again.items(), key=lambda each: each[1])
     return (
-        f"A Python loop is unrolled: {count} times `{line.partition(': ')[2]}`.",
-        f"{line.partition(': ')[0]}: {sum(again.values()):,} of {len(ops):,} operations that Dynamo captured are of "
+        f"A Python loop is unrolled: {count} times `{place.partition(': ')[2]}`.",
+        f"{place.partition(': ')[0]}: {sum(again.values()):,} of {len(ops):,} operations that Dynamo captured are of "
         f"{len({key[0] for key in again})} lines that run {UNROLLED} times or more in one call; each is compiled by "
         "itself, and another number of turns is another graph.",
         "One operation over the whole axis (`cumsum`, a convolution, a matmul) where there is one; else "
@@ -327,7 +327,7 @@ def attention_written_out(found: Captured) -> Answer:
     """Is attention computed by a softmax over a square of the sequence?"""
     for graph in found.trace.graphs:
         for node in graph.module.graph.nodes:
-            shape = getattr(node.meta.get("example_value"), "shape", ())
+            shape: Sequence[int] = getattr(node.meta.get("example_value"), "shape", ())
             named = "softmax" in str(getattr(node.target, "__name__", node.target))
             if node.op.startswith("call") and named and len(shape) >= 3 and shape[-1] == shape[-2] > 1:
                 size = with_unit(node.meta["example_value"].nbytes)

@@ -144,6 +144,8 @@ class _Watch:
         self.frames: list[Line] = []
         self.last_words = ""
         self.inbox: queue.SimpleQueue[tuple[str, bytes]] = queue.SimpleQueue()
+        assert process.stdout and process.stderr  # pipes, by `start`
+        self.streams = (process.stdout, process.stderr)
         self.readers = [
             threading.Thread(target=_read_lines, args=(process.stdout.fileno(), self.inbox), daemon=True),
             threading.Thread(target=_read_printed, args=(process.stderr.fileno(), self.inbox), daemon=True),
@@ -169,7 +171,7 @@ class _Watch:
 
     def close(self) -> None:
         """Once nobody writes any more."""
-        for each, stream in zip(self.readers, (self.process.stdout, self.process.stderr), strict=True):
+        for each, stream in zip(self.readers, self.streams, strict=True):
             if each.ident is not None:
                 each.join(PLACE_S)
             if not each.is_alive():

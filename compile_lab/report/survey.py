@@ -11,7 +11,7 @@ import json
 import multiprocessing
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from ..memory.compiled import compiled_lifetimes
 from ..memory.measured import measure_step
 from ..page.tables import Table
 from ..recordings import here
+from ..virtual_gpu.client import started
 from .architectures import ARCHITECTURES, made
 from .captured import ReportOptions
 from .given import GivenModel, given
@@ -58,11 +59,12 @@ def row(name: str, whole: bool = False, limit_s: float = LIMIT_S) -> Row:
         ...
     KeyError: 'Llama 9'
     """
-    one = ARCHITECTURES[name]
-    model, batch = made(name)
+    one, options = ARCHITECTURES[name], ReportOptions(devices=8, limit_s=limit_s)
+    with started(options.chip):  # as the command does
+        model, batch = made(name)
     begun = time.perf_counter()
     subject = given(model, batch, name=name)
-    found = told(subject, ReportOptions(devices=8, limit_s=limit_s))
+    found = told(subject, options)
     seconds = time.perf_counter() - begun
     return {
         "name": name,
@@ -112,7 +114,7 @@ def alone(name: str, whole: bool = False) -> Row:
             return {"name": name, "seconds": None, "cards": {}, "failed": {"all": said}, "trouble": said}
 
 
-def has_the_peak(found: Row) -> bool:
+def has_the_peak(found: Mapping[str, Any]) -> bool:
     """Is the predicted peak the allocator's, but for what a library takes and gives back within a call?"""
     measured = found.get("between_calls_bytes")
     return bool(measured) and abs(found["predicted_bytes"] / measured - 1) <= NEAR

@@ -43,7 +43,8 @@ def switched(given: GivenModel, before: DynamoTrace) -> Switched | None:
         alone = _traced(given, switches)
     if not switches:
         return None
-    together, branches = alone, []
+    together = alone
+    branches: list[GraphBreak] = []
     with contextlib.ExitStack() as left_out:
         while len(branches) < MOST_BRANCHES and (found := _a_branch(given.model, together)):
             branch, without = found

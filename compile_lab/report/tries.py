@@ -29,7 +29,7 @@ from ..precision.casts import TypedTrace, dtypes
 from ..simulator.collectives import Collective, Held
 from ..source import users_line
 from ..tensors import known_nbytes, tensors
-from ..virtual_gpu.assembly import assemble
+from ..virtual_gpu.assembly import Resources, resources
 from ..virtual_gpu.client import Begun, begin
 from .given import GivenModel, loss_of, raised
 
@@ -63,15 +63,6 @@ class Tried:
     @property
     def compiled_again(self) -> bool:
         return self.outcome == "compiled"
-
-
-@dataclass(frozen=True)
-class Registers:
-    """What a kernel takes of a chip: registers a thread, spilled bytes a thread, warps that a multiprocessor holds."""
-
-    registers: int | None
-    spills: int | None
-    warps: int | None
 
 
 @dataclass(frozen=True)
@@ -252,15 +243,11 @@ def _on_zeros(func: Any, args: Any, kwargs: dict[str, Any]) -> str:
     return ""
 
 
-def registers(code: GeneratedCode) -> Mapping[str, Registers]:
+def registers(code: GeneratedCode) -> Mapping[str, Resources]:
     """Registers, spills and warps of the kernels that move most bytes, by their names."""
     largest = sorted(code.written, key=lambda kernel: -kernel.nbytes)[:LARGEST_KERNELS]
-    found = {}
-    for kernel in largest:
-        made = assemble(kernel, code.chip)
-        warps = made.occupancy.warps if made.occupancy else None
-        found[kernel.name] = Registers(made.registers, made.spills, warps)
-    return found
+    taken = resources(largest, code.chip or "") if largest else ()
+    return {kernel.name: each for kernel, each in zip(largest, taken, strict=True)}
 
 
 def on_devices(given: GivenModel, devices: int, pattern: str) -> OnDevices:

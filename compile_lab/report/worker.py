@@ -6,6 +6,7 @@ The pipe to the supervisor is what was its standard output. What the code prints
 import contextlib
 import ctypes
 import faulthandler
+import io
 import json
 import os
 import select
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from ..source import users_line
+from ..virtual_gpu.client import started
 from .captured import asked_parts
 from .compare import earlier, moved
 from .given import loaded, raised, way_out
@@ -74,6 +76,7 @@ def main(asked: str) -> NoReturn:
 def _prepare(channel: Channel) -> None:
     os.dup2(2, 1)
     for stream in (sys.stdout, sys.stderr):
+        assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(line_buffering=True, encoding="utf-8", errors="backslashreplace")
     _end_with_the_supervisor(channel)
     faulthandler.enable(channel.pipe, all_threads=False)
@@ -130,7 +133,8 @@ def _answer(asked: dict[str, Any], channel: Channel) -> dict[str, str]:
         phases = BESIDE_PARTS + len(asked_parts(options))
         before = earlier(Path(asked["compare"])) if asked["compare"] else None
         sys.argv = [asked["target"].rpartition(":")[0]]
-        subject = loaded(asked["target"], asked["fake"], phase)
+        with started(options.chip):  # takes seconds, as the import of the reader's file does
+            subject = loaded(asked["target"], asked["fake"], phase)
         begins("the way to the virtual GPU")
         found = told(subject, options, begins)
         begins("the page")

@@ -67,8 +67,10 @@ def pipeline(
     ``backward`` is the whole one; half of it goes for the gradient of the input. The last stage, which has a language
     model's head, takes ``last_stage_longer_by`` more for its forward, and as many times more for its backward.
     """
-    check_whole("ranks", ranks), check_whole("micro_batches", micro_batches)
-    check_amount("backward", backward), check_amount("last_stage_longer_by", last_stage_longer_by)
+    check_whole("ranks", ranks)
+    check_whole("micro_batches", micro_batches)
+    check_amount("backward", backward)
+    check_amount("last_stage_longer_by", last_stage_longer_by)
     several = {}
     for name in dict.fromkeys((schedule, compared_with)):
         on_each = SCHEDULES[name]
@@ -76,8 +78,9 @@ def pipeline(
         check_pairs(stages, micro_batches)
         parts = [1 / on_each] * (stages - 1) + [1 / on_each + last_stage_longer_by]
         halves = [backward / 2 * part for part in parts]
-        times = {"forward": parts, "input_grad": halves, "weight_grad": halves, "transfer": transfer}
-        several[name] = simulate(name, stages, micro_batches, **times)
+        several[name] = simulate(
+            name, stages, micro_batches, forward=parts, input_grad=halves, weight_grad=halves, transfer=transfer
+        )
     return [_noticed(list(several.values())), *_picture(several), pipeline_view.compared(several)]
 
 
@@ -112,7 +115,8 @@ def recommended(model: str, devices: int, sequences: int, card: float) -> list[s
     In bf16 with gradients reduced in float32, AdamW, all activations kept, ``sequences`` of the model's whole context a
     device. Raises ValueError as ``recommend``.
     """
-    check_whole("devices", devices), check_whole("sequences", sequences)
+    check_whole("devices", devices)
+    check_whole("sequences", sequences)
     _check_card(card)
     return patterns_view.ranking(recommend(MODELS[model], devices, card * 1e9, batch=devices * sequences))
 
@@ -163,5 +167,11 @@ def _ddp_step(cap_mb: float, wire_gb_s: float, devices: int, backward_ms: float,
         gradients.append(Gradient(backward_ms * made / whole, size))
     gradients.append(Gradient(backward_ms, head))
     bytes_per_ms = wire_gb_s * 1e9 / 1e3 / (2 * (devices - 1) / devices)
-    costs = {"latency_ms": latency_ms, "forward_ms": backward_ms / 2, "bytes_per_ms": bytes_per_ms}
-    return ddp_overlap(gradients, backward_ms, cap_nbytes=cap_mb * MB, **costs)
+    return ddp_overlap(
+        gradients,
+        backward_ms,
+        cap_nbytes=cap_mb * MB,
+        latency_ms=latency_ms,
+        forward_ms=backward_ms / 2,
+        bytes_per_ms=bytes_per_ms,
+    )

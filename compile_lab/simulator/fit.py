@@ -5,7 +5,8 @@ three assumptions, which stand in `Assumed`. ``Fit.deciding`` says which of them
 taken to issue its work in time, as a compiled one with much to do does; chapter 11 has the other case.
 """
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -78,7 +79,7 @@ class Fit:
 
     @property
     def fits(self) -> bool:
-        return self.plan.total_nbytes <= USABLE * 1e9 * self.chip.memory_gb
+        return self.plan.peak_nbytes <= USABLE * 1e9 * self.chip.memory_gb
 
     @property
     def step_s(self) -> float:
@@ -132,7 +133,7 @@ def fit(
     >>> from compile_lab.simulator.fit import fit
     >>> found = fit(MODELS["7 B"], "fsdp", 8, "H100")
     >>> found.fits, round(found.tokens_per_s), round(found.mfu, 2), found.deciding
-    (True, 43229, 0.24, 'matrix')
+    (True, 42869, 0.24, 'matrix')
     """
     check_whole("devices", devices)
     if chip not in CHIPS:
@@ -141,24 +142,25 @@ def fit(
     for name, value in vars(assumed).items():
         if not 0 < value <= 1:
             raise ValueError(f"{name}={value}: an assumed share of a rate is above 0 and at most 1")
-    given = {"batch": batch, "length": length, "precision": precision, "checkpointing": checkpointing}
+    planned = functools.partial(plan, batch=batch, length=length, precision=precision, checkpointing=checkpointing)
     if devices == 1:
         pattern = "one device"
     elif pattern == BEST:
         if precision not in CHIPS[chip].tflop_per_s:
-            plan(shape, "one device", 1, **given)  # refuses it by name
+            planned(shape, "one device", 1)  # refuses it by name
         network = assumed.network(CHIPS[chip], precision)
-        found = recommend(shape, devices, 1e9 * CHIPS[chip].memory_gb, network=network, **given)
-        pattern = found.choices[0].plan.pattern if found.choices else _least(shape, devices, given)
-    return Fit(plan(shape, pattern, devices, **given), CHIPS[chip], assumed)
+        ranked = functools.partial(recommend, batch=batch, length=length, precision=precision, network=network)
+        found = ranked(shape, devices, 1e9 * CHIPS[chip].memory_gb, checkpointing=checkpointing)
+        pattern = found.choices[0].plan.pattern if found.choices else _least(shape, devices, planned)
+    return Fit(planned(shape, pattern, devices), CHIPS[chip], assumed)
 
 
-def _least(shape: Shape, devices: int, given: Mapping[str, object]) -> str:
+def _least(shape: Shape, devices: int, planned: Callable[..., Plan]) -> str:
     """The pattern that holds least."""
     held, why = {}, ""
     for name in PLANNED:
         try:
-            held[name] = plan(shape, name, devices, **given).total_nbytes
+            held[name] = planned(shape, name, devices).peak_nbytes
         except ValueError as error:
             why = str(error)
     if not held:

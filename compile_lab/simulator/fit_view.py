@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 
 from ..doors import check_whole
@@ -89,17 +90,19 @@ def fits(
     sizes = {"layers": layers, "width": width, "heads": heads, "vocabulary": vocabulary, "context": context}
     for name, value in sizes.items():
         check_whole(name, value)
-    check_whole("sequences", sequences), check_whole("devices", devices)
+    check_whole("sequences", sequences)
+    check_whole("devices", devices)
     if model == OWN:
         if width % heads:
             raise ValueError(f"width={width} is not divided by heads={heads}: heads are equally wide; change one")
         shape = ModelShape(vocabulary, context, dim=width, layers=layers, heads=heads)
     else:
         shape = replace(MODELS[model], context=context)
-    given = {"batch": devices * sequences, "precision": precision, "assumed": Assumed(matrix=of_the_peak / 100)}
+    assumed = Assumed(matrix=of_the_peak / 100)
+    fitted = functools.partial(fit, batch=devices * sequences, precision=precision, assumed=assumed)
     on = checkpointing == "on"
-    found = fit(shape, PATTERNS[pattern], devices, chip, checkpointing=on, **given)
-    other = fit(shape, found.plan.pattern, devices, chip, checkpointing=not on, **given)
+    found = fitted(shape, PATTERNS[pattern], devices, chip, checkpointing=on)
+    other = fitted(shape, found.plan.pattern, devices, chip, checkpointing=not on)
     return [
         _said(found, chip, PATTERNS[pattern] == BEST and devices > 1),
         memory(found, chip),
@@ -113,8 +116,8 @@ def _said(found: Fit, chip: str, chosen: bool) -> str:
     how = ", the fastest that fits" if found.fits else ", which holds least"
     verdict = "It fits" if found.fits else "It does not fit"
     return (
-        f"**{verdict}: {with_unit(found.plan.total_nbytes)} a device, of the {found.chip.memory_gb:g} GB of the card "
-        f"({chip}).** {_count(parameter_count(found.plan.shape))} parameters, {found.plan.pattern}"
+        f"**{verdict}: at the peak {with_unit(found.plan.peak_nbytes)} a device, of the {found.chip.memory_gb:g} GB of "
+        f"the card ({chip}).** {_count(parameter_count(found.plan.shape))} parameters, {found.plan.pattern}"
         f"{f' ({mesh})' if mesh else ''}{how if chosen else ''}. A step of "
         f"{found.plan.batch * found.plan.length:,} tokens would take **{seconds(found.step_s)}**: "
         f"MFU **{found.mfu:.0%}**, **{_count(found.tokens_per_s)} tokens a second**, "
@@ -135,17 +138,22 @@ def _count(value: float) -> str:
 
 def memory(found: Fit, chip: str) -> Drawing:
     """Bytes by kind, the card's memory, and what of it can be used: on one scale for all that is not far too large."""
-    total, card = found.plan.total_nbytes, found.chip.memory_gb
+    total, peak, card = found.plan.total_nbytes, found.plan.peak_nbytes, found.chip.memory_gb
     parts = [
         Segment(kind, nbytes / 1e9, title=f"{kind} {with_unit(nbytes)}") for kind, nbytes in kinds(found.plan).items()
     ]
     return segments(
         [Row("holds", parts, with_unit(total))],
         Axis(unit="GB", until=END_GB if total / 1e9 <= END_GB else None),
-        title=f"The fullest device holds {with_unit(total)}; a plan can use {USABLE * card:.0f} GB of the card.",
-        caption="The rest of the card is for what a plan does not count.",
+        title=f"At its peak a device holds {with_unit(peak)}; a plan can use {USABLE * card:.0f} GB of the card.",
+        caption=f"In a step it holds {with_unit(total)} of these kinds, but not all at one time. The rest of the card "
+        "is for what a plan does not count.",
         colours=KINDS,
-        references={f"{USABLE:.0%}": (USABLE * card, "grey"), f"{chip}, {card:g} GB": (card, "purple")},
+        references={
+            "peak": (peak / 1e9, "ink"),
+            f"{USABLE:.0%}": (USABLE * card, "grey"),
+            f"{chip}, {card:g} GB": (card, "purple"),
+        },
     )
 
 
@@ -178,8 +186,8 @@ def _decides(found: Fit, other: Fit) -> str:
     turned = "without" if found.plan.checkpointing else "with"
     halved = found.deciding
     return (
-        f"**What decides.** Memory: {most}, {held[most] / found.plan.total_nbytes:.0%} of it; {turned} checkpointing "
-        f"a device would hold {with_unit(other.plan.total_nbytes)}, and a step take {seconds(other.step_s)}. "
+        f"**What decides.** Memory: {most}, {held[most] / found.plan.total_nbytes:.0%} of what is held; {turned} "
+        f"checkpointing the peak is {with_unit(other.plan.peak_nbytes)}, and a step takes {seconds(other.step_s)}. "
         f"Time: {_SHARES[halved]} that is assumed; at half of it a step takes {found.slower[halved]:.2g} times as long"
         + "".join(
             f", at half of {_SHARES[name].removeprefix('the share of ')} {times:.2g} times"

@@ -1,6 +1,5 @@
 """What one device of a pipeline stage holds during a step, by formula: see ``compile_lab.simulator.patterns``."""
 
-from .sharding import Parameter
 from .traffic import FP32, Layout
 
 GATHERED, GRADIENTS, LOGITS, COPIES, PASSED, AGAIN = (
@@ -14,16 +13,23 @@ GATHERED, GRADIENTS, LOGITS, COPIES, PASSED, AGAIN = (
 """The kinds of buffers: what exists only for a moment, or as a copy to be sent."""
 
 
-def unscattered(own: tuple[Parameter, ...], tp: int) -> int:
-    """How many numbers the gradients have that FSDP holds whole at one time: around the blocks, and of one block."""
-    return sum(each.numbers(tp) for each in own)
-
-
 def units(layout: Layout, stage: int) -> tuple[int, int]:
     """How many numbers a block's gathered parameters have, and those around the blocks."""
     own, tp = layout.parameters_of(stage), layout.size("tp")
     block = sum(each.numbers(tp) for each in own if each.part == "block")
     return block, sum(each.numbers(tp) for each in own if each.part != "block")
+
+
+def cast(layout: Layout, stage: int) -> int:
+    """How many numbers of a stage's parameters autocast casts: those of matmuls. An embedding is looked up as it is."""
+    block, root = units(layout, stage)
+    tied = layout.shape.tied_head and layout.size("pp") == 1  # there the embedding is the head
+    looked_up = sum(
+        each.numbers(layout.size("tp"))
+        for each in layout.parameters_of(stage)
+        if each.part == "first" and not (tied and each.name.startswith("token"))
+    )
+    return layout.layers * block + root - looked_up
 
 
 def layer_activations(layout: Layout) -> int:
@@ -32,11 +38,19 @@ def layer_activations(layout: Layout) -> int:
     A layer keeps 16 numbers for each token and channel, if attention is one fused operation, which itself keeps only
     one number for each token and head. Four of them, the inputs and outputs of the two norms, are whole under tensor
     parallel; sequence parallel divides the inputs, but what was gathered for a matmul is kept as it is. A norm
-    keeps a mean and a deviation a token.
+    keeps a mean and a deviation a token. A compiled block keeps what goes into its second norm as the attention made
+    it, and adds the residual again; FSDP hands it the first one's as it computes; DDP cuts it, so that all is kept.
     """
     shape, tp = layout.shape, layout.size("tp")
     tokens, channels = _sizes(layout)
-    return 2 * _norm(layout) + 12 * channels // tp * layout.computed + tokens * shape.heads // tp * FP32
+    cut = layout.size("replicate") > 1 and layout.size("shard") == 1
+    less = (FP32 - layout.computed) * channels // _streams(layout) * (1 + layout.gathers)
+    return (
+        2 * _norm(layout)
+        + 12 * channels // tp * layout.computed
+        + tokens * shape.heads // tp * FP32
+        - (less if layout.compiled and not cut else 0)
+    )
 
 
 def kept_of_a_layer(layout: Layout) -> int:
@@ -48,7 +62,7 @@ def kept_of_a_layer(layout: Layout) -> int:
 
 def end_activations(layout: Layout) -> int:
     """Bytes that the last norm and the loss keep: its log-softmax, in fp32, and one number."""
-    return _norm(layout) + (_logits(layout) + 1) * FP32
+    return _norm(layout) + (logits(layout) + 1) * FP32
 
 
 def stage_activations(layout: Layout, stage: int) -> int:
@@ -65,17 +79,18 @@ def activations(layout: Layout, stage: int) -> int:
 def buffers(layout: Layout, stage: int) -> dict[str, int]:
     """The most bytes of each kind of buffer: those of an allocator need not be there at the same time."""
     block, root = units(layout, stage)
-    whole, pp = layout.layers * block + root, layout.size("pp")
+    pp = layout.size("pp")
     found = {PASSED: 0, LOGITS: 0, COPIES: 0, AGAIN: layer_activations(layout) if layout.checkpointed else 0}
     if pp > 1:
         boundary = layout.rows * layout.length * layout.shape.dim * layout.stream
         found[PASSED] = boundary * ((stage > 0) + (stage < pp - 1))
     if layout.is_last(stage):
         # Sliced, their gradient is computed in three steps, each with a tensor of its own.
-        numbers = 3 * FP32 if _slices(layout) > 1 else FP32 + layout.computed
-        found[LOGITS] = (numbers + (layout.computed if pp > 1 else 0)) * _logits(layout)  # a stage keeps what it gave
+        as_computed = layout.computed if layout.computed < FP32 else 0
+        numbers = 3 * FP32 + as_computed if _slices(layout) > 1 else FP32 + layout.computed
+        found[LOGITS] = (numbers + (layout.computed if pp > 1 else 0)) * logits(layout)  # a stage keeps what it gave
     if not layout.gathers and layout.computed < FP32:
-        found[COPIES] = layout.computed * whole
+        found[COPIES] = layout.computed * cast(layout, stage)
     return found | {GATHERED: _gathered(layout, block, root), GRADIENTS: _on_their_way(layout, block, root)}
 
 
@@ -102,7 +117,7 @@ def _sizes(layout: Layout) -> tuple[int, int]:
     return tokens, tokens * layout.shape.dim
 
 
-def _logits(layout: Layout) -> int:
+def logits(layout: Layout) -> int:
     """How many logits of a micro-batch the first device has: tensor parallel slices them by the vocabulary."""
     return _sizes(layout)[0] * -(-layout.shape.vocabulary // _slices(layout))
 

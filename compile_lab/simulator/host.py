@@ -28,14 +28,14 @@ class HostRates:
     >>> from compile_lab.simulator.explored_view import MODELS
     >>> from compile_lab.simulator.host import HostRates, issue_s
     >>> [round(1e3 * issue_s(plan(MODELS["124 M"], pattern, 4), HostRates())) for pattern in ("ddp", "fsdp", "tp")]
-    [23, 69, 115]
+    [23, 71, 106]
     """
 
-    layer_s: float = 1.6e-3
-    bucket_s: float = 0.3e-3
-    gathered_s: float = 1.3e-3
-    tp_layer_s: float = 8e-3
-    tp_sp_layer_s: float = 12e-3
+    layer_s: float = 1.5e-3
+    bucket_s: float = 0.36e-3
+    gathered_s: float = 1.4e-3
+    tp_layer_s: float = 7.3e-3
+    tp_sp_layer_s: float = 10e-3
 
     def __post_init__(self) -> None:
         for name, seconds in vars(self).items():

@@ -124,8 +124,11 @@ def work(
     if way not in WAYS:
         raise ValueError(f"way is {shown(way)}; it must be one of {', '.join(map(repr, WAYS))}")
     check_whole("kernels", kernels)
-    check_amount("kernel_us", kernel_us), check_amount("issue_us", issue_us), check_amount("work_left", work_left)
-    check_amount("graph_launch_us", graph_launch_us), check_amount("fused", fused)
+    check_amount("kernel_us", kernel_us)
+    check_amount("issue_us", issue_us)
+    check_amount("work_left", work_left)
+    check_amount("graph_launch_us", graph_launch_us)
+    check_amount("fused", fused)
     if fused < 1:
         raise ValueError(f"fused is {shown(fused)}; it must be at least 1: that many kernels become one")
     if way == "eager":

@@ -10,7 +10,7 @@ from ..page.axes import Range
 from ..page.canvas import round_end
 from ..page.figures import Drawing
 from ..page.marks import Axis, Line, Row, Segment, lines, segments
-from ..page.tables import Table
+from ..page.tables import Cell, Table
 from .issuing import WAYS, Demand, issued, work
 
 CALLS = 2
@@ -107,7 +107,7 @@ def lanes(ways: Mapping[str, Demand], way: str) -> Drawing:
         told = f"{microseconds(each.call_us)}, {each.limited_by} limits"
         drawn = [Segment(part, us / size, words="") for part, us in parts.items() if us]
         rows.append(Row(name, drawn, told, "One call of many", strong=name == way))
-    listed = [
+    listed: list[tuple[Cell, ...]] = [
         (name, each.kernels, *(round(us, 1) for us in (each.host_us, each.gpu_us, each.call_us)), f"{each.idle:.0%}")
         for name, each in ways.items()
     ]

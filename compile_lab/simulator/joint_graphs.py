@@ -79,7 +79,7 @@ class StoredGraph:
 @functools.cache
 def stored_graphs() -> dict[str, StoredGraph]:
     """The graphs that are stored, by name."""
-    text = pkgutil.get_data(__package__, STORED).decode()  # from a zip, too: a page has no folder
+    text = pkgutil.get_data(__package__, STORED) or b""  # from a zip, too: a page has no folder
     return {name: from_json(name, given) for name, given in json.loads(text).items()}
 
 

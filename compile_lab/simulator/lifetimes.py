@@ -211,7 +211,8 @@ class _Run:
     def operation(self, at: int, stage: str, kind: str) -> None:
         node = self.graph.nodes[at]
         keys = self.keys(at, stage)
-        made = {key: node.buffers[key[2]] for key in keys if key is not None and key not in self.known}
+        new = (key for key in keys if key is not None and key not in self.known)
+        made = {key: nbytes for key in new if (nbytes := node.buffers[key[2]]) is not None}
         if made or node.in_place:
             self.begin(node.name)
             for key, nbytes in made.items():

@@ -61,7 +61,8 @@ class Links:
         for name in ("nvlink_bytes_per_s", "card_bytes_per_s", "inside", "across"):
             if not 0 < (rate := getattr(self, name)) < math.inf:
                 raise ValueError(f"Links.{name} is {rate}: a rate is a number above 0; leave it out for the default")
-        check_whole("cards", self.cards), check_whole("devices", self.devices)
+        check_whole("cards", self.cards)
+        check_whole("devices", self.devices)
 
     def __str__(self) -> str:
         return (

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterable
 
-from ..page.figures import Figure, Series, lines
+from ..page.figures import Figure, Plot, Series, lines
 from ..page.tables import Table
 from .links import Measured, measured
 
@@ -21,7 +21,8 @@ PLACES = ("one machine", "two machines", "three and more")
 
 def picture() -> Figure:
     """Bus bandwidth of an all-reduce by size: the model as lines, what was measured as points."""
-    series, sources = [], {}
+    series = []
+    sources: dict[str, None] = {}
     for name, (chip, ranks, source) in DRAWN.items():
         rows = [
             each
@@ -43,6 +44,7 @@ def picture() -> Figure:
         log_x=True,
         log_y=True,
     )
+    assert not isinstance(figure.plot, Plot)  # but plotly's own
     for points, line in zip(figure.plot.data[::2], figure.plot.data[1::2], strict=True):
         points.mode, line.mode, line.showlegend = "markers", "lines", False
         line.line.color, line.line.dash = points.line.color, "solid"

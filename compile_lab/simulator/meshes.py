@@ -14,7 +14,8 @@ from typing import Any
 from ..doors import check_whole
 from .sharding import Shape
 
-_TABLE = tomllib.loads(pkgutil.get_data(__package__, "patterns.toml").decode())  # from a zip, too: a page has no folder
+_TEXT = pkgutil.get_data(__package__, "patterns.toml") or b""  # from a zip, too: a page has no folder
+_TABLE = tomllib.loads(_TEXT.decode())
 
 PATTERNS: dict[str, tuple[str, ...]] = {name: tuple(axes) for name, axes in _TABLE["patterns"].items()}
 """Each pattern's axes, outermost first."""

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field, replace
 from ..doors import check_whole, door
 from ..page.units import in_gb
 from .collectives import Collective, Held
-from .holdings import activations, buffers, layer_activations, unscattered
+from .holdings import activations, buffers
 from .meshes import AXES, MACHINE, PLANNED, SEQUENCE_PARALLEL, VARIANTS, mesh_of
+from .moments import peak_beside
 from .sharding import Shape, check_divides
 from .traffic import FP32, Layout, collectives
 
@@ -52,19 +53,13 @@ class Share:
     held: Held
     buffers_nbytes: int
     collectives: tuple[Collective, ...]
-    later_nbytes: int
-    """The part of it that is made after the turn: gradients, and those that FSDP has not scattered yet. 0 in a
-    pipeline, where earlier micro-batches have made them."""
+    peak_nbytes: int
+    """Of the largest moment of a step, with cuBLAS's workspaces: see ``moments``. The sum of all is never held."""
 
     @property
     def total_nbytes(self) -> int:
         """Bytes of all that is counted here, as if it were held at once. Workspaces and fragmentation come on top."""
         return sum(vars(self.held).values()) + self.buffers_nbytes
-
-    @property
-    def turn_nbytes(self) -> int:
-        """Bytes held when the backward begins. That is the peak as long as activations are larger than gradients."""
-        return self.total_nbytes - self.later_nbytes
 
     @property
     def sent_nbytes(self) -> int:
@@ -107,6 +102,11 @@ class Plan:
         return self.fullest.total_nbytes
 
     @property
+    def peak_nbytes(self) -> int:
+        """The most bytes that a device holds in any moment of the step."""
+        return max(share.peak_nbytes for share in self.stages)
+
+    @property
     def sent_nbytes(self) -> int:
         """Bytes that the busiest device sends in a step."""
         return self.busiest.sent_nbytes
@@ -141,6 +141,7 @@ def plan(
     optimizer: str = "AdamW",
     checkpointing: bool = False,
     gathered_logits: bool = False,
+    compiled: bool = False,
 ) -> Plan:
     """What does each device hold and send in a step, if ``pattern`` spreads a model of this ``shape`` over ``devices``?
 
@@ -148,7 +149,8 @@ def plan(
     sequences in a step over all devices (by default as many as devices), each of ``length`` tokens (by default the
     model's context). A pipeline runs 1F1B over ``microbatches`` (by default of one sequence each). FSDP gathers block
     by block, and what is around the blocks as one unit. With ``checkpointing`` a layer keeps its input alone, and is
-    computed again in the backward. ``gathered_logits`` as in ``mini_model.parallel.parallelize``.
+    computed again in the backward. ``gathered_logits`` as in ``mini_model.parallel.parallelize``;
+    ``compiled``: each block is, which keeps a little less for its backward.
 
     Raises ValueError for a name that is not known and a size that does not divide, with the rule and a way out.
 
@@ -156,10 +158,11 @@ def plan(
     >>> from compile_lab.simulator.explored_view import MODELS
     >>> for pattern in ("ddp", "fsdp"):
     ...     print(plan(MODELS["7 B"], pattern, 8, precision="bf16"))
-    ddp on replicate 8: 162 GB on the fullest device, 48.1 GB sent by the busiest in a step
+    ddp on replicate 8: 161 GB on the fullest device, 48.1 GB sent by the busiest in a step
     fsdp on shard 8: 28.6 GB on the fullest device, 47.3 GB sent by the busiest in a step
     """
-    _known("pattern", pattern, PLANNED), _known("precision", precision, PRECISIONS)
+    _known("pattern", pattern, PLANNED)
+    _known("precision", precision, PRECISIONS)
     _known("optimizer", optimizer, OPTIMIZERS)
     mesh = mesh_of(shape, pattern, devices)
     batch = math.prod(mesh.values()) if batch is None else batch
@@ -173,7 +176,7 @@ def plan(
     check_whole("microbatches", pieces)
     check_divides(shape, mesh, batch, length, pattern in SEQUENCE_PARALLEL, pieces)
     layout = layout_of(shape, pattern, mesh, batch, length, pieces, precision, checkpointing)
-    layout = replace(layout, gathered_logits=gathered_logits)
+    layout = replace(layout, gathered_logits=gathered_logits, compiled=compiled)
     stages = tuple(_share(layout, stage, OPTIMIZERS[optimizer]) for stage in range(pp))
     return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, checkpointing, stages)
 
@@ -202,12 +205,9 @@ def _share(layout: Layout, stage: int, states: int) -> Share:
     whole, sliced = (FP32 * sum(each.numbers(tp, n) * each.count for each in own) for n in (1, shard))
     held = {kind: sliced if kind in layout.slices else whole for kind in ("parameters", "gradients", "state")}
     kept = Held(held["parameters"], held["gradients"], states * held["state"], activations(layout, stage))
-    later = held["gradients"] if layout.size("pp") == 1 else 0
-    if later and shard > 1 and "gradients" in layout.slices:
-        later += layout.reduced * unscattered(own, tp)
-    if later and layout.checkpointed:
-        later += layer_activations(layout)
-    return Share(kept, sum(buffers(layout, stage).values()), collectives(layout, stage), later)
+    resting = held["parameters"] + states * held["state"]
+    peak = resting + peak_beside(layout, stage, held["gradients"])
+    return Share(kept, sum(buffers(layout, stage).values()), collectives(layout, stage), peak)
 
 
 def _known(name: str, value: str, table: Mapping[str, object]) -> None:

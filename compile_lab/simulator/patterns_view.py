@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from ..page import tables
 from ..page.figures import Drawing
 from ..page.marks import Axis, Cell, Line, Row, cells, dotted, lines, segments
 from ..page.tables import Table
@@ -87,11 +88,11 @@ def by_kind(plans: Mapping[str, Plan], caption: str, words: Mapping[str, str] | 
         rows.append(Row("sends", {SENT: found.sent_nbytes / size}, after[1], group, thin=True))
         listed.append([name, *map(with_unit, sizes.values()), *after])
     least, most = (end(plans, key=lambda name: plans[name].total_nbytes) for end in (min, max))
-    held = [f"{name}'s fullest device holds {with_unit(plans[name].total_nbytes)}" for name in (least, most)]
+    ends = [f"{name}'s fullest device holds {with_unit(plans[name].total_nbytes)}" for name in (least, most)]
     return segments(
         rows,
         Axis(unit=unit),
-        title=f"{held[0]}, the least; {held[1]}, the most.",
+        title=f"{ends[0]}, the least; {ends[1]}, the most.",
         caption=caption,
         colours=COLOURS,
         table=Table(["pattern", *KINDS, "all", "sent"], listed, align="l" + "r" * 7),
@@ -100,7 +101,7 @@ def by_kind(plans: Mapping[str, Plan], caption: str, words: Mapping[str, str] | 
 
 def traffic(plan: Plan) -> Table:
     """Every collective in a step of the busiest device."""
-    rows = [
+    rows: list[list[tables.Cell]] = [
         [each.kind, each.axis, each.ranks, each.count, each.payload_nbytes, each.sent_nbytes]
         for each in plan.busiest.collectives
     ]
@@ -110,12 +111,14 @@ def traffic(plan: Plan) -> Table:
 
 def matched(rows: Sequence[tuple[str, int, Sequence[Collective], Sequence[Collective]]]) -> Table:
     """Formula and count side by side. Each row: name, devices, planned and counted collectives of a step."""
-    lines = []
+    lines: list[list[tables.Cell]] = []
+    equal = 0
     for name, devices, planned, counted in rows:
         sent = [sum(each.sent_nbytes for each in collectives) for collectives in (planned, counted)]
         calls = ", ".join(f"{each.count} {each.kind}" for each in counted)
-        lines.append([name, devices, calls, *sent, tuple(planned) == tuple(counted)])
-    equal = sum(line[-1] for line in lines)
+        same = tuple(planned) == tuple(counted)
+        lines.append([name, devices, calls, *sent, same])
+        equal += same
     columns = ["pattern", "devices", "counted", "formula: bytes sent", "counted: bytes sent", "equal"]
     return Table(columns, lines, folded=f"Formula and count, {len(lines)} programs: {equal} equal to the byte")
 
@@ -130,7 +133,7 @@ def ranking(recommendation: Recommendation) -> list[str | Table]:
         [
             each.plan.pattern + (", checkpoints" if each.plan.checkpointing else ""),
             " × ".join(map(str, each.plan.mesh.values())),
-            with_unit(each.plan.total_nbytes),
+            with_unit(each.plan.peak_nbytes),
             with_unit(each.plan.sent_nbytes),
             *map(significant, (each.step_ms, each.exposed_ms, each.bubble_ms, each.issued_ms)),
         ]

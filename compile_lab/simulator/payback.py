@@ -193,5 +193,5 @@ def _three(interval: Interval) -> list[float]:
 @functools.cache
 def stored() -> tuple[CompiledWay, ...]:
     """What was recorded, stored beside this module for pages that have no recordings."""
-    text = pkgutil.get_data(__package__, STORED)  # from a zip, too
-    return tuple(CompiledWay.from_json(row) for row in json.loads(text.decode()))
+    text = pkgutil.get_data(__package__, STORED) or b""  # from a zip, too
+    return tuple(CompiledWay.from_json(row) for row in json.loads(text))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -22,7 +23,7 @@ MOST_TEETH = 60
 def axes(rows: Sequence[CompiledWay] | None = None) -> dict[str, tuple[str, ...] | Range]:
     """The controls of `panel`: what was recorded, and a job of the reader's own."""
     rows = rows or stored()
-    own = {"where": ("model", OWN), "log": True}
+    own = functools.partial(Range, where=("model", OWN), log=True)
     return {
         "model": (*dict.fromkeys(row.model for row in rows), OWN),
         "way": tuple(dict.fromkeys(row.way for row in rows)),
@@ -30,11 +31,11 @@ def axes(rows: Sequence[CompiledWay] | None = None) -> dict[str, tuple[str, ...]
         "steps": Range(100, 10_000_000, 20_000, 100, log=True),
         "restarts": Range(0, 200, 3),
         "devices": Range(1, 4096, 1, log=True),
-        "eager_step": Range(1, 10_000, 100, unit="ms", **own),
-        "compiled_step": Range(1, 10_000, 80, unit="ms", **own),
+        "eager_step": own(1, 10_000, 100, unit="ms"),
+        "compiled_step": own(1, 10_000, 80, unit="ms"),
         "unsure_by": Range(0, 20, 1, 0.1, "%", where=("model", OWN)),
-        "cold_start": Range(1, 3_600, 60, unit="s", **own),
-        "later_start": Range(1, 3_600, 10, unit="s", **own),
+        "cold_start": own(1, 3_600, 60, unit="s"),
+        "later_start": own(1, 3_600, 10, unit="s"),
     }
 
 
@@ -56,7 +57,9 @@ def panel(
     ``unsure_by`` is half the interval of the difference of two steps, in per cent of an eager one; starts are taken as
     `ONCE` says. Raises ValueError as `balance`, and for a way of a model that was not recorded.
     """
-    check_whole("steps", steps), check_whole("devices", devices), check_whole("restarts", restarts, 0)
+    check_whole("steps", steps)
+    check_whole("devices", devices)
+    check_whole("restarts", restarts, 0)
     times = (eager_step, compiled_step, unsure_by, cold_start, later_start)
     row = own(*times) if model == OWN else recorded(model, way)
     found = balance(row, steps, restarts, a_restart_finds)
@@ -188,12 +191,13 @@ def crossings(
         raise ValueError("nothing to draw: give at least one CompiledWay")
     found = {f"{row.model}, {row.way}": balance(row, 0, 0, cache, shipped=True).break_even for row in rows}
     known = [n for three in found.values() for n in three if 0 < n < math.inf] or [1.0, 10.0]
-    axis = Axis("steps until one start is earned back", log=True, until=Axis(log=True).scale(known).until)
+    until = Axis(log=True).scale(known).until
+    axis = Axis("steps until one start is earned back", log=True, until=until)
     drawn = []
     for name, (value, early, late) in found.items():
         behind = count(value) + " or never" * (value < late == math.inf)
         parts = {"earned back": value} if value < math.inf else {}
-        spreads = {"earned back": (early, min(late, axis.until))} if early < math.inf else {}
+        spreads = {"earned back": (early, min(late, until))} if early < math.inf else {}
         drawn.append(Row(name, parts, behind, spreads=spreads))
     values = [value for value, *_ in found.values()]
     return dotted(

@@ -234,10 +234,11 @@ def delays_nothing(orders: Sequence[Order]) -> Iterator[Action]:
 def _sizes(orders: Sequence[Order]) -> tuple[int, int]:
     """How many stages and micro-batches the orders have. ValueError if they are no schedule."""
     counted = Counter(action for order in orders for action in order)
-    stages, microbatches = (1 + max((action[at] for action in counted), default=0) for at in (1, 2))
+    stages = 1 + max((stage for _, stage, _ in counted), default=0)
+    microbatches = 1 + max((m for *_, m in counted), default=0)
     for stage, m in itertools.product(range(stages), range(microbatches)):
         whole = {(BACKWARD, stage, m)} & counted.keys() or {(INPUT_GRAD, stage, m), (WEIGHT_GRAD, stage, m)}
-        for kind, *_ in ((FORWARD,), *sorted(whole)):
+        for kind in (FORWARD, *sorted(kind for kind, *_ in whole)):
             if (times := counted.pop((kind, stage, m), 0)) != 1:
                 raise ValueError(f"{kind} of stage {stage} for micro-batch {m} is there {times} times, not once")
     if counted:
@@ -311,7 +312,8 @@ def _timed(
     stages = len(costs[FORWARD])
     home = {stage: rank for rank, order in enumerate(orders) for _, stage, _ in order}
     last = max((microbatch for order in orders for *_, microbatch in order), default=-1)
-    outputs, gradients = ([[None] * (last + 1) for _ in range(stages)] for _ in range(2))  # when each is there
+    outputs: list[list[float | None]] = [[None] * (last + 1) for _ in range(stages)]  # when each is there
+    gradients: list[list[float | None]] = [[None] * (last + 1) for _ in range(stages)]
     waiting: dict[tuple[int, int, int], int] = {}
     unsent: list[list[tuple[list[float | None], tuple[int, int, int]]]] = [[] for _ in orders]
     position, free = [0] * len(orders), [0.0] * len(orders)

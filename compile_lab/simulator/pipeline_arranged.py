@@ -67,7 +67,9 @@ def faults(orders: Sequence[Order], most: int) -> list[Fault]:
 
 def _own(rank: int, order: Order, most: int) -> list[Fault]:
     """What a rank's own order says: a backward before its forward, more activations than there is room for."""
-    found, begun, sent = [], set(), set()
+    found: list[Fault] = []
+    begun: set[int] = set()
+    sent: set[int] = set()
     for at, (kind, _, m) in enumerate(order):
         (begun if kind == FORWARD else sent).add(m)
         if kind == FORWARD and len(begun - sent) == most + 1:
@@ -93,7 +95,9 @@ def _waiting(orders: Sequence[Order]) -> list[Fault]:
 
 def held(order: Order) -> int:
     """The most activations that the rank holds, whatever is wrong with its order."""
-    begun, sent, most = set(), set(), 0
+    begun: set[int] = set()
+    sent: set[int] = set()
+    most = 0
     for kind, _, m in order:
         (begun if kind == FORWARD else sent).add(m)
         most = max(most, len(begun - sent))

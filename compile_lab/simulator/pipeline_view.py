@@ -132,7 +132,7 @@ def _rows(timeline: Timeline, top: int, scale: float) -> list[str]:
         for dark in labels:
             inside = [bar for bar in bars if (bar[0].kind == FORWARD and bar[0].stage == first) is dark]
             labels[dark].append(_numbers(inside, middle + 6))
-    paths = [_path(STYLES[kind][later], STYLES[kind][2], bars) for (kind, later), bars in sorted(lines.items())]
+    paths = [_path(STYLES[kind][:2][later], STYLES[kind][2], bars) for (kind, later), bars in sorted(lines.items())]
     texts = [
         f'<g font-size="15" text-anchor="middle" fill="{fill}">{"".join(labels[dark])}</g>'
         for dark, fill in ((True, "#fff"), (False, "#111"))
@@ -166,12 +166,13 @@ def _marks(timeline: Timeline, top: int, scale: float, waits: list[tuple[int, fl
 
 
 def _ends(action: Action, begin: float, scale: float) -> tuple[int, int]:
-    return tuple(round(_GUTTER + (time - begin) * scale) for time in (action.start, action.end))
+    return round(_GUTTER + (action.start - begin) * scale), round(_GUTTER + (action.end - begin) * scale)
 
 
 def _path(colour: str, height: int, bars: Iterable[tuple[int, int, int]]) -> str:
     """Bars as strokes of one path, which takes few bytes. Each is a unit shorter than its time, to part neighbours."""
-    drawn, x, y = [], 0, 0
+    drawn: list[str] = []
+    x = y = 0
     for left, right, middle in bars:
         length = max(1, right - left - 1)
         move = f"m{left - x} {middle - y}" if drawn else f"M{left} {middle}"
@@ -240,7 +241,7 @@ def glance(several: Mapping[str, Timeline], caption: str = "", *, unit: str = ""
             first = min(action.stage for action in own)
             for action in own:
                 left, width = _LEFT + (action.start - begin) * scale, (action.end - action.start) * scale
-                colour = STYLES[action.kind][action.stage != first]
+                colour = STYLES[action.kind][:2][action.stage != first]
                 canvas.box(left, top, width - 1, _LINE - 4, colour, title=f"{action}: {STYLES[action.kind][3]}")
                 if _DIGIT * len(str(action.microbatch)) + 5 <= width:
                     ink = "#FFFFFF" if colour == PALETTE["blue"] else "#111111"

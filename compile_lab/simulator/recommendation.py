@@ -1,14 +1,15 @@
 """Which sharding pattern should I take? ``recommend`` lays a model out in every way, and ranks those that fit.
 
 A step is as long as its device works or as its program takes to issue it, whichever is longer (``host``). The device
-computes, and sends over the links that each message crosses (``links``). Rates are assumed, in ``Network``, and five
+computes, and sends over the links that each message crosses (``links``). Rates are assumed, in ``Network``, and six
 rules.
 Traffic of gradients and parameters hides behind the computation as far as that lasts, but not for nothing: it slows
 what it hides behind. What tensor parallel and a pipeline send is waited for. A collective has a least time. Tensor
-parallel leaves a part of each layer undivided. A pipeline is as slow as its last stage, which has the head. Chapter 11
-holds the estimates against GPUs.
+parallel leaves a part of each layer undivided. A pipeline is as slow as its last stage, which has the head, and adds
+up gradients once a micro-batch. Chapter 11 holds the estimates against GPUs.
 """
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,8 +19,9 @@ from ..page.units import in_gb, significant
 from .host import HostRates, issue_s
 from .links import Links
 from .meshes import DATA_AXES, PATTERNS
-from .patterns import Plan, plan
+from .patterns import PRECISIONS, Plan, plan
 from .sharding import Shape, parameter_count, parameters
+from .traffic import FP32
 
 RANKED = tuple(name for name in PATTERNS if name not in ("one device", "pp+tp"))
 """What several devices choose among. A pipeline of tensor parallel alone does not split the batch: with 3d it can."""
@@ -52,8 +54,8 @@ class Network:
     flop_per_s: float = 400e12
     memory_bytes_per_s: float = 2.7e12
     floor_s: float = 40e-6
-    hidden: float = 0.88
-    repeated: float = 0.16
+    hidden: float = 0.9
+    repeated: float = 0.2
     host: HostRates | None = HostRates()  # noqa: RUF009, for it is frozen
 
     def __post_init__(self) -> None:
@@ -128,8 +130,8 @@ def recommend(
     """The patterns that fit on ``devices`` of ``memory_nbytes`` each, the shortest estimated step first.
 
     ``batch``, ``length``, ``precision``, ``optimizer`` and ``checkpointing`` as in ``patterns.plan``, but None takes
-    checkpoints where a pattern does not fit without. A tenth of the memory is left for what a plan does not count:
-    temporaries, workspaces, fragmentation.
+    checkpoints where a pattern does not fit without. What has to fit is the peak, a step's largest moment. A tenth of
+    the memory is left for what a plan does not count: temporaries, fragmentation.
 
     Raises ValueError for a memory that is not positive, and as ``plan`` for a precision or optimizer it does not know.
 
@@ -137,27 +139,27 @@ def recommend(
     >>> from compile_lab.simulator.explored_view import MODELS
     >>> found = recommend(MODELS["7 B"], 8, 80e9)
     >>> found.choices[0].plan.pattern, round(found.choices[0].step_ms), found.refused["ddp"].partition(",")[0]
-    ('fsdp', 376, 'does not fit: 153 GB a device')
+    ('fsdp', 380, 'does not fit: 151 GB a device')
     """
     if not memory_nbytes > 0:  # nor for NaN
         raise ValueError(f"memory_nbytes={memory_nbytes}: a device's memory in bytes is more than 0")
     network = network or Network()
-    given = {"length": length, "precision": precision, "optimizer": optimizer}
+    planned = functools.partial(plan, length=length, precision=precision, optimizer=optimizer)
     tried = (False, True) if checkpointing is None else (checkpointing,)
-    plan(shape, "one device", 1, checkpointing=tried[0], **given)  # refuses these before any pattern does
+    planned(shape, "one device", 1, checkpointing=tried[0])  # refuses these before any pattern does
     choices, refused = [], {}
     for pattern in ["one device"] if devices == 1 else RANKED:
         try:
-            candidates = [plan(shape, pattern, devices, batch=batch, checkpointing=each, **given) for each in tried]
+            candidates = [planned(shape, pattern, devices, batch=batch, checkpointing=each) for each in tried]
         except ValueError as error:
             refused[pattern] = f"does not divide: {error}"
             continue
-        fitting = [each for each in candidates if each.total_nbytes <= USABLE * memory_nbytes]
+        fitting = [each for each in candidates if each.peak_nbytes <= USABLE * memory_nbytes]
         if fitting:
             choices.append(estimate(fitting[0], memory_nbytes, network))
         else:
             refused[pattern] = _too_large(candidates[-1], memory_nbytes)
-    ranked = sorted(choices, key=lambda choice: (choice.step_ms, choice.plan.total_nbytes))
+    ranked = sorted(choices, key=lambda choice: (choice.step_ms, choice.plan.peak_nbytes))
     return Recommendation(tuple(ranked), refused, str(network))
 
 
@@ -200,6 +202,20 @@ def update_s(plan: Plan, network: Network) -> float:
     return max(2 * each.parameters + each.gradients + 2 * each.optimizer for each in held) / network.memory_bytes_per_s
 
 
+def accumulate_s(plan: Plan, network: Network) -> float:
+    """Seconds in which a pipeline's device adds what each micro-batch gives to the gradients of those before it.
+
+    For each parameter a matmul writes a number as it computes, which is read and written in fp32 and added: read twice,
+    written once. Of the first micro-batch nothing is added; what one device does, too, is left out.
+    """
+    if plan.mesh.get("pp", 1) == 1:
+        return 0.0
+    numbers = max(share.held.parameters for share in plan.stages) / FP32 * plan.mesh.get("shard", 1)  # whole until sent
+    computed = PRECISIONS[plan.precision].computed
+    each = 3 * FP32 + (2 * computed + FP32 if computed < FP32 else FP32)
+    return (plan.microbatches - 1) * each * numbers / network.memory_bytes_per_s
+
+
 def last_stage(plan: Plan) -> float:
     """How many times the mean the last stage of a pipeline computes: it has the head besides its layers."""
     shape, stages = plan.shape, plan.mesh.get("pp", 1)
@@ -228,7 +244,7 @@ def axis_s(plan: Plan, axis: str, network: Network, in_machine: int) -> float:
 def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
     """How long a step of a plan takes under the assumptions at the head of this module, and why."""
     undivided = 1 + network.repeated * (plan.mesh.get("tp", 1) - 1)
-    computing = compute_s(plan, network) * last_stage(plan) * undivided
+    computing = compute_s(plan, network) * last_stage(plan) * undivided + accumulate_s(plan, network)
     traffic = traffic_s(plan, network)
     behind = sum(each for axis, each in traffic.items() if axis in DATA_AXES)
     waited = max(network.hidden * behind, behind - computing)
@@ -237,7 +253,7 @@ def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
     update = update_s(plan, network)
     issued = issue_s(plan, network.host) if network.host else 0.0
     why = _why(plan, memory_nbytes, waited, bubble, computing + waited + bubble + update, issued)
-    return Choice(plan, *(1e3 * each for each in (computing, waited, bubble, update, issued)), why)
+    return Choice(plan, 1e3 * computing, 1e3 * waited, 1e3 * bubble, 1e3 * update, 1e3 * issued, why)
 
 
 def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, device: float, issued: float) -> str:
@@ -255,14 +271,15 @@ def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, device:
     if issued > device:
         waits = [f"which Python takes to issue it, for a device that needs {significant(1e3 * device)}"]
     step = f"a step of {significant(1e3 * max(device, issued))} ms, {' and '.join(waits) or 'with all traffic hidden'}"
-    holds = f"holds {in_gb(plan.total_nbytes)} of {in_gb(memory_nbytes)}"
+    holds = f"holds {in_gb(plan.peak_nbytes)} of {in_gb(memory_nbytes)}"
     return f"{holds}{' with checkpoints' if plan.checkpointing else ''}, {sends}: {step}"
 
 
 def _too_large(plan: Plan, memory_nbytes: float) -> str:
-    kinds = vars(plan.fullest.held) | {"buffers": plan.fullest.buffers_nbytes}
+    fullest = max(plan.stages, key=lambda share: share.peak_nbytes)
+    kinds = vars(fullest.held) | {"buffers": fullest.buffers_nbytes}
     most = max(kinds, key=kinds.__getitem__)
     return (
-        f"does not fit: {in_gb(plan.total_nbytes)} a device, {in_gb(kinds[most])} of them {most}, "
+        f"does not fit: {in_gb(plan.peak_nbytes)} a device, {in_gb(kinds[most])} of them {most}, "
         f"and {in_gb(USABLE * memory_nbytes)} of {in_gb(memory_nbytes)} can be used"
     )

@@ -209,7 +209,8 @@ def sized_work(
         check_amount(name, value)
         if not value:
             raise ValueError(f"{name} is 0; it must be above 0")
-    check_whole("context", context), check_whole("cache_itemsize", cache_itemsize)
+    check_whole("context", context)
+    check_whole("cache_itemsize", cache_itemsize)
     check_whole("heads_a_key", heads_a_key)
     weights = billions * 1e9
     layers = max(1, round((weights / 12 / 128**2) ** (1 / 3)))

@@ -7,7 +7,7 @@ The parameters are those of a GPT-2 in plain torch (Radford et al., 2019), under
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..doors import door
 
@@ -15,12 +15,27 @@ from ..doors import door
 class Shape(Protocol):
     """What a formula needs to know of a GPT."""
 
-    vocabulary: int
-    context: int  # tokens
-    dim: int
-    layers: int
-    heads: int
-    tied_head: bool
+    if TYPE_CHECKING:  # a frozen dataclass has them, too, and `door` looks at annotations alone
+
+        @property
+        def vocabulary(self) -> int: ...
+        @property
+        def context(self) -> int: ...
+        @property
+        def dim(self) -> int: ...
+        @property
+        def layers(self) -> int: ...
+        @property
+        def heads(self) -> int: ...
+        @property
+        def tied_head(self) -> bool: ...
+    else:
+        vocabulary: int
+        context: int  # tokens
+        dim: int
+        layers: int
+        heads: int
+        tied_head: bool
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def places(mesh: Mapping[str, int]) -> Iterator[dict[str, int]]:
     """Where each device stands on the mesh, in the order of ranks: the innermost axis runs fastest."""
     for rank in range(math.prod(mesh.values())):
         place, rest = {}, rank
-        for axis, size in reversed(mesh.items()):
+        for axis, size in reversed(list(mesh.items())):
             rest, place[axis] = divmod(rest, size)
         yield {axis: place[axis] for axis in mesh}
 

@@ -76,7 +76,8 @@ class Played:
 
     @cached_property
     def frames(self) -> tuple[Frame, ...]:
-        mesh, sent = self.plan.mesh, [Counter() for _ in self.beats]
+        mesh = self.plan.mesh
+        sent: list[Counter[tuple[str, str]]] = [Counter() for _ in self.beats]
         where = list(places(mesh))
         parts = [_parts(self.layout, place) for place in where]
         found = []
@@ -87,7 +88,7 @@ class Played:
             devices = []
             for place, has in zip(where, parts, strict=True):
                 beat, sums = together[place.get("pp", 0)], sent[place.get("pp", 0)]
-                ways = (Collective(*way, self.layout.size(way[1]), 0, payload) for way, payload in sums.items())
+                ways = (Collective(kind, axis, self.layout.size(axis), 0, n) for (kind, axis), n in sums.items())
                 nbytes = sum(way.sent_nbytes for way in ways)
                 devices.append(Device(place, beat.doing, beat.held, nbytes, _seen(has, beat.has)))
             found.append(Frame(together[0].phase, _says(together), tuple(devices), tuple(_moves(together, where))))

@@ -82,7 +82,8 @@ def moment(pattern: str, devices: int, moment: int, model: str) -> list[str | Dr
     In bf16 with gradients reduced in fp32, AdamW, 24 sequences of the model's whole context on all devices together.
     Raises ValueError for a moment or a number of devices that is none, and as ``stage.stage``.
     """
-    check_whole("moment", moment, 0, MOMENTS - 1), check_whole("devices", devices, 2, 8)
+    check_whole("moment", moment, 0, MOMENTS - 1)
+    check_whole("devices", devices, 2, 8)
     played = _played(model, PATTERNS[pattern], devices)
     frame = played.frames[moment]
     mesh = " × ".join(f"{axis} {size}" for axis, size in played.plan.mesh.items())

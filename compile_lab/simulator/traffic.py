@@ -24,7 +24,7 @@ class Layout:
     ``computed``, ``gathered`` and ``reduced`` are bytes of a number, as in ``patterns.Precision``. ``slices`` is what
     each device along ``shard`` has a slice of; ``reshard``: does a layer's gathered copy go after its forward?
     ``checkpointed``: each layer keeps its input alone, and is computed again in the backward. ``gathered_logits``: does
-    each device along ``tp`` compute the loss of all logits, instead of its slice's part?
+    each device along ``tp`` compute the loss of all logits, instead of its slice's part? ``compiled``: the blocks are.
     """
 
     shape: Shape
@@ -40,6 +40,7 @@ class Layout:
     reshard: bool = True
     checkpointed: bool = False
     gathered_logits: bool = False
+    compiled: bool = False
 
     def size(self, axis: str) -> int:
         return self.mesh.get(axis, 1)

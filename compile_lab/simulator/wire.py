@@ -82,11 +82,13 @@ def ddp_overlap(
     """
     if not gradients or max(each.ready_ms for each in gradients) > backward_ms:
         raise ValueError(f"give at least one gradient, each ready within the backward's {backward_ms} ms")
-    if collective_ms is None and not (bytes_per_ms and bytes_per_ms > 0):
-        raise ValueError(f"bytes_per_ms={bytes_per_ms}: a wire carries more than 0 bytes in a millisecond")
+    if collective_ms is None:
+        if not (bytes_per_ms and bytes_per_ms > 0):
+            raise ValueError(f"bytes_per_ms={bytes_per_ms}: a wire carries more than 0 bytes in a millisecond")
+        rate = bytes_per_ms
     for name, time in (("latency_ms", latency_ms), ("forward_ms", forward_ms), ("optimizer_ms", optimizer_ms)):
         check_amount(name, time)
-    takes = collective_ms or (lambda nbytes: latency_ms + nbytes / bytes_per_ms)
+    takes = collective_ms or (lambda nbytes: latency_ms + nbytes / rate)
     collectives, free = [], 0.0
     for members in buckets([each.nbytes for each in gradients], cap_nbytes, first_nbytes):
         size = sum(gradients[at].nbytes for at in members)
@@ -124,7 +126,8 @@ def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequ
     if not isinstance(collective_ms, int | float) and len(collective_ms) != started:
         raise ValueError(f"collective_ms has {len(collective_ms)} times, and the order {started} collectives: one each")
     now = free = 0.0
-    compute, ends, collectives, waiting = [], {}, [], set()
+    compute, ends, waiting = [], {}, set()
+    collectives: list[Transfer] = []
     for token in order:
         kind, number = token.rstrip("0123456789"), token[len(token.rstrip("0123456789")) :]
         if kind == "MM":

@@ -4,7 +4,7 @@ Inductor generates for it what it would generate for the real one, forward and b
 build of torch or a CUDA build. Nothing is launched there, and no time is ever reported.
 """
 
-from .assembly import Assembly, Config, assemble, assemble_all
+from .assembly import Assembly, Config, Resources, assemble, assemble_all, resources
 from .chips import CHIPS, Chip, chip
 from .client import Begun, Interpreted, begin, interpret, run
 from .errors import VirtualGPUError
@@ -20,6 +20,7 @@ __all__ = [
     "Config",
     "Interpreted",
     "Occupancy",
+    "Resources",
     "VirtualGPUError",
     "assemble",
     "assemble_all",
@@ -29,5 +30,6 @@ __all__ = [
     "interpret_kernel",
     "occupancy",
     "opcodes",
+    "resources",
     "run",
 ]

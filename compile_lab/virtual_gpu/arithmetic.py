@@ -181,7 +181,8 @@ _INSTRUCTIONS: dict[str, Callable[..., np.ndarray]] = {
 def _inline_asm(self: Any, text: str, _constraints: str, values: Any, kinds: Any, *_: Any) -> SimpleNamespace:
     written = re.fullmatch(r"\s*([\w.]+)\s+\$0((?:, \$\d+)+);\s*", text)
     function = _INSTRUCTIONS.get(written[1]) if written else None
-    if function is None or re.findall(r"\$(\d+)", written[2]) != [str(at + 1) for at in range(len(values))]:
+    asked = re.findall(r"\$(\d+)", written[2]) if written else []
+    if function is None or asked != [str(at + 1) for at in range(len(values))]:
         raise UnsupportedKernel(f"inline assembly has no stand-in on the CPU: {text.strip()}")
     with np.errstate(all="ignore"):
         result = TensorHandle(function(*(value.data for value in values)), kinds[0].scalar)

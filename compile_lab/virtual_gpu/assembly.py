@@ -151,11 +151,58 @@ def assemble_all(
     asked = None if configs is None else [(dict(one.blocks), one.num_warps, one.num_stages) for one in configs]
     _check_types(arguments or {})
     outcome, found = run(where, compiling.compiled, kernel, asked, dict(arguments or {}), where, first)
+    return tuple(_assembly(name, source, where, one) for one in _done(name, where, outcome, found))
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a kernel takes of a chip: registers a thread, spilled bytes a thread, warps that a multiprocessor holds. All
+    None without the tools of triton's wheel."""
+
+    registers: int | None
+    spills: int | None
+    warps: int | None
+
+
+@door
+def resources(kernels: Sequence[Any], chip: str | Chip) -> tuple[Resources, ...]:
+    """What `assemble` says that each of Inductor's kernels takes, all of them asked at once and without any code.
+
+    Raises as `assemble` does, for the first that it raises for.
+
+    >>> from compile_lab.virtual_gpu import resources
+    >>> resources([], "H200")
+    ()
+    """
+    where = chip_named(chip)
+    named = [_kernel(each)[:2] for each in kernels]
+    made = run(where, compiling.resources, [source for _, source in named], where) if named else []
+    return tuple(_resources(name, where, *each) for (name, _), each in zip(named, made, strict=True))
+
+
+def _resources(name: str, chip: Chip, outcome: str, found: Any) -> Resources:
+    [taken] = _done(name, chip, outcome, found)
+    registers, shared, config = taken["registers"], taken["shared_bytes"], Config(*taken["config"])
+    _check_shared(name, chip, config, shared)
+    warps = None if registers is None else occupancy(chip, registers, shared, config.num_warps).warps
+    return Resources(registers, taken["spills"], warps)
+
+
+def _done(name: str, chip: Chip, outcome: str, found: Any) -> Any:
+    """What was compiled for each layout; what a child says instead, as an error."""
     if outcome == "misfit":
         raise ValueError(found)
     if outcome == "failed":
-        raise VirtualGPUError(f"{name} does not compile for the {where}: {found}")
-    return tuple(_assembly(name, source, where, one) for one in found)
+        raise VirtualGPUError(f"{name} does not compile for the {chip}: {found}")
+    return found
+
+
+def _check_shared(name: str, chip: Chip, config: Config, shared_bytes: int) -> None:
+    if shared_bytes > chip.shared_optin_nbytes:
+        raise VirtualGPUError(
+            f"{name} with {config} takes {shared_bytes:,} bytes of shared memory a block, and the {chip} has "
+            f"{chip.shared_optin_nbytes:,}: choose smaller blocks or fewer stages"
+        )
 
 
 def _check_types(arguments: Mapping[str, str | int]) -> None:
@@ -201,9 +248,5 @@ def _assembly(name: str, source: str, chip: Chip, found: dict[str, Any]) -> Asse
         lines=lines,
         missing=found["missing"],
     )
-    if made.shared_bytes > chip.shared_optin_nbytes:
-        raise VirtualGPUError(
-            f"{name} with {made.config} takes {made.shared_bytes:,} bytes of shared memory a block, and the {chip} has "
-            f"{chip.shared_optin_nbytes:,}: choose smaller blocks or fewer stages"
-        )
+    _check_shared(name, chip, made.config, made.shared_bytes)
     return made

@@ -6,6 +6,7 @@ and compiles something small, so that its own forks need not set up Inductor aga
 
 import contextlib
 import ctypes
+import gc
 import linecache
 import os
 import pickle
@@ -57,6 +58,7 @@ def _with_chip(chip: Chip, guard: ctypes.CDLL, others: list[socket.socket]) -> s
         fake_cuda.install(chip, guard)
         if os.environ["TRITON_INTERPRET"] == "0":  # the interpreter's compiler is another
             fake_cuda.warm_up()
+        gc.freeze()  # what all forks share is no garbage, and looking at it would copy it for each of them
         while (request := receive(theirs)) is not None:
             send(theirs, pickle.dumps(_forked(theirs, request)))
         status = 0

@@ -1,12 +1,14 @@
 """What the parent says to a child, and what it makes of the answer."""
 
+import contextlib
 import linecache
+import os
 import pickle
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,12 +68,17 @@ def run(
 class Begun:
     """What a child is at work on while this process goes on. ``read`` makes the result of what it answers."""
 
-    answer: Future[bytes]
+    answer: Future[Any]
     read: Callable[[Any], Any] = field(default=lambda answered: answered, repr=False)
 
     def result(self) -> Any:
         """Wait for it; raises as `run` does."""
-        return self.read(travel.loads(self.answer.result()))
+        return self.read(self.answer.result())
+
+    def then(self, ask: Callable[[Any], Any]) -> "Begun":
+        """``ask(result)``, in a thread of its own, as soon as there is a result: what it asks of a child is not waited
+        for either."""
+        return _begun(lambda: ask(self.result()))
 
     def stop(self) -> None:
         """End the child, if it still works; then there is no result."""
@@ -79,6 +86,21 @@ class Begun:
             while not self.answer.done():
                 server.interrupt("generate")
                 time.sleep(0.05)
+
+
+def _begun(work: Callable[[], Any]) -> Begun:
+    answer: Future[Any] = Future()
+
+    def wait() -> None:
+        if not answer.set_running_or_notify_cancel():
+            return
+        try:
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=wait, daemon=True).start()
+    return Begun(answer)
 
 
 @door
@@ -94,23 +116,26 @@ def begin(chip: str | Chip, function: Callable[..., Any], /, *args: Any, **kwarg
     ValueError: no virtual chip is called 'H300'; there is H200, H100, A100, T4
     """
     where = chip_named(chip)
-    answer: Future[bytes] = Future()
-
-    def wait() -> None:
-        if not answer.set_running_or_notify_cancel():
-            return
-        try:
-            answer.set_result(asked("generate", "run", where, body, TIMEOUT_S, config={}))
-        except BaseException as error:
-            answer.set_exception(error)
-
     try:
-        body = _packed((function, args, kwargs), values=False)
+        body = _packed((function, args, kwargs), values=False)  # at once: the caller may change what it has handed over
     except TypeError as error:
+        answer: Future[Any] = Future()
         answer.set_exception(error)
-    else:
-        threading.Thread(target=wait, daemon=True).start()
-    return Begun(answer)
+        return Begun(answer)
+    return _begun(lambda: travel.loads(asked("generate", "run", where, body, TIMEOUT_S, config={})))
+
+
+@contextlib.contextmanager
+def started(chip: str | Chip) -> Iterator[None]:
+    """While the block runs, the chip's process comes up beside it: for the first request that takes four seconds.
+
+    It keeps the environment of its start: where the block changes that, it is ended, and a request starts another.
+    """
+    environment, begun = dict(os.environ), begin(chip, int)
+    yield
+    if dict(os.environ) != environment:
+        begun.stop()
+        server.stop()
 
 
 @dataclass(frozen=True)

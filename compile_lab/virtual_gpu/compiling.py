@@ -28,7 +28,12 @@ Layout = tuple[dict[str, int], int, int]
 
 
 def compiled(
-    kernel: HandWritten | str, layouts: Sequence[Layout] | None, arguments: Mapping[str, Any], chip: Chip, first: bool
+    kernel: HandWritten | str,
+    layouts: Sequence[Layout] | None,
+    arguments: Mapping[str, Any],
+    chip: Chip,
+    first: bool,
+    texts: bool = True,
 ) -> tuple[str, Any]:
     """("done", the stages and resources for each layout), or "misfit" or "failed" and in words what is wrong."""
     with _own_cache():
@@ -37,11 +42,18 @@ def compiled(
                 inputs = [(layout, *_hand_written(kernel, layout, arguments)) for layout in layouts or ()]
             else:
                 inputs = list(_inductors(kernel, layouts, first))
-            return "done", [{"config": layout, **_stages(source, options, chip)} for layout, source, options in inputs]
+            return "done", [
+                {"config": layout, **_stages(made, options, chip, texts)} for layout, made, options in inputs
+            ]
         except Misfit as error:
             return "misfit", str(error)
         except Exception as error:
             return "failed", _reason(error)
+
+
+def resources(kernels: Sequence[str], chip: Chip) -> list[tuple[str, Any]]:
+    """The same for kernels of Inductor's, each in its first layout, and of the stages only what each takes."""
+    return [compiled(kernel, None, {}, chip, first=True, texts=False) for kernel in kernels]
 
 
 @contextlib.contextmanager
@@ -99,14 +111,14 @@ def _inductors(
 
     with mock.patch.object(triton_helpers(), "set_driver_to_gpu", lambda: None):
         scope = defined(kernel, SOURCE, {"__name__": "kernel"})
-    name = re.search(r"@triton\.jit\s+def (\w+)\(", kernel)
-    tuner = scope[name[1]]
+    name = re.findall(r"@triton\.jit\s+def (\w+)\(", kernel)[0]
+    tuner = scope[name]
     constant = [n for n, kind in tuner.triton_meta["signature"].items() if kind == "constexpr"]
     fixed = tuner.triton_meta["constants"]
     configs = tuner.configs[:1] if first else tuner.configs
     if layouts is not None:
         for blocks, *_ in layouts:
-            _fits(name[1], "Config.blocks", blocks, [n for n in constant if n not in fixed])
+            _fits(name, "Config.blocks", blocks, [n for n in constant if n not in fixed])
         configs = [triton.Config(blocks, num_warps=warps, num_stages=stages) for blocks, warps, stages in layouts]
     for config in configs:
         meta = tuner._create_compile_meta(config)
@@ -115,21 +127,25 @@ def _inductors(
         yield layout, source, tuner._create_compile_options(config, meta)
 
 
-def _stages(source: Any, options: dict[str, Any], chip: Chip) -> dict[str, Any]:
+def _stages(source: Any, options: dict[str, Any], chip: Chip, texts: bool) -> dict[str, Any]:
     import triton
     from triton.backends.compiler import GPUTarget
 
     major, minor = chip.capability
     made = triton.compile(source, target=GPUTarget("cuda", 10 * major + minor, chip.warp_threads), options=options)
-    texts = {stage: made.asm[stage] for stage in ("ttir", "ttgir", "llir")}
-    texts["llir"] = re.sub(r'"(?:/[^"/]+)+/([^"]*)"', r'"\1"', texts["llir"])  # folders of this machine
-    texts["ptx"] = re.split(r"^\t\.(?:file|section)\t", made.asm["ptx"], maxsplit=1, flags=re.MULTILINE)[0]
-    return {**texts, "shared_bytes": made.metadata.shared, **_from_machine_code(made.asm["cubin"])}
+    taken = {"shared_bytes": made.metadata.shared, **_from_machine_code(made.asm["cubin"], disassembled=texts)}
+    if not texts:
+        return taken
+    found = {stage: made.asm[stage] for stage in ("ttir", "ttgir", "llir")}
+    found["llir"] = re.sub(r'"(?:/[^"/]+)+/([^"]*)"', r'"\1"', found["llir"])  # folders of this machine
+    found["ptx"] = re.split(r"^\t\.(?:file|section)\t", made.asm["ptx"], maxsplit=1, flags=re.MULTILINE)[0]
+    return {**found, **taken}
 
 
-def _from_machine_code(cubin: bytes) -> dict[str, Any]:
+def _from_machine_code(cubin: bytes, disassembled: bool) -> dict[str, Any]:
     """SASS, registers and spills. The tools take a second on a large kernel, so what they said is kept beside it."""
-    kept = Path(os.environ["TRITON_CACHE_DIR"]) / f"{hashlib.sha256(cubin).hexdigest()}.json"
+    name = hashlib.sha256(cubin).hexdigest() + ("" if disassembled else "-usage")
+    kept = Path(os.environ["TRITON_CACHE_DIR"]) / f"{name}.json"
     if kept.exists():
         return json.loads(kept.read_text())
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +153,7 @@ def _from_machine_code(cubin: bytes) -> dict[str, Any]:
         path.write_bytes(cubin)
         try:
             usage = _told("cuobjdump", "-res-usage", str(path))
-            sass = _told("nvdisasm", "-c", "-gp", str(path))
+            sass = _told("nvdisasm", "-c", "-gp", str(path)) if disassembled else None
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
             missing = f"triton's cuobjdump and nvdisasm do not run here ({error})"
             return {"sass": None, "registers": None, "spills": None, "missing": missing}

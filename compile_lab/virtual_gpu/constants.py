@@ -6,6 +6,7 @@ A description that travels has no values; a tensor that the program itself makes
 import linecache
 import sys
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -22,7 +23,7 @@ _FILLED = {"zeros_like": 0, "new_zeros": 0, "ones_like": 1, "new_ones": 1}
 
 def knowing_mode() -> Any:
     """A FakeTensorMode that keeps the values of constants, so that ``.item()`` or a branch on them works."""
-    pieces = virtual_gpu_pieces()
+    pieces: Any = virtual_gpu_pieces()
 
     class ValueUnknown(pieces.GuardOnDataDependentSymNode):
         """torch asks in many places whether something can be known, and catches its own exception."""
@@ -51,8 +52,8 @@ def knowing_mode() -> Any:
                 if _makes_a_constant(func, given):
                     made = func(*args, **kwargs)
                 elif (value := _FILLED.get(_name(func))) is not None:
-                    like = {"dtype": made.dtype, "device": made.device}
-                    made = torch.empty_strided(made.size(), made.stride(), **like).fill_(value)
+                    empty = torch.empty_strided(made.size(), made.stride(), dtype=made.dtype, device=made.device)
+                    made = empty.fill_(value)
             return self._constant(made)
 
         def _constant(self, tensor: Any) -> Any:
@@ -65,7 +66,8 @@ def knowing_mode() -> Any:
 
 def value_unknown() -> str:
     """What to say of a value that is asked for here and that only a GPU would have computed, and what to do."""
-    frame, line = sys._getframe(1), None
+    frame: FrameType | None = sys._getframe(1)
+    line: Line | None = None
     while frame and line is None:
         file, number = frame.f_code.co_filename, frame.f_lineno
         if frame.f_globals.get("__name__", "").startswith("cloudpickle"):  # the result is on its way out

@@ -24,7 +24,7 @@ from .constants import knowing_mode
 
 CUDA = torch.device("cuda", 0)
 
-CUDNN_OF_TORCH = {(2, 11): 91900, (2, 13): 92000, (2, 14): 92400, (2, 15): 92600}
+CUDNN_OF_TORCH = {"2.11": 91900, "2.13": 92000, "2.14": 92400, "2.15": 92600}
 """Which cuDNN the CUDA 13 wheel of a torch asks for."""
 
 # Whether an odd-shaped matmul is padded, Inductor decides by timing it on the GPU (shape_padding). Nothing is
@@ -54,6 +54,7 @@ def _cudnn_version() -> int:
         with contextlib.suppress(metadata.PackageNotFoundError):
             major, minor, patch = map(int, metadata.version(package).split(".")[:3])
             return 10_000 * major + 100 * minor + patch
+    # A TorchVersion compares itself as a version.
     return max(version for torch_of_it, version in CUDNN_OF_TORCH.items() if torch.__version__ >= torch_of_it)
 
 
@@ -158,7 +159,7 @@ def _hold_constants() -> None:
             memo[id(tensor)] = tensor.detach().clone().requires_grad_(tensor.requires_grad)
         return memo[id(tensor)]
 
-    Tensor.__deepcopy__ = copied
+    Tensor.__deepcopy__ = copied  # type: ignore[method-assign]  # in its place, on purpose
 
 
 def _know_the_gru() -> None:
@@ -288,7 +289,7 @@ def _bound(shape: Any, arg: Any) -> Iterator[tuple[Any, int]]:
         yield shape, arg
 
 
-def _made(output: Any, size: Callable[[Any], int]) -> Any:
+def _made(output: Any, size: Callable[[Any], int | torch.SymInt]) -> Any:
     if not isinstance(output, tuple):
         return None if output is None else size(output)
     sizes, strides, dtype, device = output

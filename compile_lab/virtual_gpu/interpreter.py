@@ -58,8 +58,9 @@ class Interpreter:
         interpreter_pieces().torch_c._cuda_getCurrentRawStream = lambda device: 0
         # The interpreter's CPU memory is aligned as numpy aligns it, which no kernel here depends on.
         guards.assert_alignment = lambda *_: None
-        torch.cuda._DeviceGuard = lambda device: contextlib.nullcontext()
-        torch.cuda.set_device = lambda device: None
+        cuda: Any = torch.cuda  # whose names get values of other types
+        cuda._DeviceGuard = lambda device: contextlib.nullcontext()
+        cuda.set_device = lambda device: None
         virtual_gpu_pieces().AsyncCompile.triton = lambda _, name, source, **__: self._kernel(name, source)
         attention.register()
         arithmetic.install()
@@ -123,7 +124,8 @@ class _Kernel:
         heuristics = interpreter_pieces().triton_heuristics
         file = f"{self.name}.py"
         kinds = [name for name in _DECORATORS if hasattr(heuristics, name)]
-        with mock.patch.multiple(heuristics, **dict.fromkeys(kinds, self._decorator)):
+        stand_ins: dict[str, Any] = dict.fromkeys(kinds, self._decorator)
+        with mock.patch.multiple(heuristics, **stand_ins):
             scope = defined(source, file, {"__name__": self.name})
         scope["libdevice"] = libdevice
         if "function" not in self.decorated:

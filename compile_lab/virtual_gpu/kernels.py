@@ -63,6 +63,7 @@ def hand_written(kernel: Any) -> HandWritten:
 def _under_the_innermost_decorator(source: str) -> str:
     """From ``@triton.jit`` on: what stands above it chooses blocks, and is told apart."""
     [function] = ast.parse(source).body
+    assert isinstance(function, ast.FunctionDef)
     return "".join(source.splitlines(keepends=True)[function.decorator_list[-1].lineno - 1 :])
 
 

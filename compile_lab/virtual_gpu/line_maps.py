@@ -71,7 +71,8 @@ def ptx_lines(ptx: str) -> Lines:
 def _ptx_sources(ptx: str) -> dict[int, int]:
     """Each instruction's line to the kernel's line that it came from."""
     own = set(re.findall(rf"\.loc\s+(\d+) .*// {re.escape(SOURCE)}:", ptx))
-    found, current, inline, callers = {}, None, False, {}
+    found, current, inline = {}, None, False
+    callers: dict[str, int | None] = {}
     for at, line in enumerate(ptx.splitlines(), 1):
         text = line.strip()
         if line.startswith("}"):

@@ -93,6 +93,7 @@ class _Travelling(Pickler):
         if type(thing).__name__ in TUNED:
             return tuned_again, tuned_parts(thing)
         if isinstance(thing, nn.Module) and is_parametrized(thing):
+            assert isinstance(thing.parametrizations, nn.ModuleDict)
             return parametrized_again, (type(thing).__bases__[0], dict(thing.__dict__), tuple(thing.parametrizations))
         if isinstance(thing, CustomOpDef):
             return operator_again, parts_of(thing)
@@ -144,7 +145,7 @@ class _Storage:
         return _storage_again, (view.cpu().numpy().tobytes(),)
 
 
-def _storage_again(content: bytes) -> torch.UntypedStorage:
+def _storage_again(content: bytes) -> torch.UntypedStorage | None:
     return torch.frombuffer(bytearray(content), dtype=torch.uint8).clone().untyped_storage() if content else None
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -67,7 +68,8 @@ def fsdp(model: nn.Module, mesh: DeviceMesh, dtype: torch.dtype | None = None) -
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32) if dtype else MixedPrecisionPolicy()
     for block in _blocks(model):
         fully_shard(block, mesh=mesh, mp_policy=policy)
-    return fully_shard(model, mesh=mesh, mp_policy=policy)
+    fully_shard(model, mesh=mesh, mp_policy=policy)
+    return model
 
 
 def tensor_parallel(
@@ -84,16 +86,13 @@ def tensor_parallel(
     for block in _blocks(model):
         block.attention = HeadwiseAttention(block.attention)
         parallelize_module(block, mesh, _block_plan(sequence))
-    tied = (
-        hasattr(model, "head")
-        and hasattr(model, "token_embedding")
-        and model.head.weight is model.token_embedding.weight
-    )
+    ends: dict[str, Any] = {name: getattr(model, name) for name in ("head", "token_embedding") if hasattr(model, name)}
+    tied = len(ends) == 2 and ends["head"].weight is ends["token_embedding"].weight
     plan = {name: style for name, style in _ends_plan(sequence, gathered_logits).items() if hasattr(model, name)}
     if plan:
         parallelize_module(model, mesh, plan)
     if tied:  # both are sliced by rows of the vocabulary, and each got slices of its own
-        model.head.weight = model.token_embedding.weight
+        ends["head"].weight = ends["token_embedding"].weight
     return model
 
 
@@ -113,14 +112,15 @@ def _block_plan(sequence: bool) -> dict[str, ParallelStyle]:
 
 
 def _ends_plan(sequence: bool, gathered_logits: bool) -> dict[str, ParallelStyle]:
-    logits = {"output_layouts": Replicate() if gathered_logits else Shard(-1), "use_local_output": gathered_logits}
+    output = Replicate() if gathered_logits else Shard(-1)
+    head = partial(ColwiseParallel, output_layouts=output, use_local_output=gathered_logits)
     if not sequence:
-        return {"token_embedding": RowwiseParallel(input_layouts=Replicate()), "head": ColwiseParallel(**logits)}
+        return {"token_embedding": RowwiseParallel(input_layouts=Replicate()), "head": head()}
     return {
         "token_embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
         "position_embedding": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(0)),
         "norm": SequenceParallel(),
-        "head": ColwiseParallel(input_layouts=Shard(1), **logits),
+        "head": head(input_layouts=Shard(1)),
     }
 
 
@@ -167,8 +167,10 @@ def _whole(value: Tensor) -> Tensor:
     return (value.full_tensor() if isinstance(value, DTensor) else value).cpu().clone()
 
 
-def _blocks(model: nn.Module) -> list[nn.Module]:
-    return list(model.blocks.values() if isinstance(model.blocks, nn.ModuleDict) else model.blocks)
+def _blocks(model: nn.Module) -> list[Any]:
+    """A MiniGPT's or a `Stage`'s: torch does not type what a container of modules holds."""
+    blocks: Any = model.blocks
+    return list(blocks.values() if isinstance(blocks, nn.ModuleDict) else blocks)
 
 
 # ---- patterns by name, and their combinations
@@ -233,7 +235,8 @@ def parallelize(
         )
     check(model.config, pattern, dict(zip(axes, mesh.shape, strict=True)), schedule, microbatches, mode)
 
-    parts: list[nn.Module] = stages(model, mesh["pp"], schedule) if "pp" in axes else [model]
+    staged = stages(model, mesh["pp"], schedule) if "pp" in axes else []
+    parts: list[nn.Module] = [*staged] or [model]
     for part in parts:
         if "tp" in axes:
             tensor_parallel(part, mesh["tp"], pattern_of(pattern).sequence, gathered_logits)
@@ -242,7 +245,7 @@ def parallelize(
         if "shard" in axes:
             fsdp(part, mesh["replicate", "shard"] if "replicate" in axes else mesh["shard"], dtype)
     wrapped = ddp(model, mesh) if axes == ("replicate",) else None
-    run = pipeline(parts, mesh["pp"], schedule, microbatches) if "pp" in axes else _whole_model(wrapped or model)
+    run = pipeline(staged, mesh["pp"], schedule, microbatches) if "pp" in axes else _whole_model(wrapped or model)
     if "tp" in axes and not gathered_logits:
         run = _of_sliced_logits(run)
     return Parallel(model.config, parts, mesh, run, wrapped, microbatches, dtype)
@@ -331,7 +334,10 @@ class Parallel:
         return [{"params": parameters} for parameters in groups.values()]
 
     def full_gradients(self) -> dict[str, Tensor]:
-        """The gradients of the whole model, on the CPU of every rank, under the names of the one-process model."""
+        """The gradients of the whole model, on the CPU of every rank, under the names of the one-process model.
+
+        ValueError before the first step.
+        """
         return self._full(lambda parameter: parameter.grad)
 
     def full_weights(self) -> dict[str, Tensor]:
@@ -339,10 +345,12 @@ class Parallel:
         weights = self._full(lambda parameter: parameter.detach())
         return weights | ({"head.weight": weights["token_embedding.weight"]} if self.config.tied_head else {})
 
-    def _full(self, of: Callable[[nn.Parameter], Tensor]) -> dict[str, Tensor]:
+    def _full(self, of: Callable[[nn.Parameter], Tensor | None]) -> dict[str, Tensor]:
         mine = {}
         for name, parameter in self.named_parameters():
-            value = _whole(of(parameter))
+            if (found := of(parameter)) is None:
+                raise ValueError(f"{name} has no gradient yet: run a step before full_gradients()")
+            value = _whole(found)
             headwise = "tp" in self.sizes and ".attention.qkv." in name
             mine[name] = by_kind(value, self.config.heads) if headwise else value
         if "pp" not in self.sizes:
@@ -360,8 +368,11 @@ class Parallel:
     def _finish_gradients(self) -> None:
         """What the backward leaves to be added up: sums over slices of a sequence, and a tied head's two halves."""
         for parameter in self.parameters():
-            if isinstance(parameter.grad, DTensor) and parameter.grad.placements != parameter.placements:
-                parameter.grad = parameter.grad.redistribute(placements=parameter.placements)
+            gradient = parameter.grad
+            if not isinstance(parameter, DTensor) or not isinstance(gradient, DTensor):
+                continue
+            if gradient.placements != parameter.placements:
+                parameter.grad = gradient.redistribute(placements=parameter.placements)
         if self.config.tied_head and self.sizes.get("pp", 1) > 1:
             self._add_tied_gradient()
 
@@ -371,7 +382,8 @@ class Parallel:
         if len(ends) != 1:  # neither, or both on one rank (a V-shaped schedule), where it is one parameter
             return
         is_first, part = ends.popitem()
-        gradient = (part.token_embedding if is_first else part.head).weight.grad
+        end: Any = part.token_embedding if is_first else part.head
+        gradient = end.weight.grad
         gradient = gradient.to_local() if isinstance(gradient, DTensor) else gradient
         group = self.mesh.get_group("pp")
         peer = dist.get_global_rank(group, self.sizes["pp"] - 1 if is_first else 0)

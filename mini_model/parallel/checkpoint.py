@@ -162,7 +162,7 @@ def _make_room(target: Path) -> None:
         if target.exists():
             shutil.rmtree(target)
     except OSError as error:
-        raise _unwritten(target, error.strerror) from error
+        raise _unwritten(target, error.strerror or str(error)) from error
 
 
 def _put_in_place(target: Path, settings: dict[str, Any], step: int) -> None:
@@ -180,7 +180,7 @@ def _put_in_place(target: Path, settings: dict[str, Any], step: int) -> None:
             if earlier != target:
                 shutil.rmtree(earlier)
     except OSError as error:
-        raise _unwritten(target, error.strerror) from error
+        raise _unwritten(target, error.strerror or str(error)) from error
 
 
 def _latest(folder: Path, settings: dict[str, Any]) -> tuple[Path, Found] | None:

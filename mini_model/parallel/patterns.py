@@ -106,11 +106,11 @@ def mesh_sizes(config: GPTConfig | None, pattern: str, devices: int, **given: in
     choices = [choice for choice in _TABLE["choice"] if choice["axis"] in axes and choice["axis"] not in given]
     sizes, (rest, left_over) = dict(given), divmod(devices, prod(given.values()))
     for later, choice in zip(reversed(range(len(choices))), choices, strict=True):
-        size = _largest(choice, config, rest, later, prod(sizes.values())) if later else rest
-        if not size or left_over:
+        chosen = _largest(choice, config, rest, later, prod(sizes.values())) if later else rest
+        if not chosen or left_over:
             break
-        sizes[choice["axis"]] = size
-        rest //= size
+        sizes[choice["axis"]] = chosen
+        rest //= chosen
     if set(sizes) != set(axes) or prod(sizes.values()) != devices:
         named = " × ".join(f"{axis} {sizes[axis]}" if axis in sizes else axis for axis in axes)
         raise ValueError(

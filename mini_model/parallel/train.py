@@ -69,7 +69,7 @@ def train(settings: Settings, options: argparse.Namespace, sizes: dict[str, int]
 def _train(settings: Settings, options: argparse.Namespace, sizes: dict[str, int], device: torch.device) -> Parallel:
     torch.manual_seed(settings.seed)
     model = MiniGPT(config(settings.config)).to(device)
-    mesh = make_mesh(options.parallel, device=device.type, **sizes)
+    mesh = make_mesh(options.parallel, devices=None, device=device.type, config=None, **sizes)
     spread = parallelize(
         model,
         options.parallel,

@@ -8,7 +8,7 @@ import torch
 
 from compile_lab.measure.trace import read
 from compile_lab.modes import cost as modes
-from compile_lab.modes.cost import break_even_calls, measure, measure_each, phases
+from compile_lab.modes.cost import Comparison, break_even_calls, measure, measure_each, phases
 from compile_lab.modes.cuda_graphs import Launches, launches
 
 pytestmark = pytest.mark.processes
@@ -51,6 +51,8 @@ def test_a_case_out_of_memory_leaves_the_others_and_a_cpu_has_no_cuda_graphs():
     assert compiled.stopped == "" and compiled.call is not None
     assert compiled.speedup(eager) is None and compiled.break_even(eager, "warm") is None
     assert compiled.cuda_graphs.startswith("none: ") and compiled.peak_nbytes is None
+    both = Comparison("greedy", "", {"eager": eager, "reduce-overhead": compiled}, "here")
+    assert both.fastest == both.best_after(100, "warm") == "reduce-overhead"  # eager has no time to be compared with
 
 
 @pytest.mark.parametrize(

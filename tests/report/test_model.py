@@ -1,6 +1,7 @@
 """A report on a small GPT, from a file to a page: every card, and what becomes of a card whose part fails."""
 
 import dataclasses
+import gc
 import json
 import os
 import re
@@ -13,7 +14,7 @@ import torch
 from torch import nn
 
 from compile_lab.report.__main__ import main
-from compile_lab.report.captured import PARTS, Captured, CapturePart, ReportOptions, captured
+from compile_lab.report.captured import PARTS, Captured, CapturePart, ReportOptions, captured, collected_seldom
 from compile_lab.report.cards import report_of
 from compile_lab.report.given import given, loaded
 from compile_lab.report.limits import PartTookTooLong, limited
@@ -257,6 +258,13 @@ def test_the_model_is_afterwards_what_it_was():
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model[0].weight.grad is gradient and torch.equal(torch.get_rng_state(), drawn)
     assert not model[1].training and model[2].training
+
+
+def test_while_a_report_is_made_garbage_is_looked_for_seldom_and_afterwards_as_before():
+    before = gc.get_threshold()
+    with collected_seldom():
+        assert gc.get_threshold()[0] > before[0] and gc.get_freeze_count() > 0
+    assert gc.get_threshold() == before and gc.get_freeze_count() == 0
 
 
 @pytest.mark.slow

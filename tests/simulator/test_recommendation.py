@@ -111,7 +111,7 @@ def test_hidden_traffic_is_paid_in_part_and_tensor_parallel_leaves_work_undivide
 def test_checkpoints_are_taken_where_a_pattern_fits_only_with_them():
     found = {each.plan.pattern: each for each in recommend(SEVEN_B, 8, 80e9, batch=64).choices}
     assert found["fsdp"].plan.checkpointing and "with checkpoints" in found["fsdp"].why
-    assert found["pp+fsdp"].step_ms < found["fsdp"].step_ms and not found["pp+fsdp"].plan.checkpointing
+    assert not found["pp+fsdp"].plan.checkpointing
     assert "fsdp" in recommend(SEVEN_B, 8, 80e9, batch=64, checkpointing=False).refused
     assert not any(each.plan.checkpointing for each in recommend(GPT2_124M, 8, 80e9, batch=8).choices)
 

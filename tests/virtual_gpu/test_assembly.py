@@ -1,15 +1,20 @@
 """Which line of a kernel came from which, registers and occupancy, for chips that are not here."""
 
-import pytest
+from types import SimpleNamespace
 
+import pytest
+import torch
+
+from compile_lab.inductor.generated import generated_code
 from compile_lab.virtual_gpu.chips import CHIPS
+from compile_lab.virtual_gpu.errors import VirtualGPUError
 from compile_lab.virtual_gpu.line_maps import opcodes, ptx_lines, without_notes
 from compile_lab.virtual_gpu.warps import occupancy
 
 triton = pytest.importorskip("triton", reason="no triton for this platform")
 tl = triton.language
 
-from compile_lab.virtual_gpu.assembly import Config, assemble_all  # noqa: E402
+from compile_lab.virtual_gpu.assembly import Config, assemble, assemble_all, resources  # noqa: E402
 
 pytestmark = pytest.mark.processes
 
@@ -32,6 +37,18 @@ def test_a_kernel_may_use_another_and_more_warps_take_fewer_registers():
     )
     assert ".target sm_80" in few.ptx and few.registers > many.registers
     assert few.occupancy.warps <= many.occupancy.warps
+
+
+def test_what_several_kernels_take_is_what_each_takes_in_its_assembly():
+    code = generated_code(lambda x: (x.softmax(-1).tanh(), x.sum(0)), torch.ones(64, 512), chip="H200")
+    assert len(code.written) > 1
+    for kernel, taken in zip(code.written, resources(code.written, "H200"), strict=True):
+        alone = assemble(kernel, "H200")
+        assert (taken.registers, taken.spills, taken.warps) == (alone.registers, alone.spills, alone.occupancy.warps)
+        assert taken.registers > 1
+    broken = SimpleNamespace(source=code.written[0].source.replace("tl.program_id(0)", "tl.no_such_thing(0)"))
+    with pytest.raises(VirtualGPUError, match="does not compile for the virtual H200: line"):
+        resources([code.written[0], broken], "H200")
 
 
 @pytest.mark.parametrize(

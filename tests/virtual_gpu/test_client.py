@@ -19,7 +19,7 @@ from torch import nn
 from compile_lab._torch.virtual_gpu import virtual_gpu_pieces
 from compile_lab.virtual_gpu import build, server, travel
 from compile_lab.virtual_gpu.chips import CHIPS
-from compile_lab.virtual_gpu.client import begin, run
+from compile_lab.virtual_gpu.client import begin, run, started
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
 pytestmark = [
@@ -319,3 +319,24 @@ def test_a_child_that_is_not_waited_for_gives_the_same_and_can_be_stopped():
         assert time.monotonic() - start < 300, "half of its own time limit"
     with pytest.raises(TypeError, match="must travel to another process"):
         begin("T4", lambda lock: None, threading.Lock()).result()
+
+
+def test_what_follows_on_a_result_is_not_waited_for_and_has_the_firsts_error():
+    answered = begin("T4", lambda: 3).then(lambda three: run("T4", pow, three, 2))
+    assert answered.result() == 9
+    never = begin("T4", lambda: 1 / 0).then(pytest.fail)
+    with pytest.raises(VirtualGPUError, match="ZeroDivisionError"):
+        never.result()
+
+
+def test_a_chip_that_is_started_ahead_serves_the_requests_unless_the_environment_has_changed(monkeypatch):
+    def who():
+        return os.getppid(), os.environ.get("SET_MEANWHILE")
+
+    with started("T4"):
+        first, _ = run("T4", who)
+    assert run("T4", who) == (first, None)
+    with started("T4"):
+        monkeypatch.setenv("SET_MEANWHILE", "yes")
+    again, seen = run("T4", who)
+    assert again != first and seen == "yes"

@@ -92,7 +92,7 @@ class Case:
     def built(self, device: str) -> tuple[nn.Module, tuple[Tensor, ...], Tensor]:
         """The module, its inputs, and a gradient for its output; seeded, all leaves want a gradient."""
         torch.manual_seed(0)
-        made = {"device": device, "dtype": DTYPES[self.dtype]}
+        made: dict[str, Any] = {"device": device, "dtype": DTYPES[self.dtype]}
         module = CHAINS[self.chain](self.d_in, self.d_out).to(**made)
         widths = [self.d_in, self.d_out][: 1 + (self.chain == "residual")]
         inputs = tuple(torch.randn(self.rows, width, **made).requires_grad_() for width in widths)
@@ -144,6 +144,7 @@ def compile_both(
     before = Counter(map(_frozen, launched_kernels()))
     with compilation(use_caches=True) as log, collecting() as graphs, fp32_meant():
         compiled = torch.compile(module, dynamic=False, options=dict(options))
+        assert isinstance(compiled, nn.Module)  # as of any module
         torch.autograd.grad(compiled(*inputs), leaves(module, inputs), gradient)
     log.require_compiled()
     if [graph.direction for graph in graphs] != ["forward", "backward"]:
@@ -258,7 +259,8 @@ def _exact_gradients(case: Case, device: str) -> list[Tensor]:
 def _matmuls(case: Case, device: str) -> dict[str, Any]:
     """The linear layer's matmuls by themselves, on tensors of the same shapes."""
     module, inputs, gradient = case.built(device)
-    linear = module.linear if case.chain == "residual" else module[0]
+    linear = module.get_submodule("linear" if case.chain == "residual" else "0")
+    assert isinstance(linear, nn.Linear)
     x, w, b, dy = inputs[0].detach(), linear.weight.detach(), linear.bias.detach(), gradient
     calls = {"forward": lambda: torch.addmm(b, x, w.T), "backward": lambda: (torch.mm(dy, w), torch.mm(dy.T, x))}
     return {name: spread_us(samples_us(call, device, SAMPLES[device])) for name, call in calls.items()}

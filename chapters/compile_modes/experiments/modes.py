@@ -8,6 +8,7 @@ code did not run.
 """
 
 import contextlib
+import functools
 import random
 import tempfile
 import time
@@ -263,7 +264,7 @@ def _together(
         torch.compiler.reset()
         for mode in modes:
             compiled = torch_compile(fn, mode, _searched(workload, mode))
-            calls[mode] = lambda called=compiled: step(called)
+            calls[mode] = functools.partial(step, compiled)
             with cache_folder(_folder(root, mode, workload.times(mode) - 1)):
                 for _ in range(WARM_UP_CALLS):
                     calls[mode]()

@@ -4,6 +4,7 @@ Two measurements, on a GPU or a CPU: single operations on a tensor of one elemen
 one model at growing batches, where the time of the kernels grows and the overhead does not.
 """
 
+import functools
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
@@ -58,7 +59,7 @@ def op_costs(device: str, progress: Progress = iter, samples: int | None = None)
     for op, call, kernel, mode in progress(steps):
         tensor = w if mode == "grad" else x
         with _MODES[mode]():
-            times = quartiles_us(lambda call=call, tensor=tensor: call(tensor), device, samples=samples)
+            times = quartiles_us(functools.partial(call, tensor), device, samples=samples)
         rows.append({"op": op, "mode": mode, "kernel": kernel, **times})
     return rows
 

@@ -1,12 +1,12 @@
 """Recorded costs of sharding patterns as a reader sees them: what was planned, what was measured, the error."""
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from compile_lab.page import marks
-from compile_lab.page.figures import Drawing, Figure, Series, lines
+from compile_lab.page.figures import Drawing, Figure, Plot, Series, lines
 from compile_lab.page.marks import Axis, dotted
 from compile_lab.page.tables import Table
 from compile_lab.page.units import BINARY, signed, with_unit
@@ -51,6 +51,7 @@ def rates(rows: Sequence[Row], assumed: Network, ranks: int, provenance: object)
     )
     listed = [[with_unit(size, BINARY), *(f"{by[kind, size]['bus_gb_s']:.3g}" for kind in KINDS)] for size in sizes]
     heads = ["GB/s a rank sends", *(kind.replace("_", "-") for kind in KINDS)]
+    assert not isinstance(figure.plot, Plot)  # but plotly's own
     figure.plot.update_layout(height=290)
     figure.plot.update_xaxes(tickvals=at[::3], ticktext=[with_unit(size, BINARY) for size in sizes[::3]])
     return replace(figure, table=Table(heads, listed, align="l" + "r" * len(KINDS)))
@@ -117,8 +118,13 @@ def step_error(row: Row) -> float:
 
 
 def memory_error(row: Row) -> float:
-    """Of the bytes planned for the turn, on the fullest rank, as `step_error`."""
-    return row["turn_nbytes"] / max(row["peak_nbytes"]) - 1
+    """Of the planned peak, on the fullest rank, as `step_error`."""
+    return row["planned_peak_nbytes"] / max(row["peak_nbytes"]) - 1
+
+
+def most_off(rows: Iterable[Row]) -> float:
+    """The largest `memory_error` of the rows, without its sign."""
+    return max(abs(memory_error(row)) for row in rows)
 
 
 def second_set(row: Row) -> int:
@@ -136,19 +142,22 @@ def pairs_in_order(rows: Iterable[Row]) -> dict[tuple[str, str], bool]:
     return found
 
 
-def orders(by_case: Mapping[str, Sequence[Row]], taken_from: Collection[str]) -> Table:
-    """One row a case: how many pairs have the measured order, which have not, and the errors of the steps.
-
-    taken_from: the cases from which rates of the plan were taken.
-    """
+def orders(by_case: Mapping[str, Sequence[Row]]) -> Table:
+    """One row a case: how many pairs have the measured order, which have not, and the errors of the steps."""
     listed = []
     for name, rows in by_case.items():
         pairs = pairs_in_order(rows)
         wrong = "; ".join(f"{quick} is quicker than {slow}" for (quick, slow), right in pairs.items() if not right)
         spread = _spread(row for row in rows if row["ranks"] > 1)
-        listed.append((name, name not in taken_from, f"{sum(pairs.values())} of {len(pairs)}", wrong or "none", spread))
-    columns = ["case", "nothing taken from it", "pairs in order", "the plan misses that", "error"]
-    return Table(columns, listed, align="lllll", folded="Case by case: pairs in order, and the plan's errors")
+        listed.append((name, f"{sum(pairs.values())} of {len(pairs)}", wrong or "none", spread))
+    columns = ["case", "pairs in order", "the plan misses that", "error"]
+    return Table(columns, listed, align="llll", folded="Case by case: pairs in order, and the plan's errors")
+
+
+def near(rows: Iterable[Row], within: float = 0.1) -> str:
+    """How many of the steps on several devices the plan says to a share of what was measured."""
+    off = [abs(step_error(row)) for row in rows if row["ranks"] > 1]
+    return f"{sum(each <= within for each in off)} of {len(off)}"
 
 
 def by_its_program(row: Row) -> bool:
@@ -189,20 +198,49 @@ def steps(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
 
 
 def peaks(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
-    """Peaks of the fullest rank: planned at the turn, measured; and the sum of all that is planned."""
+    """Peaks of the fullest rank: planned, measured; and the sum of all that is planned."""
     drawn, listed = [], []
     high = [row for row in rows if row["planned_nbytes"] > max(row["peak_nbytes"])]
     for row in rows:
-        sizes = [nbytes / 1e9 for nbytes in (row["planned_nbytes"], row["turn_nbytes"], max(row["peak_nbytes"]))]
-        error, names = signed(memory_error(row), ".1%"), ("the sum", f"{PLANNED} at the turn", MEASURED)
+        sizes = [
+            nbytes / 1e9 for nbytes in (row["planned_nbytes"], row["planned_peak_nbytes"], max(row["peak_nbytes"]))
+        ]
+        error, names = signed(memory_error(row), ".1%"), ("the sum", f"{PLANNED} peak", MEASURED)
         drawn.append(marks.Row(pattern(row), dict(zip(names, sizes, strict=True)), error))
         listed.append([pattern(row), *(f"{size:.3g}" for size in sizes), error])
     return dotted(
         drawn,
         Axis("peak", "GB"),
-        title=f"In {len(high)} of {len(rows)} cases the sum of all that is planned is above the measured peak.",
-        caption=f"{name}. Behind a row: the plan's error at the turn.",
-        colours={"the sum": "vermillion", f"{PLANNED} at the turn": "sky", MEASURED: "blue"},
+        title=f"In {len(high)} of {len(rows)} cases the sum of all that is planned is above the measured peak; "
+        f"the largest moment is off by {most_off(rows):.1%} at most.",
+        caption=f"{name}. Behind a row: the error of the planned peak.",
+        colours={"the sum": "vermillion", f"{PLANNED} peak": "sky", MEASURED: "blue"},
         provenance=provenance,
-        table=Table(["peak, GB", "sum", "at the turn", "measured", "error"], listed, align="lrrrr"),
+        table=Table(["peak, GB", "sum", "planned peak", "measured", "error"], listed, align="lrrrr"),
+    )
+
+
+def gains(rows: Sequence[Row], provenance: object) -> Drawing:
+    """Each step with compiled blocks beside the same in eager, and how long each took to issue. KeyError without it."""
+    eager = {(case(row), pattern(row)): row for row in rows if not row["mode"]}
+    pairs = [(eager[case({**row, "mode": None}), pattern(row)], row) for row in rows if row["mode"]]
+
+    def times(name: str) -> str:
+        ratios = [after["median_us"] / before["median_us"] for before, after in pairs if after["pattern"] == name]
+        return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+    return dotted(
+        [
+            marks.Row(
+                f"{after['model']}, {pattern(after)}",
+                {"eager": before["median_us"] / 1e3, "compiled": after["median_us"] / 1e3},
+                f"{before['issued_us'] / 1e3:.0f} → {after['issued_us'] / 1e3:.0f}",
+            )
+            for before, after in pairs
+        ],
+        Axis("a step", "ms"),
+        title=f"Compiled blocks take {times('tp')} times as long under tensor parallel, and {times('ddp')} under DDP.",
+        caption="Behind a row: when the program had issued all of the step, in ms, eager and compiled.",
+        colours={"eager": "vermillion", "compiled": "blue"},
+        provenance=provenance,
     )

@@ -4,6 +4,7 @@ A pointwise chain is the case in which a break hurts most: whole, it is one kern
 once; each cut adds a kernel, a pass over memory, a resume function and its guards.
 """
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -74,7 +75,7 @@ def record(device: str, progress: Progress = iter, *, sizes: Iterable[int] | Non
         fn = chain(0) if breaks is None else torch.compile(chain(breaks))
         x = torch.rand(numel, device=device, generator=torch.Generator(device).manual_seed(0))
         with torch.no_grad():
-            taken = samples_us(lambda fn=fn, x=x: fn(x), device)
+            taken = samples_us(functools.partial(fn, x), device)
         rows.append({"numel": numel, "breaks": breaks, **spread_us(taken)})
     reset_dynamo()
     return {"ops": OPS, "rows": rows}

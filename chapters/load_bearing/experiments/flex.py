@@ -80,9 +80,11 @@ class FlexStudy:
         if self.device == "cuda":
             torch.cuda.empty_cache()
         masks = subjects.attention_masks(length, WINDOW[self.device], DOCUMENT[self.device], self.device)
-        qkv = inputs(1, HEADS[self.device], length, WIDTH[self.device])
-        qkv = tuple(tensor.to(self.device, DTYPE[self.device]) for tensor in qkv)
-        calls = {("made", f"mask, {name}"): self._maker(mask, length) for name, mask in masks.items()}
+        made = inputs(1, HEADS[self.device], length, WIDTH[self.device])
+        qkv = tuple(tensor.to(self.device, DTYPE[self.device]) for tensor in made)
+        calls: dict[tuple[str, str], Callable[[], Any]] = {
+            ("made", f"mask, {name}"): self._maker(mask, length) for name, mask in masks.items()
+        }
         blocks = {name: self.told("made", f"mask, {name}", length, calls["made", f"mask, {name}"]) for name in masks}
         self.masks += [_visited(name, length, found) for name, found in blocks.items() if found]
         calls["made", "mask, causal, compiled"] = self._maker(masks["causal"], length, compiled=True)
@@ -121,16 +123,17 @@ class FlexStudy:
         return found and {"way": way, "length": length, "part": part, **found, "error": None}
 
     def _in_turns(self, length: int, begun: Mapping[Any, dict[str, Any] | None], calls: Mapping[Any, Any]) -> None:
-        taken: dict[Any, list[float]] = {key: [] for key, row in begun.items() if row}
+        rows = {key: row for key, row in begun.items() if row}
+        taken: dict[tuple[str, str], list[float]] = {key: [] for key in rows}
         for turn in range(ROUNDS):
             if turn and self.attempts.late:
                 break  # what is begun has been measured once at least
-            for key, times in taken.items():
-                some = functools.partial(durations_ms, calls[key], torch.device(self.device), IN_A_ROW)
-                times += self.tried(*key, length, some) or []
+            for (part, way), times in taken.items():
+                some = functools.partial(durations_ms, calls[part, way], torch.device(self.device), IN_A_ROW)
+                times += self.tried(part, way, length, some) or []
         for key, times in taken.items():
             if times:
-                self.rows.append({**begun[key], **spread_ms(times)})
+                self.rows.append({**rows[key], **spread_ms(times)})
 
     def _judged(self, length: int, qkv: Results, masks: Mapping[str, Any], calls: Mapping[Any, Any]) -> None:
         """Enter into the rows of a length how far their results are from dense attention in float64."""

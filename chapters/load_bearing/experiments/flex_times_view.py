@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from compile_lab.page.figures import Figure, Series, lines
-from compile_lab.page.tables import Table
+from compile_lab.page.tables import Cell, Table
 from compile_lab.page.units import with_quartiles, with_unit
 
 Row = Mapping[str, Any]
@@ -32,7 +32,7 @@ def growth(rows: Iterable[Row], part: str) -> dict[str, float]:
 
 def table(rows: Iterable[Row], stopped: Iterable[Row]) -> Table:
     """One row a part, way and length; what was stopped has the reason in the place of figures."""
-    cells = [
+    cells: list[tuple[Cell, ...]] = [
         (
             row["part"],
             row["way"],

@@ -131,7 +131,7 @@ def _nothing() -> dict[str, Any]:
 
 def _steps(device: str, way: Callable[[nn.Module], Backward], batch: int, found: dict[str, Any]) -> None:
     """Fill in losses and milliseconds, step by step, as far as it comes."""
-    model = subjects.deep_gpt(LAYERS, *SIZES[device].values(), device)
+    model = subjects.deep_gpt(LAYERS, **SIZES[device], device=device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
     backward = way(model)
     for step in range(STEPS):

@@ -18,6 +18,6 @@ def asked(batches: Sequence[int]) -> list[list[Request]]:
     steps = {}
     for batch in set(batches):
         given = subjects.tokens(model, batch)
-        steps[batch] = eager_lifetimes(lambda given=given: model(*given).backward(), model)
+        steps[batch] = eager_lifetimes(lambda: model(*given).backward(), model)  # noqa: B023, for it is called at once
         model.zero_grad()
     return requests(steps[batch] for batch in batches)

@@ -78,9 +78,11 @@ def _eager(subject: Subject) -> tuple[Lifetimes, Peak]:
 def _partitioned(partitioner: str, decompositions: str) -> Callable[[Subject], tuple[Lifetimes, Peak]]:
     def run(subject: Subject) -> tuple[Lifetimes, Peak]:
         model, forward = subject()
-        options = {"partitioner": partitioner, "decompositions": decompositions}
-        predicted = graph_lifetimes(aot.training_graphs(forward, **options))
-        return predicted, _measured(model, aot.as_graphs(forward, **options), compiled=True)
+        predicted = graph_lifetimes(
+            aot.training_graphs(forward, partitioner=partitioner, decompositions=decompositions)
+        )
+        compiled = aot.as_graphs(forward, partitioner=partitioner, decompositions=decompositions)
+        return predicted, _measured(model, compiled, compiled=True)
 
     return run
 

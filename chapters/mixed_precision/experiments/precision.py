@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from compile_lab._torch.dispatcher import scaled_mm
 from compile_lab._torch.dynamo import reset_dynamo
@@ -85,9 +85,11 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     }
     for part, which in progress(steps):
         if part == "rates":
-            found[part] += _rates(*which, device)
+            precision, size = which
+            found[part] += _rates(precision, size, device)
         elif part == "steps":
-            found[part].append(_step_case(*which, device))
+            precision, compiled = which
+            found[part].append(_step_case(precision, compiled, device))
         elif part == "training":
             found[part].append(_training_case(which, device))
         else:
@@ -103,7 +105,7 @@ def _tidy(device: str) -> None:
         torch.cuda.empty_cache()
 
 
-def _model(device: str) -> nn.Module:
+def _model(device: str) -> subjects.MiniGPT:
     return subjects.minigpt(MODEL[device], device, VOCABULARY[device])
 
 
@@ -263,7 +265,7 @@ def _training_case(precision: str, device: str) -> Row:
 
 
 _ONCE: dict[str, Callable[[str], Any]] = {
-    "ops": lambda device: op_errors(device, 1024 if device == "cuda" else 64),
+    "ops": lambda device: op_errors("cuda", 1024) if device == "cuda" else op_errors("cpu", 64),
     "losses": lambda device: loss_errors(device, 2048, 50_304) if device == "cuda" else loss_errors(device),
     "probes": probed,
     "trace": _trace,

@@ -8,8 +8,8 @@ import os
 import signal
 import textwrap
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -44,7 +44,7 @@ class HangCase:
     needs: tuple[Any, ...] = ()
     cure_needs: tuple[Any, ...] = ()
     before: Callable[[], Any] | None = None
-    caches: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    caches: tuple[str, ...] = ()
     again: bool = False
 
 

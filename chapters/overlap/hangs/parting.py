@@ -90,7 +90,8 @@ def parted(stands: Mapping[int, Stand], gone: Collection[int] = (), silent: Coll
         said = {rank: _standing(rank, stands, gone, silent) for rank in everyone}
         return Parting(NONE if waits else BEYOND, "", 0, said, _places(stands, {}))
     group, number, members, calls = min(found, key=lambda each: _when(each, stands))
-    said, odd = {}, ()
+    said = {}
+    odd: tuple[int, ...] = ()
     for rank in members:
         if (call := calls.get(rank)) is not None:
             said[rank] = ("passed " if call["done"] else "waits in ") + _told(call)

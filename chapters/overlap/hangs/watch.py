@@ -174,7 +174,7 @@ class _RankWatch:
         record["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(own)} for name, own in groups.items()}
         _replace(self._folder / f"recorder_{self.rank}", pickle.dumps(record))
         entries = [each for each in record["entries"] if each["record_id"] > self._first][-KEPT:]
-        frame = sys._current_frames().get(self._main)
+        frame = sys._current_frames().get(self._main or 0)
         line = self._failed_at or _program_line(frame)
         return Stand(
             rank=self.rank,

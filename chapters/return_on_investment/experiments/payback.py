@@ -113,7 +113,7 @@ def _by_hand(device: str) -> Built:
     return model, (x, x), step
 
 
-def _language_model(make: Callable[[str], torch.nn.Module]) -> Callable[[str], Built]:
+def _language_model(make: Callable[[str], "subjects.MiniGPT"]) -> Callable[[str], Built]:
     def build(device: str) -> Built:
         model = make(device).eval().bfloat16()
         given, _ = subjects.tokens(model, 1, 64)
@@ -172,6 +172,10 @@ def measured(name: str, device: str = "cpu") -> Crossing:
     return crossing(name, case.what, fn, *args, step=step, mode=case.mode, most_s=MOST_S[device])
 
 
+def _row(name: str, device: str) -> dict[str, Any]:
+    return measured(name, device).to_json()
+
+
 def record(device: str, progress: Progress = iter, *, cases: tuple[str, ...] = tuple(CASES)) -> dict[str, Any]:
     """Each case's predicted and real crossing, as plain JSON values. About 110 s on a large GPU, 220 s on two cores.
 
@@ -180,7 +184,7 @@ def record(device: str, progress: Progress = iter, *, cases: tuple[str, ...] = t
     """
     attempts, found = Attempts(BUDGET_S[device]), []
     for name in progress([name for name in cases if CASES[name].only in ("", device)]):
-        found.append(attempts.in_time(lambda name=name: measured(name, device).to_json(), name=name))
+        found.append(attempts.in_time(functools.partial(_row, name, device), name=name))
         if device == "cuda":
             torch.cuda.empty_cache()
     return {"cases": [case for case in found if case], "stopped": attempts.by("name")}

@@ -78,7 +78,9 @@ def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] | N
     """
     names = names or (tuple(GPUS) if device == "cuda" else TRIED)
     begin, most = time.monotonic(), AT_A_TIME[device]
-    waiting, running, ready = sorted(names, key=lambda name: GPUS[name].compiled == 1), {}, {}
+    waiting = sorted(names, key=lambda name: GPUS[name].compiled == 1)
+    running: dict[Any, _RegionalChild] = {}  # by the pipe that `wait` looks at
+    ready: dict[str, _RegionalChild] = {}
     try:
         while waiting or running:
             while waiting and len(running) < (1 if any(child.alone for child in running.values()) else most):

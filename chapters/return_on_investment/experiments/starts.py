@@ -127,7 +127,7 @@ class _Starts:
         """
         running = self._run(name, one, own, cache)
         if one.killed == "training":
-            for line in running.stdout:
+            for line in running.stdout or ():
                 if line.startswith(f"step {KILLED_AFTER} "):
                     break
         else:
@@ -254,7 +254,9 @@ def child(asked: Mapping[str, Any]) -> dict[str, Any]:
     first, *later = rows
     middle = [statistics.median(column) for column in zip(*later, strict=True)]
     if asked["save"]:
-        content, _ = torch.compiler.save_cache_artifacts()
+        saved = torch.compiler.save_cache_artifacts()
+        assert saved is not None  # what was compiled is there to be saved
+        content, _ = saved
         Path(asked["save"]).write_bytes(content)
         nbytes = len(content)
     return {

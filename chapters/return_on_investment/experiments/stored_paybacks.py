@@ -49,14 +49,19 @@ def of_region(one: Regional, cost: WayCost) -> CompiledWay:
     """A way's row: its steps were timed in turn with eager's, and its cold start in the same run. What a start takes
     with full caches is known of the job that was started again alone."""
     paid = cost.payback
+    assert paid is not None and cost.compile_s is not None  # rows that were timed in turn, and compiled
     saved, source = rounded(Interval(paid.saved_ms, paid.saved_low_ms, paid.saved_high_ms)), str(one.provenance)
     start = {"cold": rounded(Interval.of_runs(cost.compile_s, paid.compile_runs_s))}
     if (one.name, cost.way) == STARTED_AGAIN:
         again = restarts(load("restarts"))
-        start |= {cache: rounded(Interval.once(again.starts[name].seconds)) for cache, name in FOUND.items()}
+        start |= {
+            cache: rounded(Interval.once(seconds))
+            for cache, name in FOUND.items()
+            if (seconds := again.starts[name].seconds) is not None
+        }
         source += f"; its later starts {again.provenance}"
-    batch = re.search(r"batch (\d+)", one.what)
-    model = f"{one.name}, {batch[1]} sequences"
+    batch = re.findall(r"batch (\d+)", one.what)[0]
+    model = f"{one.name}, {batch} sequences"
     return CompiledWay(model, cost.way, paid.eager_ms, saved, start, source)
 
 
@@ -65,6 +70,7 @@ def of_mode(one: Comparison, model: str, mode: str, way: str) -> CompiledWay:
     cost, eager = one.costs[mode], one.eager
     times = {name: getattr(cost, name) for name in ("cold", "warm")}
     starts = {name: rounded(Interval.of_runs(time.seconds, time.runs_s)) for name, time in times.items()}
+    assert cost.call is not None and eager.call is not None
     saved = step(eager.call).minus(step(cost.call))
     return CompiledWay(model, way, eager.call.median_ms, rounded(saved), starts, str(one.provenance))
 

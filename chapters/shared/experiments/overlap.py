@@ -190,9 +190,15 @@ def predicted(alone: Mapping[str, Any], of: _Shape, n: int) -> dict[str, dict[st
     forward, backward, optimizer = (alone[f"{phase}_ms"] for phase in ("forward", "backward", "optimizer"))
     found = {}
     for case, mb in DDP_BUCKETS.items():
-        caps = {"cap_nbytes": (mb or 25) * MB, "first_nbytes": None if mb else MB}
-        times = {"collective_ms": wire["all_reduce"], "forward_ms": forward}
-        found[case] = _prediction(ddp_overlap(_gradients(of, backward), backward, **caps, **times), alone["step_ms"])
+        foretold = ddp_overlap(
+            _gradients(of, backward),
+            backward,
+            cap_nbytes=(mb or 25) * MB,
+            first_nbytes=None if mb else MB,
+            collective_ms=wire["all_reduce"],
+            forward_ms=forward,
+        )
+        found[case] = _prediction(foretold, alone["step_ms"])
     for case, (reshard, _) in FSDP_CASES.items():
         matmuls = round(of.head / of.block)
         order = fsdp_order(of.blocks, matmuls, "no prefetch" not in case, reshard)
@@ -245,7 +251,7 @@ def _on_rank(device: str, setting: Setting) -> dict[str, overlap_runs.StepRun]:
     return overlap_runs.measured(steps, device=device)
 
 
-def _ddp_step(device: str, setting: Setting, bucket_mb: float | None, send: bool = True) -> Callable[[], None]:
+def _ddp_step(device: str, setting: Setting, bucket_mb: float | None, send: bool = True) -> Callable[[], object]:
     model = _model(device, setting.wide)
     ddp = DistributedDataParallel(model, bucket_cap_mb=bucket_mb)
     step = step_of(ddp, device, subjects.tokens(model, setting.batch))
@@ -292,7 +298,7 @@ def told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
     for row, wire in zip(rows, wires or (), strict=False):
         kept = _rounded(wire, ("communication_ms", "exposed_ms", "fraction"))
         row |= {f"wire_{key.removeprefix('communication_')}": value for key, value in kept.items()}
-    return {"case": case, "by_rank": rows, "timeline": as_json(seen[0], wires and wires[0])}
+    return {"case": case, "by_rank": rows, "timeline": as_json(seen[0], wires[0] if wires else None)}
 
 
 def _rounded(found: Any, keys: tuple[str, ...]) -> dict[str, float]:

@@ -112,7 +112,7 @@ def fsdp_cases(ways: Mapping[str, dict[str, Any]], device: str, batch: int, mesh
     }
 
 
-def _model(device: str, name: str, **methods: Callable[..., Tensor]) -> nn.Module:
+def _model(device: str, name: str, **methods: Callable[..., Tensor]) -> "subjects.MiniGPT":
     """A class of its own for each case: a guard asks for it, or one case would run the code of another."""
     model = subjects.minigpt(MODEL[device], device, VOCABULARY[device])
     model.__class__ = type(name.title().replace(" ", "").replace(",", ""), (type(model),), methods)
@@ -144,7 +144,8 @@ def _fsdp_step(device: str, batch: int, mesh: DeviceMesh, options: dict[str, Any
 
 def _fsdp2_step(device: str, batch: int, blocks: bool, head: bool, reshard: bool) -> Step:
     """Each block is compiled and then sharded, as torch's documentation has it."""
-    model = _model(device, f"fsdp2 {blocks} {head} {reshard}", forward=_with_loss_apart)
+    # Any: a MiniGPT that is given a function, and what torch's containers hold has no type.
+    model: Any = _model(device, f"fsdp2 {blocks} {head} {reshard}", forward=_with_loss_apart)
     inputs = subjects.tokens(model, batch)
     model.loss_of = torch.compile(_loss, fullgraph=True) if head else _loss
     for block in model.blocks:
@@ -155,7 +156,7 @@ def _fsdp2_step(device: str, batch: int, blocks: bool, head: bool, reshard: bool
     return step_of(model, device, inputs)
 
 
-def _with_loss_apart(model: nn.Module, tokens: Tensor, targets: Tensor) -> Tensor:
+def _with_loss_apart(model: Any, tokens: Tensor, targets: Tensor) -> Tensor:
     """MiniGPT's forward; what follows the blocks is one function, which may be compiled."""
     x = model.token_embedding(tokens) + model.position_embedding(torch.arange(tokens.shape[1], device=tokens.device))
     for block in model.blocks:

@@ -26,17 +26,21 @@ from ...registry import Progress
 from .. import subjects
 from .collectives import sizes_of_groups
 
-SEQUENCES = {"cuda": [("1.6 B, wide", 2), ("1.3 B", 4), ("1.3 B", 16)], "cpu": [("small", 2), ("small", 4)]}
+SEQUENCES = {
+    "cuda": [("1.6 B, wide", 2), ("1.3 B", 4), ("GPT-2 124M", 4), ("1.3 B", 16)],
+    "cpu": [("small", 2), ("small", 4)],
+}
 """Models, with the sequences of a step for each device. With few layers and few sequences what is sent weighs most: as
 many bytes for less work, and little for the program to issue."""
-COMPILED = {"cuda": [("1.3 B", 4)], "cpu": [("small", 2)]}
+COMPILED = {"cuda": [("1.6 B, wide", 2), ("1.3 B", 4), ("GPT-2 124M", 4)], "cpu": [("small", 2)]}
 WIDE = {"cuda": [("1.6 B, wide", 2)], "cpu": [("small", 2)]}
-ISSUED, WORKED = ("1.3 B", 4), ("1.3 B", 16)
-"""The cases of the eager recording from which rates are taken: of the program, and of the device."""
+ISSUED, SENT, WORKED = [("1.6 B, wide", 2), ("1.3 B", 4), ("GPT-2 124M", 4)], ("1.6 B, wide", 2), ("1.3 B", 16)
+"""The cases of a recording from which rates are taken, where each weighs most: of the program, of traffic that hides
+behind the computation, and of what tensor parallel does on every device."""
 RATES = {
     None: Network(),
     "default": Network(
-        host=HostRates(layer_s=1.6e-3, bucket_s=0.8e-3, gathered_s=1.6e-3, tp_layer_s=2.5e-3, tp_sp_layer_s=4.9e-3)
+        host=HostRates(layer_s=2.2e-3, bucket_s=0.38e-3, gathered_s=0.94e-3, tp_layer_s=2e-3, tp_sp_layer_s=5e-3)
     ),
 }
 """By what rates a recording is predicted, eager or compiled: what an earlier one on two H200 had shown of both."""
@@ -82,6 +86,7 @@ def record(
     it does not divide the model, a rank failed, or time had run out. No peak is measured on a CPU.
     """
     rows: list[dict[str, Any]] = []
+    alones: list[dict[str, Any]] = []
     until = time.monotonic() + BUDGET_S
     for model, sequences in progress(cases[device]):
         alone = _row(device, PatternCase(model, sequences, 1, "one device", mode), until)
@@ -91,19 +96,20 @@ def record(
             for pattern, axes in PATTERNS.items()
             if axes and n >= 2 ** len(axes)
         ]
-        predicted = predictions(alone, spread)
+        alones.append(alone)
+        predicted = predictions(alones, spread)
         found = {case: _row(device, case, until) for case in random.Random(0).sample(spread, len(spread))}
         rows += [alone, *(found[case] | {"predicted_us": predicted.get(case)} for case in spread)]
     return {"rows": rows}
 
 
-def predictions(alone: Mapping[str, Any], cases: Iterable[PatternCase]) -> dict[PatternCase, float]:
-    """Microseconds that a step of each case will take, said by the step of one device alone and `RATES`; of a case
+def predictions(alones: Sequence[Mapping[str, Any]], cases: Iterable[PatternCase]) -> dict[PatternCase, float]:
+    """Microseconds that a step of each case will take, said by the steps of one device alone and `RATES`; of a case
     that does not divide the model nothing, nor of any where one device alone was stopped."""
     found: dict[PatternCase, float] = {}
-    for case in cases if not alone["stopped"] else ():
+    for case in cases if not alones[-1]["stopped"] else ():
         try:
-            *_, row = planned([alone, asdict(case) | {"stopped": "", "gathered_logits": False}], RATES[case.mode])
+            *_, row = planned([*alones, asdict(case) | {"stopped": "", "gathered_logits": False}], RATES[case.mode])
         except ValueError:
             continue
         found[case] = row["planned_us"]
@@ -113,69 +119,89 @@ def predictions(alone: Mapping[str, Any], cases: Iterable[PatternCase]) -> dict[
 def planned(rows: Iterable[Mapping[str, Any]], network: Network) -> list[dict[str, Any]]:
     """The rows that were measured, each with what its plan says: the fullest rank's bytes, and the time of a step.
 
-    Adds ``{"planned_nbytes", "turn_nbytes", "planned_us", "planned_issue_us"}``: all the plan's bytes, and those at the
-    turn; a step, and how long its program takes to issue it. The time takes the rate at which one device computes from
-    the row of the same case with one rank, and the network's other rates as given.
+    Adds ``{"planned_nbytes", "planned_peak_nbytes", "planned_us", "planned_issue_us"}``: all the plan's bytes, and
+    those of its largest moment; a step, and how long its program takes to issue it. The time takes the rate at which
+    one device computes from the row of the same case with one rank, and how fast this machine's program is from all
+    rows of one rank; the network's other rates as given.
     """
     done = [row for row in rows if not row["stopped"]]
+    network = _of_this_host(done, network)
     found = []
     for row in done:
         laid_out = _planned(row)
         step = estimate(laid_out, CARD_NBYTES, _at_the_rate_of_one(row, done, network))
-        turn = max(share.turn_nbytes for share in laid_out.stages)
-        said = {"planned_nbytes": laid_out.total_nbytes, "turn_nbytes": turn}
+        said = {"planned_nbytes": laid_out.total_nbytes, "planned_peak_nbytes": laid_out.peak_nbytes}
         found.append({**row, **said, "planned_us": 1e3 * step.step_ms, "planned_issue_us": 1e3 * step.issued_ms})
     return found
 
 
 def calibrated(rows: Iterable[Mapping[str, Any]]) -> Network:
-    """The rates of a `Network` that two of the recorded cases show, `ISSUED` and `WORKED`; those of sending as assumed.
+    """The rates of a `Network` that the recorded cases `ISSUED` and `WORKED` show; those of sending as assumed.
 
-    Of the case with little work come the program's rates: what each pattern takes longer to issue than one device, over
-    what it issues more. Of the case with much work come the device's: how much longer a step is than on one device.
-    KeyError, which names the pattern, if one is missing.
+    Of the cases with little work come the program's rates: what each pattern takes longer to issue than one device,
+    over what it issues more. Of the case with much work come the device's: how much longer a step is than on one
+    device. KeyError or ValueError, which names the pattern, if one is missing.
     """
     rows = [row for row in rows if not row["stopped"]]
     return replace(_of_the_device(rows), host=host_rates(rows))
 
 
-def host_rates(rows: Iterable[Mapping[str, Any]], case: tuple[str, int] = ISSUED) -> HostRates:
-    """What the program of a case takes for each thing. KeyError, which names the pattern, without a row."""
-    of = {row["pattern"]: row for row in rows if (row["model"], row["sequences"]) == case}
-    layers = _shape(case[0]).layers
+def host_rates(rows: Iterable[Mapping[str, Any]], cases: Iterable[tuple[str, int]] = ISSUED) -> HostRates:
+    """What the program takes for each thing: in all of the cases together, its time over how many of it there are.
 
-    def more_s(pattern: str) -> float:
-        return 1e-6 * (of[pattern]["issued_us"] - of["one device"]["issued_us"])
+    ValueError, which names the pattern, if no case has a row of it.
+    """
+    rows = [row for row in rows if not row["stopped"]]
+    found = {row["pattern"]: [0.0, 0] for row in rows}
+    for case in cases:
+        of = {row["pattern"]: row for row in rows if (row["model"], row["sequences"]) == case and row["ranks"] <= 2}
+        layers, alone_s = _shape(case[0]).layers, 1e-6 * of["one device"]["issued_us"] if of else 0.0
+        for name, row in of.items():
+            sent = sum(each.count for each in _planned(row).busiest.collectives)
+            found[name][0] += alone_s if name == "one device" else 1e-6 * row["issued_us"] - alone_s
+            found[name][1] += sent if name in ("ddp", "fsdp") else layers
 
-    def sent(pattern: str) -> int:
-        return sum(each.count for each in _planned(of[pattern]).busiest.collectives)
+    def rate_s(pattern: str) -> float:
+        seconds, times = found.get(pattern, (0.0, 0))
+        if not times:
+            raise ValueError(
+                f"no row of {pattern!r} in the cases {', '.join(map(str, cases))}: record the patterns whole"
+            )
+        return seconds / times
 
-    return HostRates(
-        layer_s=1e-6 * of["one device"]["issued_us"] / layers,
-        bucket_s=more_s("ddp") / sent("ddp"),
-        gathered_s=more_s("fsdp") / sent("fsdp"),
-        tp_layer_s=more_s("tp") / layers,
-        tp_sp_layer_s=more_s("tp+sp") / layers,
-    )
+    return HostRates(*map(rate_s, ("one device", "ddp", "fsdp", "tp", "tp+sp")))
 
 
 def _of_the_device(rows: Sequence[Mapping[str, Any]]) -> Network:
-    of = {row["pattern"]: row for row in rows if (row["model"], row["sequences"]) == WORKED}
+    of = {(row["model"], row["sequences"], row["pattern"]): row for row in rows if row["ranks"] <= 2}
 
-    def computing_s(pattern: str) -> float:
-        return 1e-6 * of[pattern]["median_us"] - update_s(_planned(of[pattern]), Network())
+    def longer_s(case: tuple[str, int], pattern: str) -> float:
+        computing = [
+            1e-6 * row["median_us"] - update_s(_planned(row), Network())
+            for row in (of[*case, pattern], of[*case, "one device"])
+        ]
+        return computing[0] - computing[1]
 
-    alone_s = computing_s("one device")
+    def sending_s(case: tuple[str, int], pattern: str) -> float:
+        return sum(traffic_s(_planned(of[*case, pattern]), Network()).values())
 
-    def longer_s(pattern: str) -> float:
-        return computing_s(pattern) - alone_s
+    hidden = statistics.fmean(longer_s(SENT, each) / sending_s(SENT, each) for each in ("ddp", "fsdp"))
+    alone = of[*WORKED, "one device"]
+    alone_s = 1e-6 * alone["median_us"] - update_s(_planned(alone), Network())
+    copies = dict(of[*WORKED, "tp"]["mesh"])["tp"] - 1
+    return Network(hidden=hidden, repeated=(longer_s(WORKED, "tp") - sending_s(WORKED, "tp")) / alone_s / copies)
 
-    def sending_s(pattern: str) -> float:
-        return sum(traffic_s(_planned(of[pattern]), Network()).values())
 
-    hidden = statistics.fmean(longer_s(each) / sending_s(each) for each in ("ddp", "fsdp"))
-    copies = dict(of["tp"]["mesh"])["tp"] - 1
-    return Network(hidden=hidden, repeated=(longer_s("tp") - sending_s("tp")) / alone_s / copies)
+def _of_this_host(rows: Iterable[Mapping[str, Any]], network: Network) -> Network:
+    """The network with the program's rates as this machine has them: as much slower as it issues a layer of one device,
+    DTensor's work, too. (FSDP's and DDP's did not differ by that between machines.) The least of the cases: with much
+    work the program waits for its GPU."""
+    alone = [1e-6 * row["issued_us"] / _shape(row["model"]).layers for row in rows if row["pattern"] == "one device"]
+    if not (alone and network.host):
+        return network
+    slower = min(alone) / network.host.layer_s
+    names = ("layer_s", "tp_layer_s", "tp_sp_layer_s")
+    return replace(network, host=replace(network.host, **{n: slower * getattr(network.host, n) for n in names}))
 
 
 def _at_the_rate_of_one(row: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], network: Network) -> Network:
@@ -195,8 +221,16 @@ def plan_of(case: PatternCase, gathered_logits: bool = False) -> Plan:
     batch = case.sequences * case.ranks
     shape = _shape(case.model)
     microbatches = min(batch, 4 * case.ranks)
-    given = {"batch": batch, "microbatches": microbatches, "precision": "bf16", "gathered_logits": gathered_logits}
-    return plan(shape, case.pattern, case.ranks, **given)
+    return plan(
+        shape,
+        case.pattern,
+        case.ranks,
+        batch=batch,
+        microbatches=microbatches,
+        precision="bf16",
+        gathered_logits=gathered_logits,
+        compiled=bool(case.mode),
+    )
 
 
 def _planned(row: Mapping[str, Any]) -> Plan:
@@ -208,12 +242,12 @@ def _planned(row: Mapping[str, Any]) -> Plan:
 def _shape(model: str) -> Any:
     if model == "GPT-2 124M":
         return subjects.minigpt("gpt2-124m", device="meta").config
-    *sizes, vocabulary = {
+    layers, dim, heads, context, vocabulary = {
         "1.3 B": (24, 2048, 16, 1024, 50_304),
         "1.6 B, wide": (6, 4096, 32, 1024, 50_304),
         "small": (2, 64, 2, 32, 600),
     }[model]
-    return subjects.deep_gpt(*sizes, device="meta", vocabulary=vocabulary).config
+    return subjects.deep_gpt(layers, dim, heads, context, device="meta", vocabulary=vocabulary).config
 
 
 def _row(device: str, case: PatternCase, until: float) -> dict[str, Any]:
@@ -280,7 +314,7 @@ def _loss(own: torch.Tensor, case: PatternCase) -> float:
 
 
 def _training_step(device: str, case: PatternCase, plan: Plan) -> Callable[[], torch.Tensor]:
-    model = subjects.of_shape(plan.shape, device)
+    model = subjects.of_shape(_shape(case.model), device)
     tokens, targets = subjects.tokens(model, plan.batch)
     forward_backward, groups = subjects.spread(
         model, case.pattern, dict(plan.mesh), microbatches=plan.microbatches, dtype=DTYPE, mode=case.mode

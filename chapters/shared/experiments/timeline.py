@@ -119,7 +119,7 @@ def kernels_of(trace: Trace) -> tuple[LaunchedKernel, ...]:
     )
 
 
-def _call(name: str, model: torch.nn.Module, tokens: torch.Tensor, targets: torch.Tensor) -> Callable[[], Any]:
+def _call(name: str, model: Any, tokens: torch.Tensor, targets: torch.Tensor) -> Callable[[], Any]:
     def forward() -> None:
         with torch.no_grad():
             model(tokens)

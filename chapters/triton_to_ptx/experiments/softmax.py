@@ -248,7 +248,8 @@ def _measured(dtype: str, x: torch.Tensor, ways: list[Way]) -> list[Row]:
 def _in_turns(ways: list[Way], device: torch.device) -> list[list[float]]:
     """Microseconds of each way's calls, on a device that has been at work for 0.3 s before the first round."""
     sustained_ms(ways[0].call, device)
-    drawn, taken = random.Random(0), [[] for _ in ways]
+    drawn = random.Random(0)
+    taken: list[list[float]] = [[] for _ in ways]
     for _ in range(ROUNDS):
         for at in drawn.sample(range(len(ways)), len(ways)):
             taken[at] += [ms * 1e3 for ms in durations_ms(ways[at].call, device, REPEATS)]

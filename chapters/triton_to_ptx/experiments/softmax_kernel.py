@@ -5,6 +5,7 @@ enough, and the kernel can be as fast as a copy. Needs triton, which there is fo
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -104,7 +105,7 @@ def softmax(x: torch.Tensor, configuration: Configuration | None = None) -> torc
     return out
 
 
-def launch(out: torch.Tensor, x: torch.Tensor, configuration: Configuration):
+def launch(out: torch.Tensor, x: torch.Tensor, configuration: Configuration) -> Any:
     """Start the kernel on tensors that `softmax` has checked; returns triton's compiled kernel, None if interpreted."""
     rows, columns = x.shape
     block = triton.next_power_of_2(columns)

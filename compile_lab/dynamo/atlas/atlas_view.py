@@ -48,7 +48,7 @@ def _answered(each: AtlasResult) -> str:
 
 def reports() -> dict[str, Any]:
     """Which breaks public threads report: the kinds, most threads first, with the date and the method of the count."""
-    return json.loads(pkgutil.get_data(__package__, "reports.json").decode())
+    return json.loads(pkgutil.get_data(__package__, "reports.json") or b"")
 
 
 def reported_card(row: Mapping[str, Any], each: AtlasResult, opened: bool) -> str:

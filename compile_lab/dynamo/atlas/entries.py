@@ -14,6 +14,7 @@ A trigger without a cure says why: ``no_cure(branch_on_a_value, "…")``.
 import ast
 import inspect
 import re
+import sys
 import textwrap
 import types
 from collections.abc import Callable, Mapping
@@ -121,7 +122,7 @@ def source_of(function: Callable[..., Any], needs: tuple[Any, ...] = (), argumen
     used = _names(function.__code__) + (_names(arguments.__code__) if arguments.__name__ == "<lambda>" else [])
     wanted = {*used} - {getattr(each, "__name__", "") for each in known}
     fakes = {f"{name}.register_fake" for name in wanted}
-    text = inspect.getsource(inspect.getmodule(function))
+    text = inspect.getsource(sys.modules[function.__module__])
     helpers = [
         "\n".join(
             text.splitlines()[min([node.lineno, *(each.lineno for each in node.decorator_list)]) - 1 : node.end_lineno]
@@ -140,6 +141,7 @@ def arguments_of(entry: AtlasEntry) -> str:
     if entry.arguments.__name__ != "<lambda>":
         return source_of(entry.arguments)
     (written,) = ast.parse(textwrap.dedent(inspect.getsource(entry.function))).body
+    assert isinstance(written, ast.FunctionDef)
     for decorator in written.decorator_list:
         if isinstance(decorator, ast.Call) and len(decorator.args) > 1 and isinstance(decorator.args[1], ast.Lambda):
             return ast.unparse(decorator.args[1].body)
@@ -154,7 +156,7 @@ def _names(code: types.CodeType) -> list[str]:
 def _assigned(function: Callable[..., Any]) -> list[str]:
     """Lines that give the values which the function names: torch's private names, and its file's plain values."""
     wanted = set(_names(function.__code__))
-    text = inspect.getsource(inspect.getmodule(function))
+    text = inspect.getsource(sys.modules[function.__module__])
     lines = [
         f"from {node.module} import {ast.unparse(alias)}"
         for node in ast.parse(inspect.getsource(breaks)).body

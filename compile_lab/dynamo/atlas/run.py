@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from ..._torch.dynamo import break_registry, dynamo_config, error_on_graph_break, reset_dynamo
-from .entries import AtlasEntry, arguments_of, source_of, written
+from .entries import AtlasCure, AtlasEntry, arguments_of, source_of, written
 from .same import same, state
 
 _RAISED = "raised"
@@ -94,7 +94,7 @@ def judge(entry: AtlasEntry) -> AtlasResult:
     cured = None
     eager = _ran(entry.function, entry, entry.config)
     if entry.cure:
-        different = _difference(entry, eager)
+        different = _difference(entry, entry.cure, eager)
         cured = not different
         trouble = trouble or different
     return AtlasResult(
@@ -138,10 +138,10 @@ def _said(entry: AtlasEntry, fullgraph: bool) -> str:
     return ""
 
 
-def _difference(entry: AtlasEntry, eager: tuple[Any, ...]) -> str:
+def _difference(entry: AtlasEntry, cure: AtlasCure, eager: tuple[Any, ...]) -> str:
     """What the cure, compiled, does otherwise than the trigger does eagerly; "" where it is the same."""
-    compiled = torch.compile(entry.cure.function, backend="eager", fullgraph=True)
-    cured = _ran(compiled, entry, entry.cure.config)
+    compiled = torch.compile(cure.function, backend="eager", fullgraph=True)
+    cured = _ran(compiled, entry, cure.config)
     parts = ("result", "arguments", "output", "random state")
     return "; ".join(
         f"the cure's {part} differs: {a!r} against {b!r}"[:400]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 from ...doors import door
 from ..figures import Drawing
@@ -127,16 +127,19 @@ def nodes(
         raise ValueError("two boxes have one name: an edge could not say which of them it means")
     if lost := [name for edge in edges for name in edge if name not in at]:
         raise ValueError(f"an edge names {lost[0]!r}, which is none of the boxes; there are {', '.join(map(repr, at))}")
-    ways = [[start, *((end, layer) for layer in range(at[start] + 1, at[end])), end] for start, end in edges]
-    bends = dict.fromkeys(step for way in ways for step in way[1:-1])
-    layers = [[box for box in boxes if at[box.name] == layer] for layer in range(len(order))]
-    layers = [[*layer, *(bend for bend in bends if bend[1] == number)] for number, layer in enumerate(layers)]
+    passed = [[(end, layer) for layer in range(at[start] + 1, at[end])] for start, end in edges]
+    ways = [[start, *steps, end] for (start, end), steps in zip(edges, passed, strict=True)]
+    bends = dict.fromkeys(itertools.chain(*passed))
+    layers: list[list[Node | tuple[str, int]]] = [
+        [*(box for box in boxes if at[box.name] == number), *(bend for bend in bends if bend[1] == number)]
+        for number in range(len(order))
+    ]
     place = {
         getattr(box, "name", box): ((number + 0.5) / len(layers), (row + 0.5) / len(layer))
         for number, layer in enumerate(layers)
         for row, box in enumerate(layer)
     }
-    links = dict.fromkeys(link for way in ways for link in pairwise(way))
+    links = dict.fromkeys(link for way in ways for link in itertools.pairwise(way))
     sheet = Sheet(title, caption, colours, {}, provenance, table)
     hues = sheet.hues(box.series for box in boxes if box.series)
     drawn = "".join(f"<div class='m-layer'>{''.join(_box(box, hues) for box in layer)}</div>" for layer in layers)

@@ -195,7 +195,7 @@ def _table(panels: Mapping[str, Sequence[Line]], x: Axis, y: Axis, across: Scale
         found = {line.series: dict(line.points) for line in panel}
         places = sorted({place for points in found.values() for place in points})
         if len(places) > 9:
-            near = (min(places, key=lambda place, tick=tick: abs(place - tick)) for tick in across.ticks)
+            near = (min(places, key=lambda place: abs(place - tick)) for tick in across.ticks)
             places = sorted({places[0], *near, places[-1]})
         for place in places:
             values = [found.get(series, {}).get(place) for series in names]

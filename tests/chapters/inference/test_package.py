@@ -76,6 +76,9 @@ def test_one_process_answers_all_questions_also_after_a_fork_of_it_died(tmp_path
     assert asked(tmp_path, (torch.ones(1, 4),), "1").startswith("refused: ")
     with pytest.raises(PackageError, match="the package failed: ZeroDivisionError"):
         asked(tmp_path, Does(divmod, 1, 0))
+    program = "import sys, torch; print(1 / torch.load(sys.argv[2]))"
+    said = [packages.run_elsewhere(program, tmp_path / "none.pt2", number) for number in (4, 0)]
+    assert said == ["0.25", "no answer: status 1, ZeroDivisionError: division by zero"]
     assert packages._askers == [first] and first.poll() is None
     monkeypatch.setattr(packages, "PATIENCE_S", 0.2)
     with pytest.raises(PackageError, match=r"ended, or took over 0\.2 s"):

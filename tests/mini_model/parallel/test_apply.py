@@ -143,6 +143,7 @@ def on_two() -> tuple:
         lambda: parallel.make_mesh("fsdp", 4),
         lambda: parallel.parallelize(model(TINY), "fsdp", parallel.make_mesh("tp")),
         lambda: parallel.parallelize(model(TINY), "ddp").step(*(part[:3] for part in batch(TINY, 0))),
+        lambda: parallel.parallelize(model(TINY), "fsdp").full_gradients(),
     ):
         with pytest.raises(ValueError) as caught:
             attempt()
@@ -157,12 +158,13 @@ def test_on_two_ranks_bfloat16_reduces_in_float32_a_step_has_halves_and_what_doe
     for loss, types in first[0]:
         assert loss == pytest.approx(exact, abs=0.02) and loss != pytest.approx(exact, abs=1e-6)
         assert types == {torch.float32}
-    for _, (loss, own, held), (devices, axes, rows) in (first, second):
+    for _, (loss, own, held), (devices, axes, rows, early) in (first, second):
         assert own == pytest.approx(loss, abs=0.2) and own != loss
         assert held == whole / 2, "every matrix and vector of this size divides by two"
         assert "a mesh of 4 devices on 2 ranks" in devices
         assert "('tp',)" in axes and "needs ('shard',)" in axes
         assert "3 rows does not divide by 2" in rows
+        assert "no gradient yet: run a step" in early
     assert first[1][1] != second[1][1]
 
 

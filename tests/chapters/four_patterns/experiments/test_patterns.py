@@ -10,14 +10,29 @@ from chapters.shared.experiments import patterns as pattern_cost
 from compile_lab import recordings
 from compile_lab.simulator.recommendation import Network
 
+RECORDED = [
+    (name, device)
+    for device in (None, "NVIDIA H100 80GB HBM3")
+    for name in ("patterns", "patterns_compiled", "patterns_wide")
+    if device or name != "patterns_wide"
+]
+
+
+def planned(name, device=None):
+    """The rows of a recording beside their plans, by the rates of the H200s, eager or compiled."""
+    eager, compiled = (recordings.load(each).result["rows"] for each in ("patterns", "patterns_compiled"))
+    network = pattern_cost.calibrated(eager)
+    if name == "patterns_compiled":
+        network = replace(network, host=pattern_cost.host_rates(compiled))
+    return pattern_cost.planned(recordings.load(name, device).result["rows"], network)
+
 
 def test_the_plan_holds_what_the_allocator_of_a_gpu_counted():
-    rows = pattern_cost.planned(recordings.load("patterns").result["rows"], Network())
-    patterns = {"one device", "ddp", "fsdp", "tp", "tp+sp"}
-    large = [each for each in rows if each["model"] == "1.3 B" and each["pattern"] in patterns]
-    assert {each["pattern"] for each in large} == patterns
-    for each in large:
-        assert abs(view.memory_error(each)) < 0.01, each["pattern"]
+    """On one, two and four GPUs, eager and compiled, within 2 %; but for a pipeline of tensor parallel."""
+    rows = [each for recorded in RECORDED for each in planned(*recorded)]
+    assert len(rows) > 75 and {each["ranks"] for each in rows} == {1, 2, 4}
+    far = {(view.case(each), view.pattern(each)) for each in rows if abs(view.memory_error(each)) > 0.0201}
+    assert far == {("1.6 B, wide, 2 sequences", "pp+tp on 4")}
 
 
 def test_pairs_whose_measured_quartiles_are_apart_are_compared():
@@ -31,16 +46,19 @@ def test_pairs_whose_measured_quartiles_are_apart_are_compared():
 
 
 def test_measured_patterns_come_in_the_measured_order():
-    """In nine of ten pairs of all recordings, and of the cases from which no rate was taken."""
-    eager, compiled = (recordings.load(name).result["rows"] for name in ("patterns", "patterns_compiled"))
-    network = pattern_cost.calibrated(eager)
-    rows = pattern_cost.planned(eager, network)
-    rows += pattern_cost.planned(compiled, replace(network, host=pattern_cost.host_rates(compiled)))
-    pairs = {name: view.pairs_in_order(each) for name, each in view.cases(rows).items()}
-    everywhere = [right for found in pairs.values() for right in found.values()]
-    untouched = [right for name, found in pairs.items() if "GPT-2" in name for right in found.values()]
-    assert len(everywhere) > 60 and sum(everywhere) >= 0.9 * len(everywhere)
-    assert len(untouched) > 20 and sum(untouched) >= 0.9 * len(untouched)
+    """In nine of ten pairs of the GPUs from which the rates are; and of others, from which nothing is, in 19 of 20."""
+    for device, share, pairs in ((None, 0.9, 90), ("NVIDIA H100 80GB HBM3", 0.95, 100)):
+        rows = [each for recorded in RECORDED if recorded[1] == device for each in planned(*recorded)]
+        right = [ok for each in view.cases(rows).values() for ok in view.pairs_in_order(each).values()]
+        assert len(right) > pairs and sum(right) >= share * len(right)
+
+
+def test_steps_that_the_device_limits_are_planned_within_a_tenth():
+    rows = [each for recorded in RECORDED for each in planned(*recorded) if each["ranks"] > 1]
+    by_device = [each for each in rows if not view.by_its_program(each) and "tp" not in each["pattern"]]
+    assert len(by_device) > 25
+    near = [each for each in by_device if abs(view.step_error(each)) < 0.1]
+    assert len(near) >= 0.9 * len(by_device)
 
 
 def test_bandwidths_are_held_against_the_assumed_rate():

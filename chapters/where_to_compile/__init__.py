@@ -1,0 +1,3 @@
+"""Chapter 21, where to put torch.compile."""
+
+NUMBER = "21"

@@ -1,0 +1,49 @@
+"""A backend that counts: which graphs torch.compile made of a step, how large they are, and how often they run."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+
+from compile_lab._torch.aot import aot_pieces
+
+
+@dataclass
+class Counting:
+    """A backend for torch.compile that runs AOTAutograd's graphs as they are, cut as Inductor cuts them, and counts.
+
+    ``graphs`` counts what Dynamo handed over. Since `begin`, ``forward_runs`` and ``backward_runs`` count the graphs
+    that ran, and ``nodes_run`` the calls in those of the forward. ``loss``: the loss is in one of the graphs.
+    """
+
+    graphs: int = 0
+    forward_runs: int = 0
+    backward_runs: int = 0
+    nodes_run: int = 0
+    loss: bool = False
+
+    def begin(self) -> None:
+        """Count runs from here on."""
+        self.forward_runs = self.backward_runs = self.nodes_run = 0
+
+    def __call__(self, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        self.graphs += 1
+        pieces = aot_pieces()
+        ways = {f"{side}_compiler": partial(self._counted, side == "fw") for side in ("fw", "bw")}
+        return pieces.aot_autograd(**ways, partition_fn=pieces.min_cut_partition)(module, inputs)
+
+    def _counted(self, forward: bool, graph: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
+        run = aot_pieces().boxed_nop(graph, inputs)
+        targets = [str(node.target) for node in graph.graph.nodes if node.op == "call_function"]
+        self.loss |= any("nll_loss" in target for target in targets)
+
+        def counted(arguments: list[Any]) -> Any:
+            self.forward_runs += forward
+            self.backward_runs += not forward
+            self.nodes_run += forward * len(targets)
+            return run(arguments)
+
+        counted._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd hands over a list that it lets go of
+        return counted

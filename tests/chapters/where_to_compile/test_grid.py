@@ -1,0 +1,93 @@
+"""Orders of wrapping: what a run says of each, and that it is what was recorded."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from chapters.where_to_compile import grid
+from chapters.where_to_compile.experiments import compile_orders
+from chapters.where_to_compile.grid import BLOCK, BLOCK_OF, FULL, MODEL, Cell
+from compile_lab import recordings
+
+SAMPLE = [
+    (BLOCK,),
+    (BLOCK, "AC"),
+    (BLOCK_OF, "TP"),
+    ("FSDP2", MODEL),
+    ("FSDP2", "AC", BLOCK),
+    ("FSDP2", FULL),
+]
+"""One of each kind of outcome that a run on two ranks has."""
+KEPT = recordings.load("compile_orders")
+CELLS = compile_orders.recorded(KEPT.result).cells
+of_its_torch = pytest.mark.skipif(
+    torch.__version__.split("+")[0] != KEPT.provenance.torch.split("+")[0], reason="recorded with another torch"
+)
+
+
+def compared(cell):
+    """What has to be the same in each run: all but rounding."""
+    return replace(cell, wrong_by=0.0, error=cell.error[:60], steps=tuple(cell.steps))
+
+
+@of_its_torch
+@pytest.mark.processes
+def test_a_sample_is_as_it_was_recorded():
+    found = grid.run(SAMPLE)
+    assert [compared(cell) for cell in found] == [compared(CELLS[case]) for case in SAMPLE]
+    assert len({cell.verdict for cell in found}) == len(SAMPLE)
+
+
+@of_its_torch
+@pytest.mark.slow
+@pytest.mark.processes
+@pytest.mark.parametrize(("cases", "shape"), [(grid.ONE_AXIS, (2,)), (grid.TWO_AXES, (2, 2))], ids=["two", "four"])
+def test_the_whole_grid_is_as_it_was_recorded(cases, shape):
+    found = {cell.steps: compared(cell) for cell in grid.run(cases, shape)}
+    assert found == {case: compared(CELLS[case]) for case in cases}
+
+
+def test_each_order_stands_once_in_the_grid_and_in_the_recording():
+    every = [*grid.ONE_AXIS, *grid.TWO_AXES]
+    assert len(every) == len(set(every)) > 40 and list(CELLS) == every
+    steps = {"TP", "SP", "AC", "budget", "FSDP2", "DDP", *grid.COMPILES}
+    assert {step for case in every for step in case} == steps
+
+
+@pytest.mark.parametrize(
+    ("cell", "outcome", "why"),
+    [
+        (Cell((BLOCK,), forward_runs=2, nodes_run=80), grid.RIGHT, "80 calls"),
+        (Cell((BLOCK, "AC"), forward_runs=4), grid.SLOW, "twice"),
+        (Cell((MODEL,), forward_runs=2), grid.SLOW, "only the blocks"),
+        (Cell((MODEL,), forward_runs=4, loss=True), grid.RIGHT, ""),
+        (Cell((BLOCK,)), grid.SLOW, "nothing is compiled"),
+        (Cell(("TP", BLOCK), forward_runs=2, held=0.93), grid.SLOW, "93%"),
+        (Cell((BLOCK,), forward_runs=2, wrong_by=0.5), grid.WRONG, "0.5"),
+        (Cell(("TP", "DDP"), lost=3), grid.WRONG, "3 parameters"),
+        (Cell((BLOCK,), error="TP: ValueError: no"), grid.ERROR, "ValueError"),
+    ],
+)
+def test_a_verdict_follows_from_the_numbers(cell, outcome, why):
+    assert cell.outcome == outcome and why in cell.verdict[1]
+
+
+def test_what_is_silently_wrong_is_worse_than_an_error():
+    right, slow = Cell((BLOCK,), forward_runs=2), Cell((BLOCK,))
+    error, wrong = Cell((BLOCK,), error="no"), Cell((BLOCK,), lost=1)
+    assert sorted([wrong, error, slow, right], key=lambda cell: cell.severity) == [right, slow, error, wrong]
+
+
+def test_an_error_is_told_in_a_line_by_what_a_backend_raised():
+    assert grid.first_line(ValueError("one\ntwo")) == "ValueError: one"
+    assert grid.first_line(RuntimeError("backend='x' raised:\nKeyError: 'y' at 0x7f00aa")) == "KeyError: 'y'"
+    assert grid.first_line(ValueError("")) == "ValueError: no message"
+    assert len(grid.first_line(ValueError("word " * 100))) <= 180
+
+
+@pytest.mark.parametrize(
+    "name", ["module._orig_mod.blocks.0.up", "_orig_mod.module.blocks.0._checkpoint_wrapped_module.up"]
+)
+def test_names_lose_what_wrappers_added(name):
+    assert grid.WRAPPED.sub("", name) == "blocks.0.up"
