@@ -163,4 +163,4 @@ def _condition(kind: str, code: str) -> str:
         return f"{match[3]} has {'no' if match[1] else 'an'} attribute {match[2]!r} of its own"
     # torch adds this way out to whatever a parameter fails; it is one for sizes alone.
     said = named if "size mismatch" in named else named.partition(". Guard failed on a parameter")[0]
-    return re.sub(r"\b\d{9,}\b", "…", said).strip()
+    return re.sub(r"(?<!\d)\d{9,}(?!\d)", "…", said).strip()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from compile_lab.dynamo.guards import ABOUT
+from compile_lab.dynamo.guards import ABOUT, in_words
 from compile_lab.dynamo.tracing import trace
 
 pytestmark = pytest.mark.processes
@@ -112,3 +112,8 @@ def test_each_guard_speaks_of_something(guards):
 
 def test_no_address_and_no_accessor_is_left(guards):
     assert not [guard.text for guard in guards if re.search(r"0x|\d{9}|\b[LG]\[|___", guard.text)]
+
+
+def test_a_guards_words_hold_no_address():
+    """Nor one within a name, as Dynamo makes them for globals that it found in another module."""
+    assert in_words("G['_140218194473776_c0'].Tensor is 140218194473776") == "_…_c0.Tensor is …"

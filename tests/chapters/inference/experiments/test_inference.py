@@ -36,7 +36,7 @@ def test_a_try_out_has_streams_phases_a_restart_and_a_roofline():
     assert model.phase("decode", "eager", 1, 4).host.issued_us > 0
     # 12 dim² + 13 dim of the one layer, 2 dim of the last norm, the head with its bias: four bytes each.
     assert model.work.weights_nbytes == 4 * (12 * 256 + 13 * 16 + 2 * 16 + 30 * 16 + 30)
-    assert "request 1 takes" in latencies(model.streams).alt
+    assert "Request 1 takes" in latencies(model.streams).alt
     assert roofline(model.work, model.phases, found.bytes_per_s, found.flop_per_s, found.provenance).table.rows
 
 
