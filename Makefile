@@ -11,7 +11,7 @@ FITS := 'import sys; print("yes" if (3, 11) <= sys.version_info[:2] <= (3, 13) e
 NEEDS_PYTHON = Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none of them. Name yours: make PYTHON=python3.12
 NEEDS_COMPILER = A C++ compiler is needed (torch.compile calls one). Install g++: 'apt install g++', on macOS 'xcode-select --install'
 
-.PHONY: book serve test test-all quick lab execute colab record lint repository check clean
+.PHONY: book serve test test-all quick lab execute colab t4 record lint repository check clean
 
 book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _build/html
 	$(BIN)/jupyter-book build . -W -n --keep-going
@@ -37,6 +37,9 @@ execute: $(READY)                   ## run notebooks, store their outputs, mark 
 
 colab: $(READY)                     ## run notebooks with Colab's versions, installed as there; ONLY=01_graph_breaks for one
 	$(BIN)/python book/tools/colab.py $(ONLY)
+
+t4: $(READY)                        ## run notebooks on this machine's GPU as if it were a T4; ONLY=01_graph_breaks for one
+	PYTHONPATH=book/tools/as_t4 $(BIN)/python book/tools/rehearse.py $(ONLY)
 
 record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
 	$(BIN)/python -m chapters.record $(NAMES)

@@ -14,12 +14,14 @@ class Experiment:
     """What a measurement answers, and about how many seconds it takes on a large GPU.
 
     ``on_cpu``: it is of the CPU, on any machine; the seconds are those of two idle cores.
+    ``in_bf16``: on a GPU it compiles bf16, which torch leaves to eager mode below compute capability 8.0.
     ``module``: the one whose `record` measures it; the registry knows it by the row's place.
     """
 
     answers: str
     takes_s: float
     on_cpu: bool = False
+    in_bf16: bool = False
     module: str = ""
 
 

@@ -27,12 +27,13 @@ WITH_A_PEER = ("capstone", "capstone_peers")
 def result(name: str) -> Recording:
     """The result `name`: measured here and now if there is a GPU (once a process), else as it was recorded.
 
-    What is of the CPU alone is shown as it was recorded. Its `provenance.kind` is "live" or "recorded", and a recording
-    is never called live.
+    What is of the CPU alone is shown as it was recorded, and what compiles bf16 is on a GPU for which torch does not.
+    Its `provenance.kind` is "live" or "recorded", and a recording is never called live.
     Raises KeyError for a name that nothing measures, RecordingError where there is neither GPU nor recording.
     """
     require(name)
-    return _measured_once(name) if _has_gpu() and not EXPERIMENTS[name].on_cpu else recordings.load(name)
+    live = _has_gpu() and not EXPERIMENTS[name].on_cpu and not _eager_instead(name)
+    return _measured_once(name) if live else recordings.load(name)
 
 
 @functools.cache
@@ -44,6 +45,13 @@ def _measured(name: str, **options: Any) -> Recording:
     device: Literal["cuda", "cpu"] = "cuda" if _has_gpu() and not EXPERIMENTS[name].on_cpu else "cpu"
     measured = measure(name, device, progress(name), **options)
     return Recording(name, recordings.here(f"python -m chapters.record {name}", device=device), measured)
+
+
+def _eager_instead(name: str) -> bool:
+    """What it would measure as compiled is eager code: torch compiles no bf16 for this GPU, and warns."""
+    import torch
+
+    return EXPERIMENTS[name].in_bf16 and not torch.cuda.is_bf16_supported(including_emulation=False)
 
 
 def _has_gpu() -> bool:
@@ -68,12 +76,16 @@ def record(names: Sequence[str], root: Path, **options: Any) -> None:
     """Measure each name and write it, one after the other: what is written is whole, whatever happens after it.
 
     The options are those of the measurements.
-    Raises RecordingError, or OSError where `root` cannot be written.
+    Raises RecordingError, before anything is measured, for what compiles bf16 where torch does not; RecordingError or
+    OSError where `root` cannot be written.
     """
     try:
         root.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordingError(f"{root} is no folder to write in ({error.strerror}); name one with --out") from None
+    if _has_gpu() and (eager := [name for name in names if _eager_instead(name)]):
+        why = "torch compiles no bf16 for this GPU, so what they compare with eager mode would be eager mode"
+        raise RecordingError(f"{', '.join(eager)}: {why}; take a GPU of compute capability 8.0 or newer")
     for name in names:
         measured = _measured(name, **options)
         path = recordings.save(name, measured.provenance, measured.result, root)

@@ -149,9 +149,8 @@ def _limits() -> tuple[str, ...]:
     query = torch.empty(1, 1, 16, 64, dtype=torch.float16, device="cuda")
     asked = torch.backends.cuda.SDPAParams(query, query, query, None, 0.0, False, False)
     checks = {
-        "torch.compile leaves what takes or returns bf16 to eager mode here, with a warning": (
-            torch.cuda.is_bf16_supported(including_emulation=False)
-        ),
+        "torch.compile leaves what takes or returns bf16 to eager mode here, with a warning: what chapters compile in "
+        "bf16 is shown as recorded": (torch.cuda.is_bf16_supported(including_emulation=False)),
         "scaled_dot_product_attention has no FlashAttention here": (torch.backends.cuda.can_use_flash_attention(asked)),
         "max-autotune does not search templates of matmuls here": searches_products(),
     }

@@ -58,6 +58,21 @@ def is_hollow(tensor: Tensor) -> bool:
     return False
 
 
+def leaves(outputs: Iterable[Tensor]) -> list[Tensor]:
+    """The tensors that gradients of these outputs would be accumulated into, in the order of their first appearance."""
+    pending: list[Any] = [output.grad_fn for output in outputs]
+    seen, found = set(), []
+    while pending:
+        node = pending.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            found.append(node.variable)
+        pending.extend(following for following, _ in node.next_functions)
+    return found
+
+
 @contextmanager
 def gradients_kept(leaves: Iterable[Tensor]) -> Iterator[None]:
     """In the block none of the leaves has a gradient yet; after it each has the one that it had."""

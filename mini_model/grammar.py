@@ -147,8 +147,8 @@ def english(depth: int = 2) -> Grammar:
     >>> flat = english(depth=0)
     >>> flat.words(flat.sample(seed=3))
     'the dancer helps each dog .'
-    >>> len(flat.vocabulary), round(flat.entropy_per_token, 3)
-    (600, 3.374)
+    >>> len(flat.vocabulary), round(flat.window_entropy(64), 3)
+    (600, 3.389)
     """
     if not isinstance(depth, int) or depth < 0:
         raise ValueError(f"english(depth={depth!r}): the depth of nesting is a whole number from 0")

@@ -46,8 +46,8 @@ class Grammar:
     >>> from mini_model.pcfg import Grammar
     >>> rules = {"Laugh": [(1, "ha More")], "More": [(0.5, "ha More"), (0.5, ".")]}
     >>> laugh = Grammar(rules, {"ha": {"ha": 1}, ".": {".": 1}})
-    >>> laugh.parses(laugh.encode("ha ha .")), laugh.mean_length, round(laugh.sentence_entropy, 4)
-    (True, 3.0, 1.3863)
+    >>> laugh.parses(laugh.encode("ha ha .")), round(laugh.window_entropy(2), 4)
+    (True, 0.3466)
     """
 
     rules: Mapping[str, Sequence[Production]]
@@ -137,27 +137,12 @@ class Grammar:
 
     # ---- exact averages, in nats and tokens ----
 
-    @cached_property
-    def mean_length(self) -> float:
-        """Expected tokens in a sentence, the end token included."""
-        return float(self._visits.sum())
-
-    @cached_property
-    def sentence_entropy(self) -> float:
-        """Entropy of the distribution over sentences, in nats."""
-        return float(self._visits @ self._state_entropy)
-
-    @property
-    def entropy_per_token(self) -> float:
-        """Entropy rate of the stream in nats per token: the least loss of a model that sees all the past."""
-        return self.sentence_entropy / self.mean_length
-
     def window_entropy(self, length: int) -> float:
         """The least mean loss over a window's `length` targets, in nats per token: a trained model's floor.
 
         By the chain rule (Cover & Thomas 2006, theorem 2.5.1) a window's entropy is the sum of its tokens'
         conditional entropies. A window starts at a sentence boundary, so its tokens fix the grammar's state
-        at every position; the states' distribution is propagated exactly. Tends to `entropy_per_token`.
+        at every position; the states' distribution is propagated exactly.
         """
         if length < 1:
             raise ValueError(f"window_entropy(length={length}): a window has at least 1 target")
@@ -257,15 +242,6 @@ class Grammar:
         transitions = np.zeros((len(self._stacks), len(self._stacks)))
         np.add.at(transitions, (np.arange(len(transitions))[:, None], self._successor), self.probabilities)
         return transitions
-
-    @cached_property
-    def _visits(self) -> np.ndarray:
-        """Expected visits to each state in one sentence: v = e0 + v Q, Q the chain without its last step
-        (the fundamental matrix of an absorbing chain, Kemeny & Snell 1960, theorem 3.2.4)."""
-        within = self._transitions.copy()
-        within[:, 0] -= self.probabilities[:, self.end]
-        start = np.eye(len(within))[0]
-        return np.linalg.solve(np.eye(len(within)) - within.T, start)
 
     # ---- checks ----
 

@@ -34,7 +34,7 @@ def toy(monkeypatch):
 
 
 def add(monkeypatch, name, run, on_cpu=False):
-    monkeypatch.setitem(EXPERIMENTS, name, Experiment(f"the {name} thing", 3, on_cpu, f"tests.{name}"))
+    monkeypatch.setitem(EXPERIMENTS, name, Experiment(f"the {name} thing", 3, on_cpu, module=f"tests.{name}"))
     monkeypatch.setitem(sys.modules, f"tests.{name}", SimpleNamespace(record=run))
 
 
@@ -105,6 +105,16 @@ def test_without_a_gpu_the_recording_is_shown_and_says_so_and_what_is_of_the_cpu
     assert one.provenance.kind == "recorded" and str(one.provenance).startswith("recorded on NVIDIA H200")
     monkeypatch.setattr(record, "_has_gpu", lambda: True)
     assert result("dtensor").provenance.kind == "recorded"
+
+
+def test_where_torch_compiles_no_bf16_what_would_be_eager_is_shown_as_recorded_and_not_recorded(
+    gpu, monkeypatch, tmp_path, capsys
+):
+    monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation: False)
+    assert EXPERIMENTS["softmax"].in_bf16 and result("softmax").provenance.kind == "recorded"
+    assert main(["machine", "softmax", "--out", str(tmp_path)]) == 1
+    assert "softmax: torch compiles no bf16 for this GPU" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir()), "nothing is measured before it is refused"
 
 
 @pytest.mark.slow

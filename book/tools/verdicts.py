@@ -1,17 +1,21 @@
-"""Put every claim to the test again, on the torch of this environment: the claims' page shows what each torch said.
+"""Run the chapters on the torch of this environment: what each claim comes to, and which cells say something else.
 
     python book/tools/verdicts.py [NAME …]       all chapters, or those named (with or without .ipynb)
 
 Notebooks are read, run and not written. A cell that stops does not end its chapter: a claim that needed what it
 would have made is kept with the first error before it. ``book/verdicts.json`` holds each torch by its version; the
-evidence is kept, and printed, where the verdict is another than the one that is stored in the notebook.
+evidence is kept, and printed, where the verdict is another than the one that is stored in the notebook. The claims'
+page shows them, and the status page the cells: those that raise, with the error, and those that print another line.
 """
 
 import argparse
+import copy
 import json
+import os
 import re
 import sys
 from dataclasses import asdict
+from itertools import zip_longest
 from pathlib import Path
 
 import nbformat
@@ -20,19 +24,21 @@ from nbclient import NotebookClient
 from tqdm import tqdm
 
 from compile_lab.page.claims import printed
+from compile_lab.page.explore import PUBLISH
 from compile_lab.recordings import here
 
 KEPT = Path(__file__).resolve().parents[1] / "verdicts.json"
 COMMAND = "python book/tools/verdicts.py"
 
 
-def tried(path: Path) -> dict[str, dict[str, str]]:
-    """The verdicts of one notebook, run from top to bottom: each ``verdict`` and why, or what it ``stopped`` at."""
+def tried(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]:
+    """One notebook, run from top to bottom: each ``verdict`` and why, or what it ``stopped`` at; what has `moved`."""
     notebook = nbformat.read(path, as_version=4)
+    before = copy.deepcopy(notebook)
     stored = {number: word for cell in claims(notebook) for number, (word, _) in told(cell).items()}
     folder = {"metadata": {"path": str(path.parent)}}
     client = NotebookClient(notebook, timeout=600, kernel_name="python3", allow_errors=True, resources=folder)
-    client.execute()
+    client.execute(env=os.environ | {PUBLISH: "1"})  # explorers and predictions show what a page stores
     errors = [each for cell in notebook.cells for each in cell.get("outputs", []) if each.output_type == "error"]
     said = {number: each for cell in claims(notebook) for number, each in told(cell).items()}
     found = {}
@@ -42,7 +48,39 @@ def tried(path: Path) -> dict[str, dict[str, str]]:
         else:
             word, why = said[number]
             found[number] = {"verdict": word} | ({"evidence": why} if word != own else {})
+    return found, moved(before, notebook)
+
+
+def moved(stored: nbformat.NotebookNode, ran: nbformat.NotebookNode) -> dict[str, dict[str, str]]:
+    """The cells that say something else than what is stored, by their number in the notebook ("36").
+
+    What one ``raised``, or the first line that ``differs``, from shortly before the difference on: what is stored, an
+    arrow, what came. What every run prints anew, and the version of torch in a caption, are no difference.
+    """
+    found = {}
+    for before, after in zip(stored.cells, ran.cells, strict=True):
+        if after.cell_type != "code" or {"nbval-ignore-output", "raises-exception"} & set(
+            after.metadata.get("tags", [])
+        ):
+            continue
+        errors = [each for each in after.outputs if each.output_type == "error"]
+        lines = zip_longest(printed_lines(before), printed_lines(after), fillvalue="nothing")
+        first = next((pair for pair in lines if pair[0] != pair[1]), None)
+        if errors:
+            found[str(before.execution_count)] = {"raised": f"{errors[0].ename}: {short(errors[0].evalue)}"}
+        elif first:
+            at = max(0, next(at for at, (one, other) in enumerate(zip_longest(*first)) if one != other) - 40)
+            begun = "… " if at else ""
+            both = (f"{begun}{each[at : at + 120].strip()}" for each in first)
+            found[str(before.execution_count)] = {"differs": " → ".join(both)}
     return found
+
+
+def printed_lines(cell: nbformat.NotebookNode) -> list[str]:
+    """What a cell printed or shows as text, without addresses and versions, and without what went to stderr."""
+    outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
+    texts = [each.get("text") or each.get("data", {}).get("text/plain", "") for each in outputs]
+    return re.sub(r"0x[0-9a-f]{6,}|(torch|triton) \d[\w.+]*", "…", "\n".join(texts)).splitlines()
 
 
 def claims(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
@@ -66,19 +104,25 @@ def short(message: str) -> str:
     return re.sub(r"(/[\w.+-]+)+/", "…/", line)[:300]
 
 
+def kept() -> dict[str, dict]:
+    """What each torch has said until now, by its version."""
+    return json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="01_graph_breaks; none: all")
     provenance = asdict(here(COMMAND, device="cpu"))
-    every = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
     version = provenance["torch"].partition("+")[0]  # whoever built it
     names = parser.parse_args().names
-    this = every.get(version, {"claims": {}}) if names else {"claims": {}}
+    this = {"claims": {}, "cells": {}} | (kept().get(version, {}) if names else {})
     paths = chosen(names)
     try:
         for path in tqdm(paths, unit="chapter"):
-            this["claims"] |= tried(path)
-            every[version] = {"provenance": provenance, "claims": dict(sorted(this["claims"].items()))}
+            verdicts, cells = tried(path)
+            this["claims"] |= verdicts
+            this["cells"][path.stem] = cells
+            every = kept() | {version: this | {"provenance": provenance}}  # another torch may have been at work
             KEPT.write_text(json.dumps(every, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
     except KeyboardInterrupt:
         sys.exit("\ninterrupted: the chapters that had ended are kept")

@@ -206,9 +206,9 @@ def torch_block(weights: Mapping[str, Tensor], x: Tensor, mask: Tensor, heads: i
     return x + _torch_linear(weights, "down", h)
 
 
-def torch_loss(weights: Mapping[str, Tensor], x: Tensor, mask: Tensor, heads: int = 4) -> Tensor:
+def torch_loss(weights: Mapping[str, Tensor], x: Tensor, mask: Tensor) -> Tensor:
     """The mean square of the block's output."""
-    return (torch_block(weights, x, mask, heads) ** 2).mean()
+    return (torch_block(weights, x, mask) ** 2).mean()
 
 
 def _torch_attention(weights: Mapping[str, Tensor], h: Tensor, mask: Tensor, heads: int) -> Tensor:

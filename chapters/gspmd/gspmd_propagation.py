@@ -91,20 +91,18 @@ def decided(
     args: Sequence[Any],
     layout: Sequence[Any],
     *,
-    mesh: int | Mapping[str, int] = 4,
     partitioner: str = "shardy",
-    out: Any = FREE,
 ) -> Propagated:
     """What the partitioner decides for each value of ``fn(*args)`` from the annotations of ``layout``.
 
-    The mesh has one axis. Raises as `partitioned`, and ValueError for a mesh of several axes.
+    The mesh has one axis of four devices. Raises as `partitioned`.
     """
-    if isinstance(mesh, Mapping) and len(mesh) != 1:
-        raise ValueError(f"mesh has the axes {', '.join(mesh)}: decisions are shown for one axis")
-    axes = {"x": mesh} if isinstance(mesh, int) else dict(mesh)
+    axes = {"x": 4}
     with tempfile.TemporaryDirectory(prefix="gspmd-") as folder:
         options = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _PASS}
-        lowered, compiled = compiled_for(fn, args, layout, mesh=mesh, partitioner=partitioner, out=out, options=options)
+        lowered, compiled = compiled_for(
+            fn, args, layout, mesh=axes, partitioner=partitioner, out=FREE, options=options
+        )
         (dump,) = Path(folder).glob("*.before_spmd-partitioning.txt")
         values = _values(dump.read_text())
     program = read(lowered, compiled, args, axes, partitioner, 0.0)

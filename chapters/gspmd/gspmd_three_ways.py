@@ -44,9 +44,9 @@ class JaxRefusal:
 
 
 @door
-def three_ways(devices: int = 4) -> tuple[Way, ...]:
+def three_ways() -> tuple[Way, ...]:
     """x [64, 128] → gelu(x up) down, columns of ``up`` and rows of ``down`` split, annotated, explicit, by hand."""
-    check_whole("devices", devices, 2, 8)
+    devices = 4
     jax = jax_here(devices)
     jnp, spec = jax.numpy, jax.sharding.PartitionSpec
     keys = jax.random.split(jax.random.key(0), 3)

@@ -68,7 +68,7 @@ def _kind(each: Collective) -> str:
 
 
 @door
-def systems_table(rows: Sequence[SideBySide], caption: str = "") -> Table:
+def systems_table(rows: Sequence[SideBySide]) -> Table:
     """The same in words: each layout, each system, its collectives, and why DTensor refused."""
     told = []
     for row in rows:
@@ -79,7 +79,7 @@ def systems_table(rows: Sequence[SideBySide], caption: str = "") -> Table:
         if row.refused:
             told.append((f"{row.layout}, {row.devices}", SYSTEMS["dtensor"], f"refused: {row.refused}", None, None))
     columns = ["layout", "system", "collectives", "a device sends", "whole tensors"]
-    return Table(columns, told, caption, align="lllrr")
+    return Table(columns, told, align="lllrr")
 
 
 def collectives_in_words(rows: Sequence[Collective]) -> str:

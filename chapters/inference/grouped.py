@@ -7,11 +7,10 @@ what is in it.
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -101,7 +100,6 @@ def layer_runs(
     hidden: int = 128,
     ways: Iterable[str] = LAYER_WAYS,
     modes: Iterable[str] = LAYER_MODES,
-    progress: Callable[[list], Any] = iter,
 ) -> list[LayerRun]:
     """The layer in bf16 in each way and mode on this CPU, judged by float64; what is refused is told.
 
@@ -116,7 +114,7 @@ def layer_runs(
         if unknown := [each for each in given if each not in known]:
             raise ValueError(f"no {name} is called {unknown[0]!r}; there is {', '.join(map(repr, known))}")
     runs = []
-    for way, mode in progress([(way, mode) for way in ways for mode in modes]):
+    for way, mode in [(way, mode) for way in ways for mode in modes]:
         model, x = subject(width, hidden, experts, tokens, way)
         try:
             runs.append(_run(model, x, mode))

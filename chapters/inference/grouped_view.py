@@ -1,19 +1,18 @@
 """A mixture of experts, pictured: time against tokens for each way, what is called."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from compile_lab.doors import door
 from compile_lab.page.figures import Figure, Series, lines
 from compile_lab.page.tables import Table
-from compile_lab.recordings import Recording
+from compile_lab.recordings import RecordedRow, Recording
 
 from .grouped import LayerRun
 
 
 @dataclass(frozen=True)
-class LayerCost:
+class LayerCost(RecordedRow):
     """One way at one size, from the recording: milliseconds, rate of the two matmuls, error against float64."""
 
     way: str
@@ -24,11 +23,6 @@ class LayerCost:
     high_ms: float
     tflop_per_s: float
     error: float
-
-    @classmethod
-    def from_json(cls, fields: Mapping[str, Any]) -> "LayerCost":
-        """The same from what the recording keeps."""
-        return cls(**fields)
 
 
 @door

@@ -99,23 +99,21 @@ class GuardFit:
 def guard_costs(
     modules: Iterable[int] = COUNTS,
     inputs: Iterable[int] = COUNTS,
-    ways: Iterable[str] = (CHECKED, SKIPPED, BARE),
     samples: int = SAMPLES,
-    progress: Callable[[list], Any] = iter,
 ) -> list[CallCost]:
     """CPU time of a call whose graph does nothing, against the number of layers, and against the number of inputs.
 
-    Each of ``ways`` (of ``GUARD_WAYS``) that this torch offers; most of the time it takes is Dynamo's, for the largest.
-    Raises ValueError for a way that is not one of them, for counts below 1 and for fewer than 2 samples.
+    Each of ``GUARD_WAYS`` that this torch offers; most of the time it takes is Dynamo's, for the largest.
+    Raises ValueError for counts below 1 and for fewer than 2 samples.
     """
-    modules, inputs, ways = list(modules), list(inputs), list(ways)
-    _check(modules + inputs, ways, GUARD_WAYS, samples)
-    offered = [way for way in ways if way not in FILTERS or hasattr(torch.compiler, FILTERS[way])]
+    modules, inputs = list(modules), list(inputs)
+    _check(modules + inputs, (), (), samples)
+    offered = [way for way in GUARD_WAYS if way not in FILTERS or hasattr(torch.compiler, FILTERS[way])]
     made = [[way for way in (CHECKED, SKIPPED) if way in offered], *[[way] for way in offered if way in FILTERS]]
     steps = [(what, count) for what, counts in (("modules", modules), ("inputs", inputs)) for count in counts]
     return [
         cost
-        for what, count, together in progress([(*step, together) for step in steps for together in made if together])
+        for what, count, together in [(*step, together) for step in steps for together in made if together]
         for cost in _guard_costs(what == "modules", count, together, samples)
     ]
 
@@ -127,7 +125,6 @@ def call_costs(
     device: str = "cpu",
     samples: int = SAMPLES,
     until: float = float("inf"),
-    progress: Callable[[list], Any] = iter,
 ) -> list[CallCost]:
     """What a call of a `LayerChain` costs the host, in each way of ``CALL_WAYS`` that was asked for.
 
@@ -140,7 +137,7 @@ def call_costs(
     if device not in ("cpu", "cuda"):
         raise ValueError(f'device is {device!r}: it is "cpu" or "cuda"')
     rows = []
-    for count, way in progress([(count, way) for count in modules for way in ways]):
+    for count, way in [(count, way) for count in modules for way in ways]:
         if way.startswith("CUDA graphs") and device != "cuda":
             continue
         if time.monotonic() > until:
@@ -154,21 +151,21 @@ def call_costs(
 
 
 @door
-def per_guard(costs: Iterable[CallCost], way: str = CHECKED, against: str = BARE) -> GuardFit:
-    """Microseconds that one more guard adds: a straight line through what ``way`` takes beyond ``against``.
+def per_guard(costs: Iterable[CallCost]) -> GuardFit:
+    """Microseconds that one more guard adds: a straight line through what a call takes beyond one without guards.
 
     Both were called with the same layers or inputs, so the wrapper and the fetching of parameters are in both, and what
     is left is the guards' own. Raises ValueError where there are fewer than three such pairs.
     """
     found = {(cost.way, cost.modules, cost.inputs): cost for cost in costs if cost.median_us is not None}
     points = [
-        (cost.guards, cost.median_us - found[against, *place].median_us)
+        (cost.guards, cost.median_us - found[BARE, *place].median_us)
         for (name, *place), cost in found.items()
-        if name == way and cost.guards is not None and (against, *place) in found
+        if name == CHECKED and cost.guards is not None and (BARE, *place) in found
     ]
     if len({guards for guards, _ in points}) < 3:
         raise ValueError(
-            f"{len(points)} pairs of {way!r} and {against!r}: a line needs three different numbers of guards; measure "
+            f"{len(points)} pairs of {CHECKED!r} and {BARE!r}: a line needs three different numbers of guards; measure "
             "both ways with guard_costs at three sizes or more"
         )
     guards, times = zip(*points, strict=True)

@@ -1,4 +1,4 @@
-"""The cost of a call against the number of layers, or of inputs."""
+"""The cost of a call against the number of layers."""
 
 from collections.abc import Sequence
 
@@ -17,27 +17,25 @@ def recorded(recording: Recording) -> tuple[list[CallCost], list[CallCost]]:
 
 
 @door
-def cost_lines(costs: Sequence[CallCost], provenance: object, by: str = "modules", caption: str = "") -> Figure:
-    """Microseconds a call against the number of modules or of inputs, a line for each way, both axes logarithmic.
+def cost_lines(costs: Sequence[CallCost], provenance: object, caption: str = "") -> Figure:
+    """Microseconds a call against the number of modules, a line for each way, both axes logarithmic.
 
-    ``by`` is "modules" or "inputs". ValueError for another, or where nothing was measured by it.
+    ValueError where nothing was measured by it.
     """
-    if by not in ("modules", "inputs"):
-        raise ValueError(f'by is {by!r}: it is "modules" or "inputs"')
-    varied = [one for one in costs if one.median_us is not None and bool(one.modules) == (by == "modules")]
+    varied = [one for one in costs if one.median_us is not None and one.modules]
     if not varied:
-        raise ValueError(f"none of the {len(costs)} costs was measured by {by}: nothing to draw")
+        raise ValueError(f"none of the {len(costs)} costs was measured by modules: nothing to draw")
     series = []
     for way in dict.fromkeys(one.way for one in varied):
-        mine = sorted((one for one in varied if one.way == way), key=lambda one: getattr(one, by))
+        mine = sorted((one for one in varied if one.way == way), key=lambda one: one.modules)
         spread = [[getattr(one, name) for one in mine] for name in ("median_us", "low_us", "high_us")]
-        series.append(Series(way, [getattr(one, by) for one in mine], *spread))
+        series.append(Series(way, [one.modules for one in mine], *spread))
     said = "; ".join(f"{one.name} from {one.values[0]:.3g} to {one.values[-1]:.3g} µs" for one in series)
     return lines(
         series,
-        x_title=by,
+        x_title="modules",
         y_title="µs a call",
-        title=f"A call with {min(series[0].at):g} to {max(series[0].at):g} {by}: {said}.",
+        title=f"A call with {min(series[0].at):g} to {max(series[0].at):g} modules: {said}.",
         caption=caption or "median and quartiles of a call",
         provenance=provenance,
         log_x=True,

@@ -9,7 +9,7 @@ import contextlib
 import statistics
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -73,7 +73,6 @@ def throughput(
     inputs: Sequence[tuple[Tensor, ...]],
     threads: Sequence[int] = (1, 2, 4),
     round_s: float = 0.2,
-    progress: Callable[[list], Iterable] = iter,
 ) -> list[Throughput]:
     """Each way called from each number of threads: thread i with ``inputs[i]``. A row whose threads raise, or do not
     come to an end, says so, and the others go on.
@@ -86,10 +85,7 @@ def throughput(
         raise ValueError(f"{len(inputs)} inputs for {max(threads)} threads: give each thread inputs of its own")
     if round_s <= 0:
         raise ValueError(f"round_s={round_s}: a round takes some time; give seconds above 0")
-    rows = []
-    for way, count in progress([(way, count) for way in calls for count in threads]):
-        rows.append(_row(way, calls[way], inputs, count, round_s))
-    return rows
+    return [_row(way, call, inputs, count, round_s) for way, call in calls.items() for count in threads]
 
 
 def _row(way: str, call: Call, inputs: Sequence[tuple[Tensor, ...]], count: int, round_s: float) -> Throughput:

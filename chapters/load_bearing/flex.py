@@ -79,9 +79,8 @@ def visits(
     length: int,
     block: int = BLOCK,
     batch: int = 0,
-    head: int = 0,
 ) -> BlockVisits:
-    """Which blocks of ``length`` × ``length`` pairs does a mask visit? For one element of the batch and one head.
+    """Which blocks of ``length`` × ``length`` pairs does a mask visit, for one element of the batch and its first head?
 
     The mask is asked for every pair, a row of blocks at a time: memory grows with the length, time with its square
     (about two seconds at 16,384). A last block that is not whole counts as partial, as it does to torch.
@@ -90,12 +89,11 @@ def visits(
     check_whole("length", length)
     check_whole("block", block)
     check_whole("batch", batch, least=0)
-    check_whole("head", head, least=0)
     key, rows, pairs = torch.arange(length), [], 0
     across = -(-length // block)
     for first in range(0, length, block):
         query = torch.arange(first, min(first + block, length))
-        allowed = mask(torch.tensor(batch), torch.tensor(head), query[:, None], key[None, :])
+        allowed = mask(torch.tensor(batch), torch.tensor(0), query[:, None], key[None, :])
         if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool:
             raise TypeError(f"mask gave {type(allowed).__name__}; it must give a tensor of True and False")
         padded = torch.zeros(block, across * block, dtype=torch.bool)

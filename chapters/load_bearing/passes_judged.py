@@ -15,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map
 
 from compile_lab.measure.judge import largest_relative_error, same_bits
-from compile_lab.tensors import tensors
+from compile_lab.tensors import leaves, tensors
 
 AS_NEAR = 4.0
 """With a pass, an error against float64 may be so many times that without: an order of adding moves it by less."""
@@ -92,31 +92,17 @@ def _gradients(fn: Callable[..., Any], args: tuple[Any, ...], outputs: list[Tens
     wanted = [output for output in outputs if output.requires_grad and output.is_floating_point()]
     names = {id(p): name for name, p in fn.named_parameters()} if isinstance(fn, nn.Module) else {}
     names |= {id(tensor): f"input {at}" for at, tensor in enumerate(tensors(args)) if tensor.requires_grad}
-    leaves = list(_leaves([output.grad_fn for output in wanted]))
-    if not leaves:
+    reached = leaves(wanted)
+    if not reached:
         return {}
     generator = torch.Generator().manual_seed(seed)
     along = [
         torch.randn(output.shape, generator=generator).to(output) if output.ndim else torch.ones_like(output)
         for output in wanted
     ]
-    made = torch.autograd.grad(wanted, leaves, along)
-    told = [names.get(id(leaf), f"tensor {at} that it holds") for at, leaf in enumerate(leaves)]
+    made = torch.autograd.grad(wanted, reached, along)
+    told = [names.get(id(leaf), f"tensor {at} that it holds") for at, leaf in enumerate(reached)]
     return {f"gradient of {name}": gradient for name, gradient in zip(told, made, strict=True)}
-
-
-def _leaves(pending: list[Any]) -> list[Tensor]:
-    """What gradients would be accumulated into, in the order of their first appearance."""
-    seen, found = set(), []
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            found.append(node.variable)
-        pending.extend(following for following, _ in node.next_functions)
-    return found
 
 
 def truth(fn: Callable[..., Any], args: tuple[Any, ...], seed: int) -> Outcome:

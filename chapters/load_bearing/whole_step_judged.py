@@ -46,7 +46,6 @@ def judged_steps(
     rule: AdamWRule | None = None,
     passes: Sequence[GraphToGraph] = (),
     compiled: bool = True,
-    seed: int = 0,
 ) -> tuple[StepsJudged, ...]:
     """Train copies of a model on some batches: eagerly with ``torch.optim.AdamW``, by the graph run node by node, by
     the graph after the passes, and, where ``compiled``, by Inductor's code for it. Each way is judged against the
@@ -55,8 +54,8 @@ def judged_steps(
     ``model`` stays as it is. Raises what ``whole_step`` raises.
     """
     rule = rule or AdamWRule()
-    exact, _ = _trained_eagerly(copy.deepcopy(model).double(), batches, rule, seed)
-    eager, eager_losses = _trained_eagerly(copy.deepcopy(model), batches, rule, seed)
+    exact, _ = _trained_eagerly(copy.deepcopy(model).double(), batches, rule)
+    eager, eager_losses = _trained_eagerly(copy.deepcopy(model), batches, rule)
     ways = {"the graph, node by node": ((), False), "after the passes": (passes, False), "compiled": (passes, True)}
     found = []
     for way, (applied, generates) in ways.items():
@@ -64,7 +63,7 @@ def judged_steps(
             continue
         trained = copy.deepcopy(model)
         step = whole_step(trained, *batches[0], rule=rule, passes=applied, compiled=generates)
-        torch.manual_seed(seed)
+        torch.manual_seed(0)
         losses = [step(*batch) for batch in batches]
         tensors_ = _held(trained)
         same = sum(same_bits(tensor, eager[name]) for name, tensor in tensors_.items())
@@ -75,13 +74,13 @@ def judged_steps(
 
 
 def _trained_eagerly(
-    model: nn.Module, batches: Sequence[tuple[Tensor, ...]], rule: AdamWRule, seed: int
+    model: nn.Module, batches: Sequence[tuple[Tensor, ...]], rule: AdamWRule
 ) -> tuple[dict[str, Tensor], list[Tensor]]:
     """With float64 parameters, floats of the batches are float64 too."""
     wide = next(model.parameters()).dtype == torch.float64
     optimizer = torch.optim.AdamW(model.parameters(), **vars(rule), foreach=False)
     losses = []
-    torch.manual_seed(seed)
+    torch.manual_seed(0)
     for batch in batches:
         given = [each.double() if wide and each.is_floating_point() else each for each in batch]
         loss = model(*given)

@@ -125,7 +125,7 @@ def _by_pass(curve: Sequence[int], forward: int, size: float) -> Line:
 
 
 @door
-def memory_map(allocator: CachingAllocator, caption: str = "", provenance: object = None) -> Drawing:
+def memory_map(allocator: CachingAllocator) -> Drawing:
     """Each of the 24 largest segments to scale, block by block; the table has all of them by size.
 
     Raises ValueError for an allocator that has reserved nothing.
@@ -163,8 +163,6 @@ def memory_map(allocator: CachingAllocator, caption: str = "", provenance: objec
         Axis("", unit),
         title=f"Of {with_unit(reserved)} that are reserved, in {len(segments)} segments, {with_unit(idle)} lie free, "
         f"{100 * idle / reserved:.0f} %.",
-        caption=caption,
         colours={"in use": "blue", "free": "grey"},
-        provenance=provenance,
         table=Table(["segment", "how many", "free in them"], by_size, align="lrr"),
     )

@@ -27,7 +27,7 @@ PARTS = ("first third of the steps", "second third", "last third")
 
 
 @door
-def floors(trace: TypedTrace, caption: str = "", provenance: object = None) -> Drawing:
+def floors(trace: TypedTrace, caption: str = "") -> Drawing:
     """The forward of the first block: each operation with the bytes that it writes, and the casts before it.
 
     ``trace`` is that of a model whose blocks begin with a layer norm, under bf16 autocast. Raises ValueError for one
@@ -64,7 +64,6 @@ def floors(trace: TypedTrace, caption: str = "", provenance: object = None) -> D
         "come before them.",
         caption=caption,
         colours=COLOURS | {CAST: "vermillion"},
-        provenance=provenance,
         table=Table(columns, cells),
     )
 
@@ -112,8 +111,8 @@ def bits(shown: Sequence[Format] = tuple(FORMATS.values())) -> Drawing:
 
 
 @door
-def computed_in(by_device: Mapping[str, Sequence[Recorded]], given: str = "bf16") -> Drawing:
-    """What each call computes in when it is given a tensor in ``given``: a row a call, a column a device.
+def computed_in(by_device: Mapping[str, Sequence[Recorded]]) -> Drawing:
+    """What each call computes in when it is given a tensor in bf16: a row a call, a column a device.
 
     >>> from chapters.mixed_precision.compared_view import computed_in
     >>> read = {"linear": "bf16", "exp": "fp32"}
@@ -122,7 +121,8 @@ def computed_in(by_device: Mapping[str, Sequence[Recorded]], given: str = "bf16"
     'Given bf16, all devices read the same precision in 2 of 2 calls.'
     """
     columns = {
-        device: {row["call"]: _lane(row) for row in rows if row["given"] == given} for device, rows in by_device.items()
+        device: {row["call"]: _lane(row) for row in rows if row["given"] == "bf16"}
+        for device, rows in by_device.items()
     }
     calls = list(next(iter(columns.values())))
     grid = [[Cell(lanes[call], lanes[call]) for lanes in columns.values()] for call in calls]
@@ -131,10 +131,10 @@ def computed_in(by_device: Mapping[str, Sequence[Recorded]], given: str = "bf16"
         {"": grid},
         rows=calls,
         columns=list(columns),
-        title=f"Given {given}, all devices read the same precision in {alike} of {len(calls)} calls.",
+        title=f"Given bf16, all devices read the same precision in {alike} of {len(calls)} calls.",
         caption="“both” is one operation in each.",
         colours={name: COLOURS.get(name, "grey") for name in dict.fromkeys(c.series for row in grid for c in row)},
-        table=view.probes(by_device, given),
+        table=view.probes(by_device),
     )
 
 

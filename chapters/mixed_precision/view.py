@@ -40,14 +40,14 @@ def operations(table: Iterable[Row], caption: str = "") -> Table:
     return Table(["operation", "direction", "reads", "writes", "×"], rows, caption)
 
 
-def probes(by_device: Mapping[str, Sequence[Row]], given: str = "bf16") -> Table:
-    """What each call computes in when it is given a tensor in ``given``, one column a device."""
+def probes(by_device: Mapping[str, Sequence[Row]]) -> Table:
+    """What each call computes in when it is given a tensor in bf16, one column a device."""
     devices = {
-        device: {row["call"]: row for row in rows if row["given"] == given} for device, rows in by_device.items()
+        device: {row["call"]: row for row in rows if row["given"] == "bf16"} for device, rows in by_device.items()
     }
     calls = list(next(iter(devices.values())))
     rows = [[call, *(_computed(rows[call]) for rows in devices.values())] for call in calls]
-    return Table([f"call, given {given}", *devices], rows)
+    return Table(["call, given bf16", *devices], rows)
 
 
 def _computed(row: Row) -> str:

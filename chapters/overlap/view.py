@@ -8,7 +8,7 @@ from compile_lab.devices.steps import StepRun, slowest
 from compile_lab.page.tables import Cell, Table
 
 
-def order_table(several: Mapping[str, Sequence[Sequence[str]]], caption: str = "") -> Table:
+def order_table(several: Mapping[str, Sequence[Sequence[str]]]) -> Table:
     """One row a name and graph, forward and backward, with the order as one line of text."""
     graphs = ("forward", "backward")
     rows = [
@@ -16,7 +16,7 @@ def order_table(several: Mapping[str, Sequence[Sequence[str]]], caption: str = "
         for name, found in several.items()
         for graph, tokens in zip(graphs, found, strict=False)
     ]
-    return Table(["", "graph", "order"], rows, caption)
+    return Table(["", "graph", "order"], rows)
 
 
 def steps(several: Mapping[str, Sequence[StepRun]], caption: str = "", folded: str = "") -> Table:

@@ -42,13 +42,13 @@ def depths(regionals: Sequence[Regional], saving: bool = False) -> Drawing:
     )
 
 
-def break_evens(regionals: Sequence[Regional], ways: Sequence[str] = DRAWN) -> Drawing:
+def break_evens(regionals: Sequence[Regional]) -> Drawing:
     """After how many steps each way pays on each model, with its interval: to the end of the axis if maybe never.
 
     Raises ValueError where no way has an interval.
     """
     found = [
-        (one, way, pays) for one in regionals for way in ways if way in one.ways and (pays := one.ways[way].payback)
+        (one, way, pays) for one in regionals for way in DRAWN if way in one.ways and (pays := one.ways[way].payback)
     ]
     ends = [steps for _, _, pays in found for steps in (pays.low, pays.steps, pays.high) if steps]
     if not ends:

@@ -58,8 +58,6 @@ def ask_each(
 def layouts_asked(
     functions: Mapping[str, tuple[Callable[..., object], tuple[object, ...]]],
     layouts: Sequence[str],
-    *,
-    ranks: int = 2,
 ) -> dict[tuple[str, str], Ruling]:
     """Each named (function, arguments) with its first tensor under each placement, the others replicated.
 
@@ -71,7 +69,7 @@ def layouts_asked(
         function, args = functions[name]
         rest = ("R",) * (sum(isinstance(each, torch.Tensor) for each in args) - 1)
         calls.append(PlacedCall(function, args, (word, *rest), operator=name))
-    return dict(zip(asked, ask_each(calls, ranks=ranks), strict=True))
+    return dict(zip(asked, ask_each(calls), strict=True))
 
 
 def _asked(calls: Sequence[PlacedCall], limit_s: float, folder: str, before: Callable[[], None] | None) -> list[Ruling]:

@@ -119,41 +119,40 @@ def _shown(candidates: Sequence[Candidate], most: int) -> list[Candidate]:
 
 
 @door
-def who_holds_what(call: str, layout: Sequence[str], ruling: Ruling, ranks: int = 2) -> Drawing:
-    """A call on a mesh: each rank's part of every input, what is sent, and each rank's part of the results.
+def who_holds_what(call: str, layout: Sequence[str], ruling: Ruling) -> Drawing:
+    """A call on a mesh of two: each rank's part of every input, what is sent, and each rank's part of the results.
 
     ``layout`` are the placements of the inputs in order, ``ruling`` is what was found. A field is a part along the
     dimension that is split; of a partial value each rank has all parts, and a number that is not the value yet. Raises
-    ValueError for more than four ranks or three inputs.
+    ValueError for more than three inputs.
 
     >>> from chapters.sharding_strategies.view import who_holds_what
     >>> from compile_lab.devices.dtensor import Ruling
     >>> who_holds_what("x.sum()", ["S(0)"], Ruling("free", out=("P(sum)",))).title
     'x.sum() of S(0): right, and nothing is sent.'
     """
-    check_whole("ranks", ranks, 2, 4)
     check_whole("inputs", len(layout), 1, 3)
     outcome = SAID.get(ruling.kind, ruling.kind)
-    grids = {f"input {at}: {word}": _held(word, ranks, "an input") for at, word in enumerate(layout, 1)}
+    grids = {f"input {at}: {word}": _held(word, "an input") for at, word in enumerate(layout, 1)}
     for at, word in enumerate(ruling.out[:3], 1):
         sign = "≠" if ruling.kind == WRONG else ""
-        grids[f"result {at}: {word}"] = _held(word, ranks, f"the result: {outcome}", sign)
+        grids[f"result {at}: {word}"] = _held(word, f"the result: {outcome}", sign)
     told = outcome + (f": its {ruling.what}" if ruling.what else "") + _sent(ruling)
     return marks.cells(
         grids,
-        rows=[f"rank {rank}" for rank in range(ranks)],
+        rows=[f"rank {rank}" for rank in range(2)],
         title=f"{call} of {', '.join(layout)}: {told}.",
         caption=ruling.detail if len(ruling.detail) <= 78 else ruling.detail[:77] + "…",
         colours={"an input": "blue", f"the result: {outcome}": COLOURS.get(ruling.kind, "grey")},
     )
 
 
-def _held(word: str, ranks: int, series: str, instead: str = "") -> list[list[Cell]]:
+def _held(word: str, series: str, instead: str = "") -> list[list[Cell]]:
     """A row for each rank, a field for each part of the value; `instead` is a sign for what is wrong."""
     sign = instead or (_SIGNS.get(word[2:-1], "part") if word.startswith("P(") else "")
-    full = [Cell(sign or str(at), series, pale=bool(sign)) for at in range(ranks)]
+    full = [Cell(sign or str(at), series, pale=bool(sign)) for at in range(2)]
     split = word.startswith("S(")
-    return [[part if at == rank or not split else Cell() for at, part in enumerate(full)] for rank in range(ranks)]
+    return [[part if at == rank or not split else Cell() for at, part in enumerate(full)] for rank in range(2)]
 
 
 def _sent(ruling: Ruling) -> str:

@@ -222,11 +222,11 @@ def smoothed(losses: Sequence[float], over: int = SMOOTHED) -> list[float]:
     return [statistics.fmean(losses[max(0, at - over + 1) : at + 1]) for at in range(len(losses))]
 
 
-def last_losses(result: Result, over: int = 50) -> dict[str, list[float]]:
-    """The mean of the last losses of each rung, one a seed."""
+def last_losses(result: Result) -> dict[str, list[float]]:
+    """The mean of the last 50 losses of each rung, one a seed."""
     found: dict[str, list[float]] = {}
     for curve in result["curves"]:
-        found.setdefault(curve["name"], []).append(statistics.fmean(curve["losses"][-over:]))
+        found.setdefault(curve["name"], []).append(statistics.fmean(curve["losses"][-50:]))
     return found
 
 

@@ -246,11 +246,11 @@ def resnet(device: str = "cpu") -> nn.Module:
         return ResNetForImageClassification(ResNetConfig(**sizes)).train()
 
 
-def with_cache(model: MiniGPT, rows: int, slots: int | None = None) -> nn.Module:
+def with_cache(model: MiniGPT, rows: int) -> nn.Module:
     """The model as it generates: with room for the keys and values of so many sequences."""
     from mini_model.generation import CachedGPT
 
-    return CachedGPT(model.eval(), rows, slots)
+    return CachedGPT(model.eval(), rows)
 
 
 def attention_masks(length: int, window: int, document: int, device: str = "cpu") -> dict[str, Callable[..., Tensor]]:

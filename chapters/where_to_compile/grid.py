@@ -29,8 +29,8 @@ from compile_lab.devices import ranks
 from compile_lab.recordings import RecordedRow
 
 from ..shared import subjects
+from ..shared.counting import Counting
 from .clipping import clip_by_mesh
-from .counting import Counting
 
 Case = tuple[str, ...]
 

@@ -28,7 +28,7 @@ def order_of_steps(answer: Callable[[set[str]], Sequence[str]]) -> str | None:
                 continue
             got = answer(set(steps))
             if wrong := _wrong(list(got), steps):
-                return f"for {', '.join(sorted(steps))} it says {', '.join(map(str, got))}: {wrong}"
+                return f"for {', '.join(sorted(steps))} it says {', '.join(map(str, got)) or 'nothing'}: {wrong}"
     return None
 
 

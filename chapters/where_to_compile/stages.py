@@ -16,7 +16,7 @@ from compile_lab.devices import ranks
 from compile_lab.recordings import RecordedRow
 
 from ..shared import subjects
-from .counting import Counting
+from ..shared.counting import Counting
 from .grid import first_line
 
 ONE_STAGE, TWO_STAGES, V_SHAPED = ("GPipe", "1F1B"), ("Interleaved1F1B", "LoopedBFS"), ("ZBVZeroBubble", "DualPipeV")

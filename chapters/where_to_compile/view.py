@@ -26,8 +26,8 @@ def overview(cells: Cells, provenance: object) -> Drawing:
     ]
     total = sum(found.values(), Counter())
     title = (
-        f"Of {len(cells)} orders, {total[RIGHT]} do what they say; {total[SLOW] + total[WRONG]} do less, "
-        f"and torch does not say so; {total[ERROR]} raise an error."
+        f"Of {len(cells)} orders, {total[RIGHT]} do what they say; {total[SLOW]} do less and "
+        f"{total[WRONG]} are wrong, and torch does not say so; {total[ERROR]} raise an error."
     )
     used = {outcome: COLOURS[outcome] for outcome in OUTCOMES if total[outcome]}
     return segments(rows, Axis("orders", ""), title=title, colours=used, provenance=provenance)

@@ -38,18 +38,22 @@ def one_gloo_thread() -> None:
         return
 
     @functools.wraps(plain)
-    def one_thread(self: Any, store: Any, rank: int, size: int, options: Any = None, timeout: Any = None) -> None:
-        if options is None:
-            options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # torch's stubs leave it out
-            interfaces = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
-            options._devices = [ProcessGroupGloo.create_device(interface=name) for name in interfaces] or [
-                ProcessGroupGloo.create_default_device()
-            ]
-            options._timeout = timeout or torch.distributed.default_pg_timeout
-            options._threads = 1
+    def one_thread(self: Any, store: Any, rank: int, size: int, *given: Any, timeout: Any = None, **more: Any) -> None:
+        # More is what later releases have added: 2.14 says `enable_reconfigure=False`.
+        if given or any(more.values()):
+            more |= {"timeout": timeout} if timeout else {}
+            plain(self, store, rank, size, *given, **more)
+            return
+        options = ProcessGroupGloo._Options()  # type: ignore[attr-defined]  # torch's stubs leave it out
+        interfaces = [name for name in os.environ.get("GLOO_SOCKET_IFNAME", "").split(",") if name]
+        options._devices = [ProcessGroupGloo.create_device(interface=name) for name in interfaces] or [
+            ProcessGroupGloo.create_default_device()
+        ]
+        options._timeout = timeout or torch.distributed.default_pg_timeout
+        options._threads = 1
         plain(self, store, rank, size, options)
 
-    ProcessGroupGloo.__init__ = one_thread  # type: ignore[assignment, method-assign]  # in its place, on purpose
+    ProcessGroupGloo.__init__ = one_thread  # type: ignore[method-assign]  # in its place, on purpose
 
 
 _PIPELINE_KINDS = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}

@@ -61,12 +61,11 @@ class Pipe:
 @dataclass(frozen=True)
 class Cut:
     """What the min-cut partitioner decided on: ``banned`` gives, for the nodes that must not be computed twice, the
-    rule that forbids it; ``prices`` the weighted bytes of saving a node. Both are empty for the default partitioner.
+    rule that forbids it. Empty for the default partitioner.
     """
 
     partitioner: str
     banned: dict[str, str] = field(default_factory=dict)
-    prices: dict[str, float] = field(default_factory=dict)
     network: tuple[Pipe, ...] = ()
     """What can be saved of all that the backward reads, or that it is computed from."""
 
@@ -149,7 +148,7 @@ def _read(network: Any, before: set[str], bans: dict[str, str], partitioner: str
         if after.endswith("_out") and after.removesuffix("_out") == node.removesuffix("_in")
     }
     banned = {node: rule or bans.get(node, "used far apart") for node, rule in banned.items()}
-    return Cut(partitioner, banned, prices, _pipes(network, before, banned, prices))
+    return Cut(partitioner, banned, _pipes(network, before, banned, prices))
 
 
 def _pipes(network: Any, before: set[str], banned: dict[str, str], prices: dict[str, float]) -> tuple[Pipe, ...]:

@@ -5,7 +5,7 @@ them, where its inputs are or on a virtual chip (``compile_lab.virtual_gpu``). N
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,7 +19,7 @@ from ..capture import BreakReported, compilation
 from ..doors import Told, door
 from ..dynamo.tracing import GraphBreak, merged_breaks
 from ..recordings import Provenance, here
-from ..tensors import tensors
+from ..tensors import leaves, tensors
 from .lowering import collecting
 from .records import EXTERN, Boundary, Group, InductorGraph, Kernel, Origin, Refusal
 
@@ -159,22 +159,8 @@ def _generate(
 def _differentiate(result: Any) -> None:
     """Run the backward of a result, for its own sake: into no ``.grad``."""
     outputs = [tensor for tensor in tensors(result) if tensor.requires_grad and tensor.is_floating_point()]
-    leaves = list(_leaves([output.grad_fn for output in outputs]))
-    if leaves:
-        torch.autograd.grad([output.sum() for output in outputs], leaves, allow_unused=True)
-
-
-def _leaves(pending: list[Any]) -> Iterator[torch.Tensor]:
-    """The tensors that gradients would be accumulated into."""
-    seen = set()
-    while pending:
-        node = pending.pop()
-        if node is None or node in seen:
-            continue
-        seen.add(node)
-        if hasattr(node, "variable"):
-            yield node.variable
-        pending.extend(following for following, _ in node.next_functions)
+    if reached := leaves(outputs):
+        torch.autograd.grad([output.sum() for output in outputs], reached, allow_unused=True)
 
 
 def _check_options(options: dict[str, Any] | None) -> None:

@@ -1,13 +1,15 @@
-"""python -m compile_lab.judge FILE:FUNCTION [--chip H200]
+"""python -m compile_lab.judge FILE:FUNCTION [--chip H200] [--again NAME] [--change NAME]
 
-FUNCTION returns ``(model, batch)``, as for ``compile_lab.report``. The status is 0 if all that was judged is right, 1
-if something is wrong, and 2 if the model cannot be used or nothing could be judged.
+FUNCTION returns ``(model, batch)``, as for ``compile_lab.report``: a module, or a function, also one that is a whole
+step. It is called twice: the second time with the batch that ``--again``, another such function of FILE, returns, and
+after ``--change``, a function of FILE that is called with the model. The status is 0 if all that was judged is right,
+1 if something is wrong, or raises where eager mode does not, and 2 if nothing could be judged.
 """
 
 import argparse
 import sys
 
-from ..report.given import loaded
+from ..report.given import function_of, raised, returned
 from ..report.target import UnusableModel
 from ..virtual_gpu.chips import CHIPS
 from .judging import gradients
@@ -18,13 +20,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m compile_lab.judge", description=__doc__.partition("\n\n")[2])
     parser.add_argument("target", metavar="FILE:FUNCTION")
     parser.add_argument("--chip", choices=list(CHIPS), help="judge the code for this GPU, too: none is needed")
+    parser.add_argument("--again", metavar="NAME", help="a function of FILE that returns (model, batch), too")
+    parser.add_argument("--change", metavar="NAME", help="a function of FILE that changes the model between the calls")
     asked = parser.parse_args(arguments)
+    beside = asked.target.rpartition(":")[0]
     try:
-        given = loaded(asked.target)
+        model, batch, _, name = returned(asked.target)
+        again = returned(f"{beside}:{asked.again}")[1] if asked.again else None
+        change = function_of(f"{beside}:{asked.change}") if asked.change else None
     except UnusableModel as error:
         print(f"{error}", file=sys.stderr)
         return 2
-    found = gradients(given.model, dict(given.kwargs) or given.args, chip=asked.chip)
+    try:
+        found = gradients(model, batch, chip=asked.chip, change=change, again=again)
+    except Exception as error:  # before anything was judged: what is wrong comes in the verdicts
+        print(f"{name} cannot be judged: {raised(error)}; it must run in eager mode first", file=sys.stderr)
+        return 2
     print(found)
     if found.wrong or any(each.raised for each in found.verdicts):
         return 1

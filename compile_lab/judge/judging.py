@@ -8,7 +8,7 @@ a sum cancels, nowhere where indices are computed. An error of many such units i
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -26,14 +26,16 @@ from ..inductor.wrapper import Wrapper
 from ..known_faults import KNOWN_FAULTS
 from ..virtual_gpu.client import interpret
 from ..virtual_gpu.errors import VirtualGPUError
-from .modes import Exactly, Jitter
-from .seen import Call, Called, Subject, Values, Weighted, outputs_of
+from .function import FunctionModel, plain_function
+from .modes import Exactly, Jitter, widened
+from .seen import FORM, Call, Subject, Values, Weighted, outputs_of
 
 BACKENDS = ("aot_eager", "inductor")
+MOST_NAMED = 8
 MOVED = 4
 """Runs of the eager program with operands that are moved."""
 WRONG = 64.0
-"""Units from which on a difference is no rounding. Rounding has been seen up to 30, faults from 290,000 on."""
+"""Units from which on a difference is no rounding. Rounding has been seen up to 53, in steps of AdamW."""
 DWARFED, SHARE = 100.0, 1e-3
 """Where moving operands by an ulp moves a result so many times as far as eager is from exact, and by such a share of
 its size, the program decides something by its last bit (a bucket, a largest element): that is not compared."""
@@ -64,7 +66,7 @@ class Verdict:
             return f"{self.backend}: raises {self.raised}"
         if self.wrong:
             cure = f"; right with {self.cure}" if self.cure else ""
-            return f"{self.backend}: WRONG in {', '.join(self.wrong)}{cure}"
+            return f"{self.backend}: WRONG in {listed(self.wrong)}{cure}"
         if not self.units:
             return f"{self.backend}: nothing of it could be compared"
         worst = max(self.units, key=self.units.__getitem__)
@@ -84,7 +86,10 @@ class Judged(Told):
         return tuple(dict.fromkeys(name for each in self.verdicts for name in each.wrong))
 
     def __str__(self) -> str:
-        refused = [f"not compared: {name}, since {why}" for name, why in self.refused.items()]
+        reasons: dict[str, list[str]] = {}
+        for name, why in self.refused.items():
+            reasons.setdefault(why, []).append(name)
+        refused = [f"not compared: {listed(names)}, since {why}" for why, names in reasons.items()]
         return "\n".join([*map(str, self.verdicts), *refused])
 
 
@@ -95,17 +100,21 @@ def gradients(
     *,
     chip: str | None = None,
     change: Callable[[nn.Module], Any] | None = None,
+    again: Any = None,
     seed: int = 0,
 ) -> Judged:
     """Are outputs, gradients, and inputs and buffers afterwards right when ``model`` is compiled?
 
-    ``model`` is a module or a function; ``batch`` what it is called with: a dict of keyword arguments, a tuple, or a
-    tensor. It is called twice, since some faults show only then: ``change(model)`` is done between, if it is given, to
-    each backend's copy (of a function: to a module that calls it). A backend whose code did not run is refused.
-    Gradients are those for random cotangents. Judged are the backends "aot_eager" and "inductor" on this machine, and
-    with a ``chip`` the code that Inductor writes for it: whether it returns memory that nothing has written, and what
-    its kernels compute in Triton's interpreter, which takes a minute for a block. The model itself, its gradients and
-    the batch stay as they are. Random numbers are drawn by torch's own generator; the interpreter draws none.
+    ``model`` is a module or a function, also a whole step with backwards and optimizers of its own; ``batch`` what it
+    is called with: a dict of keyword arguments, a tuple, or a tensor. It is called twice, since some faults show only
+    then: the second time with ``again``, another batch, if it is given, and after ``change(model)``, done to each
+    backend's copy (of a function: to a module that calls it). A backend whose code did not run is refused, and so is
+    a program that does not run in float64. Gradients are those for random cotangents, or the step's own.
+
+    Judged are the backends "aot_eager" and "inductor" on this machine, and with a ``chip`` the code that Inductor
+    writes for it: whether it returns memory that nothing has written, and what its kernels compute in Triton's
+    interpreter, which takes a minute for a block. The model itself, its gradients and the batch stay as they are.
+    Random numbers are drawn by torch's own generator; the interpreter draws none.
 
     Raises what the model itself raises in eager mode.
 
@@ -115,8 +124,11 @@ def gradients(
     ()
     """
     check_whole("seed", seed, 0)
-    subject = subject_of(model, batch, change, seed)
-    units, refused = units_of(subject)
+    subject = subject_of(model, batch, change, seed, again)
+    try:
+        units, refused = units_of(subject)
+    except NotExactError as error:
+        return Judged((), {"any result": str(error)})
     asked = {backend: partial(verdict_of, backend, subject, units) for backend in BACKENDS}
     if chip:
         asked[f"inductor for a virtual {chip}"] = partial(_for_chip, chip, subject, units)
@@ -129,20 +141,36 @@ def gradients(
     return Judged(tuple(verdicts), refused)
 
 
-def subject_of(model: Any, batch: Any, change: Callable[[nn.Module], Any] | None, seed: int) -> Subject:
-    module = model if isinstance(model, nn.Module) else Called(model)
+class NotExactError(RuntimeError):
+    """The program runs, and not in float64, or not with its operands moved: what is exact, cannot be told."""
+
+
+def subject_of(
+    model: Any, batch: Any, change: Callable[[nn.Module], Any] | None, seed: int, again: Any = None
+) -> Subject:
+    module = model if isinstance(model, nn.Module) else FunctionModel(plain_function(model))
     module = getattr(module, "_orig_mod", module)
-    args = () if isinstance(batch, Mapping) else tuple(batch) if isinstance(batch, tuple | list) else (batch,)
-    kwargs = dict(batch) if isinstance(batch, Mapping) else {}
-    again = Call(args, kwargs, change or (lambda copied: None), " (second call)")
-    return Subject(module, (Call(args, kwargs), again), seed)
+    second = batch if again is None else again
+    change = change or (lambda copied: None)
+    return Subject(module, (Call(*_called_with(batch)), Call(*_called_with(second), change, " (second call)")), seed)
+
+
+def _called_with(batch: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(batch, Mapping):
+        return (), dict(batch)
+    return tuple(batch) if isinstance(batch, tuple | list) else (batch,), {}
 
 
 def units_of(subject: Subject) -> "tuple[dict[str, _Unit], dict[str, str]]":
-    """What rounding may do to each result of a subject, and why that cannot be told of the others."""
-    exact = subject.seen(_itself, Exactly(), exact=True)
-    eager = subject.seen(_itself)
-    moved = [subject.seen(_itself, Jitter(subject.seed + number)) for number in range(MOVED)]
+    """What rounding may do to each result of a subject, and why that cannot be told of the others. NotExactError if the
+    program runs, and not exactly; what it raises itself, if it does not run."""
+    with torch.compiler.set_stance("force_eager"):  # what the reader compiles is no measure of itself
+        eager = subject.seen(_itself)
+        try:
+            exact = subject.seen(_itself, Exactly(), exact=True)
+            moved = [subject.seen(_itself, Jitter(subject.seed + number)) for number in range(MOVED)]
+        except Exception as error:
+            raise NotExactError(f"the program runs, and not in float64: {in_a_line(error)}") from error
     units = {name: _Unit.of(exact.get(name), eager[name], [each.get(name) for each in moved]) for name in eager}
     refused = {name: unit.refused for name, unit in units.items() if unit.refused}
     return {name: unit for name, unit in units.items() if not unit.refused}, refused
@@ -164,7 +192,8 @@ class _Unit:
     @classmethod
     def of(cls, exact: Any, eager: Any, moved: list[Any]) -> "_Unit":
         if not isinstance(eager, Tensor):
-            return cls(eager)
+            steady = all(_same(each, eager) for each in moved)
+            return cls(eager, refused="" if steady else "moving operands by an ulp changes it")
         if any(not isinstance(each, Tensor) or each.shape != eager.shape for each in (exact, *moved)):
             return cls(eager, refused="its shape hangs on the last bit of some number")
         if not (eager.is_floating_point() or eager.is_complex()):
@@ -181,8 +210,14 @@ class _Unit:
         size = wide.abs().double().nan_to_num(0, 0, 0)
         if _mean(size) and _mean(noise) > DWARFED * _mean(off) and _mean(noise) > SHARE * _mean(size):
             return cls(eager, refused="it hangs on the last bit of some number: a bucket, a largest element")
-        spread = torch.cat([noise, off[None]]).square().mean(0).sqrt()
         eps = torch.finfo(eager.dtype).eps
+        wander = torch.stack([(each - eager).abs().double() for each in moved]).nan_to_num(0, 0, 0)
+        if _mean(off) > DWARFED * min(_mean(wander), _mean(noise)) + max(SHARE, eps) * _mean(size):
+            why = (
+                "in float64 it is another thing: it hangs on its dtype, or on what the program keeps outside the model"
+            )
+            return cls(eager, refused=why)
+        spread = torch.cat([noise, off[None]]).square().mean(0).sqrt()
         floor = eps * (size + 1e-2 * _mean(size)) + torch.finfo(torch.float32).tiny
         return cls(eager, exact, _at_least_its_neighbours(spread) + floor)
 
@@ -206,7 +241,7 @@ def tolerance_needed(made: Any, eager: Any) -> float:
         return 0.0 if _same(made, eager) else math.inf
     if (made.shape, made.dtype) != (eager.shape, eager.dtype) or not torch.equal(made.isfinite(), eager.isfinite()):
         return math.inf
-    made, eager = (each.double().nan_to_num(0, 0, 0) for each in (made, eager))
+    made, eager = (widened(each).nan_to_num(0, 0, 0) for each in (made, eager))
     return float(((made - eager).abs() / (1 + eager.abs())).max()) if eager.numel() else 0.0
 
 
@@ -250,6 +285,7 @@ def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Ve
     except Exception as error:
         return Verdict(backend, {}, in_a_line(error), seconds=time.perf_counter() - begun)
     found = {name: unit.units(made[name]) if name in made else math.inf for name, unit in units.items()}
+    found = {name: off for name, off in found.items() if off or not name.startswith(FORM)}
     needed = {name: tolerance_needed(made.get(name), unit.eager) for name, unit in units.items()}
     return Verdict(backend, found, seconds=time.perf_counter() - begun, tolerances=needed)
 
@@ -294,7 +330,7 @@ def _interpreted(chip: str, subject: Subject) -> Values:
     tensors = [name for name, value in outputs_of(outputs).items() if isinstance(value, Tensor)]
     found: Values = dict(zip(tensors, made.outputs[1:], strict=True))
     for name, gradient in made.gradients.items():
-        own = _KEYWORD.sub(r"\1", name.removeprefix("model.").removeprefix("function."))
+        own = _KEYWORD.sub(r"\1", name.removeprefix("model."))
         found[f"gradient of {own}"] = gradient
     return found
 
@@ -302,7 +338,13 @@ def _interpreted(chip: str, subject: Subject) -> Values:
 _KEYWORD = re.compile(r"^kwargs\['(\w+)'\]")
 
 
-def in_a_line(error: Exception) -> str:
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def in_a_line(error: BaseException) -> str:
     first, *rest = [each for each in str(error).strip().splitlines() if each.strip()] or [""]
     told = f"{first} {rest[0].strip()}" if rest and first.endswith(":") else first
     return f"{type(error).__name__}: {told[:200]}"

@@ -11,29 +11,41 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
-SHORT = (torch.float32, torch.bfloat16, torch.float16)
-COMPUTE_NOTHING = ("aten::empty", "aten::_to_copy", "aten::clone")
-"""Operations that compute nothing: what they are given does not move."""
+SHORT = dict.fromkeys((torch.float32, torch.bfloat16, torch.float16), torch.float64)
+SHORT |= {torch.complex64: torch.complex128, torch.complex32: torch.complex128}
+"""The dtypes that are widened, and to what."""
+_COPIES = ("empty", "_to_copy", "clone")
+_CHOOSES = ("max", "min", "amax", "amin", "argmax", "argmin", "sort", "topk", "bucketize", "searchsorted")
+_COMPARES = ("eq.", "ne.", "lt.", "le.", "gt.", "ge.", "isclose")
+_CUTS = ("floor", "ceil", "round", "trunc", "sign.", "remainder", "fmod")
+ROUND_NOTHING = tuple(f"aten::{each}" for each in (*_COPIES, *_CHOOSES, *_COMPARES, *_CUTS))
+"""Operations whose result is exact: what they are given does not move, so the largest of some numbers stays equal to
+one of them. A last bit that decides something was moved in the operation that made it."""
 
 
 class Exactly(TorchDispatchMode):
-    """Every floating result is float64. Random numbers are drawn as the program draws them, and then widened."""
+    """Every floating result is float64. Random numbers are drawn as the program draws them, and then widened; so is
+    what an operation makes that has no code for float64."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if torch.Tag.nondeterministic_seeded in func.tags:
             return self._drawn(func, args, kwargs)
-        args, kwargs = tree_map(_widened, (args, kwargs))
-        return tree_map(_widened, func(*args, **kwargs))
+        args, kwargs = tree_map(widened, (args, kwargs))
+        try:
+            return tree_map(widened, func(*args, **kwargs))
+        except RuntimeError:
+            args, kwargs = tree_map(_narrowed, (args, kwargs))
+            return tree_map(widened, func(*args, **kwargs))
 
     @staticmethod
     def _drawn(func: Any, args: Any, kwargs: Any) -> Any:
-        short = tree_map(lambda each: each.float() if _is(each, torch.float64) else each, (args, kwargs))
+        short = tree_map(_narrowed, (args, kwargs))
         made = func(*short[0], **short[1])
         written = func._schema.arguments[0].alias_info if func._schema.arguments else None
         if written is not None and written.is_write:  # in place, into a float64 tensor
             return args[0].copy_(made)
-        return tree_map(_widened, made)
+        return tree_map(widened, made)
 
 
 class Jitter(TorchDispatchMode):
@@ -47,26 +59,41 @@ class Jitter(TorchDispatchMode):
         kwargs = kwargs or {}
         schema = func._schema
         shares = any(each.alias_info is not None for each in (*schema.arguments, *schema.returns))
-        if func.namespace == "aten" and not shares and not schema.name.startswith(COMPUTE_NOTHING):
-            if "batch_norm" in schema.name:  # changes its running statistics, though its schema does not say so
-                args = (self._moved(args[0]), *args[1:])
+        exact = func.name().startswith(ROUND_NOTHING) or kwargs.get("rounding_mode")
+        if func.namespace == "aten" and not shares and not exact:
+            # batch_norm changes its running statistics, too, though its schema does not say so
+            if "batch_norm" in schema.name or schema.name in ("aten::sum", "aten::mean"):
+                args = (self._moved(args[0], together=True), *args[1:])
             else:
                 args, kwargs = tree_map(self._moved, (args, kwargs))
         return func(*args, **kwargs)
 
-    def _moved(self, value: Any) -> Any:
-        if not isinstance(value, Tensor) or not value.is_floating_point() or not value.numel():
+    def _moved(self, value: Any, together: bool = False) -> Any:
+        """``together``: what is summed one after another is off by more than its elements, up to an ulp of each."""
+        if not isinstance(value, Tensor) or value.layout != torch.strided or not value.numel():
             return value
-        draw = torch.rand(value.shape, generator=self.generator, dtype=torch.float32).mul_(2).sub_(1).to(value)
+        if not (value.is_floating_point() or value.is_complex()):
+            return value
+        value = value.resolve_conj()
+        dtype = torch.complex64 if value.is_complex() else torch.float32
+        draw = torch.rand(value.shape, generator=self.generator, dtype=dtype).mul_(2)
+        draw = draw.sub_(1 + 1j if value.is_complex() else 1).to(value)
         moved = torch.addcmul(value, value, draw, value=torch.finfo(value.dtype).eps)
+        if together and value.dtype == torch.float32:
+            moved += value.abs().mean() * torch.finfo(value.dtype).eps * draw.flatten()[0]
         return torch.where(moved.isfinite(), moved, value)  # a mask's largest number must not become infinite
 
 
-def _is(value: Any, *dtypes: torch.dtype) -> bool:
-    return isinstance(value, Tensor) and value.dtype in dtypes
-
-
-def _widened(value: Any) -> Any:
+def widened(value: Any) -> Any:
+    """A dtype, or a tensor, as it is where all is exact; anything else as it is."""
     if isinstance(value, torch.dtype):
-        return torch.float64 if value in SHORT else value
-    return value.double() if _is(value, *SHORT) else value
+        return SHORT.get(value, value)
+    return value.to(SHORT.get(value.dtype, value.dtype)) if isinstance(value, Tensor) else value
+
+
+def _narrowed(value: Any) -> Any:
+    if value is torch.float64:  # a draw like a widened tensor: of float32, it is the program's own
+        return torch.float32
+    if isinstance(value, Tensor) and value.dtype in (torch.float64, torch.complex128):
+        return value.to(torch.complex64 if value.is_complex() else torch.float32)
+    return value

@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -12,19 +13,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
 
+from .modes import widened
+
 Values = dict[str, Any]
 """By name: a tensor, or a value of another kind."""
-
-
-class Called(nn.Module):
-    """A function as a module, without parameters."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*args, **kwargs)
+FORM = "form of "
+"""Begins the name of a result's shape, dtype, and whether it needs a gradient: compared where its numbers cannot be."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +31,10 @@ class Call:
     said: str = ""
 
     def given(self, exact: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The batch once more, as leaves; what is floating float64 if ``exact``."""
-        return tree_map(partial(_leaf, exact=exact), (self.args, dict(self.kwargs)))
+        """The batch once more, as leaves; what is floating float64 if ``exact``. Tensors share memory as they did."""
+        memories = Counter(_memory(each) for _, each in _leaves((self.args, dict(self.kwargs))))
+        shared: dict[Any, Tensor] = {memory: torch.empty(0) for memory, times in memories.items() if times > 1}
+        return tree_map(partial(_leaf, exact=exact, shared=shared), (self.args, dict(self.kwargs)))
 
 
 @dataclass(frozen=True)
@@ -54,18 +50,24 @@ class Subject:
         of them float64 if ``exact``."""
         model = self.copied()
         found: Values = {}
-        model = model.double() if exact else model
+        for each in (*model.parameters(), *model.buffers()) if exact else ():
+            each.data = widened(each.data)
         step = how(model)
         for number, call in enumerate(self.calls):
             call.before(model)
             args, kwargs = call.given(exact)
             model.zero_grad()
+            before = {name: each._version for name, each in model.named_parameters()}
             with torch.random.fork_rng(_gpus()), mode or contextlib.nullcontext():
                 torch.manual_seed(self.seed + number)
                 outputs = step(*args, **kwargs)
-                if wanted := differentiable(outputs):
+                ran_its_own = any(each.grad is not None for each in model.parameters())
+                if (wanted := differentiable(outputs)) and not ran_its_own:  # a whole step's graph is used up
                     torch.autograd.backward(wanted, tangents(wanted, self.seed + number))
             shown = dict(_shown(model, args, kwargs, outputs))
+            shown |= {
+                f"{name} afterwards": each for name, each in model.named_parameters() if each._version > before[name]
+            }
             found |= {f"{name}{call.said}": _kept(value) for name, value in shown.items()}
         return found
 
@@ -92,15 +94,37 @@ def _gpus() -> list[int]:
     return [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
 
 
-def _leaf(value: Any, exact: bool) -> Any:
+def _memory(value: Any) -> Any:
+    """What tensors that share their memory have in common; of anything else itself."""
+    if not isinstance(value, Tensor) or value.layout != torch.strided or not value.numel():
+        return id(value)
+    return value.untyped_storage().data_ptr(), value.dtype
+
+
+def _leaf(value: Any, exact: bool, shared: dict[Any, Tensor]) -> Any:
+    """A copy; of memory that others share, the same part of one copy, which ``shared`` keeps."""
     if not isinstance(value, Tensor):
         return value
-    copied = value.detach().clone()
-    return (copied.double() if exact and copied.is_floating_point() else copied).requires_grad_(value.requires_grad)
+    copied, memory = value.detach(), _memory(value)
+    if memory in shared:
+        if not shared[memory].numel():
+            whole = copied.untyped_storage().nbytes() // copied.element_size()
+            shared[memory] = _copy(copied.as_strided((whole,), (1,), 0), exact)
+        copied = shared[memory].as_strided(copied.shape, copied.stride(), copied.storage_offset())
+    else:
+        copied = _copy(copied, exact)
+    return copied.requires_grad_(value.requires_grad)
+
+
+def _copy(value: Tensor, exact: bool) -> Tensor:
+    return widened(value.clone()) if exact else value.clone()
 
 
 def _kept(value: Any) -> Any:
-    return value.detach().clone() if isinstance(value, Tensor) else value
+    """A copy of what is shown; a sparse gradient's numbers, wherever they are kept."""
+    if not isinstance(value, Tensor):
+        return value
+    return (value.detach() if value.layout == torch.strided else value.detach().to_dense()).clone()
 
 
 def differentiable(outputs: Any) -> list[Tensor]:
@@ -111,7 +135,9 @@ def differentiable(outputs: Any) -> list[Tensor]:
 def tangents(outputs: list[Tensor], seed: int) -> list[Tensor]:
     """Random cotangents: of a layer norm's rows, for one, the sum hangs on nothing."""
     draw = torch.Generator().manual_seed(seed)
-    return [torch.rand(each.shape, generator=draw).add(0.3).to(each) for each in outputs]
+    dtypes = (torch.complex64 if each.is_complex() else torch.float32 for each in outputs)
+    drawn = (torch.rand(each.shape, generator=draw, dtype=dtype) for each, dtype in zip(outputs, dtypes, strict=True))
+    return [each.add(0.3).to(output) for each, output in zip(drawn, outputs, strict=True)]
 
 
 def outputs_of(result: Any) -> dict[str, Any]:
@@ -129,10 +155,10 @@ def _shown(model: nn.Module, args: Any, kwargs: Any, outputs: Any) -> Iterator[t
     for name, value in outputs_of(outputs).items():
         yield name, value
         if isinstance(value, Tensor):
-            yield f"{name}: needs a gradient", value.requires_grad
+            yield f"{FORM}{name}", (tuple(value.shape), value.dtype, value.requires_grad)
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
-            yield f"gradient of {name.removeprefix('function.')}", parameter.grad
+            yield f"gradient of {name}", parameter.grad
     given = [(f"args{path}", each) for path, each in _leaves(args)]
     given += [(f"{name}{path}", each) for name, value in kwargs.items() for path, each in _leaves(value)]
     for name, value in given:

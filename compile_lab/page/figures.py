@@ -61,8 +61,37 @@ def _sorted(value: Any) -> Any:
     return [_sorted(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-@dataclass(frozen=True)
-class Figure:
+class _Picture:
+    """What a `Figure` and a `Drawing` share."""
+
+    alt: str
+    caption: str
+    table: Table | None
+    provenance: object | None
+
+    def __post_init__(self) -> None:
+        if not self.alt.strip():
+            raise ValueError(f"a {type(self).__name__} needs alt: one sentence that says what is to be seen in it")
+
+    @property
+    def full_caption(self) -> str:
+        """The caption, and the provenance after it."""
+        source = "" if self.provenance is None else str(self.provenance)
+        return " · ".join(part for part in (self.caption, source) if part)
+
+    def __repr__(self) -> str:
+        return "\n".join(part for part in (f"Figure: {self.alt}", self.full_caption) if part)
+
+    def _words(self) -> str:
+        caption = f"<figcaption>{html.escape(self.full_caption)}</figcaption>\n" if self.full_caption else ""
+        if self.table is None:
+            return caption
+        table = f"<details><summary>The same as a table</summary>{self.table._repr_html_()}</details>\n"
+        return caption + table
+
+
+@dataclass(frozen=True, repr=False)
+class Figure(_Picture):
     """A plotly figure, the sentence that stands for it, its caption, its numbers, and where they come from.
 
     `plot` is a plotly figure or a `Plot`, `alt` says what is to be seen in it, `provenance` is anything that prints as
@@ -77,22 +106,11 @@ class Figure:
     provenance: object | None = None
     title: str = ""
 
-    def __post_init__(self) -> None:
-        _has_alt(self)
-
-    @property
-    def full_caption(self) -> str:
-        """The caption, and the provenance after it."""
-        return _full_caption(self)
-
     def to_json(self) -> dict[str, Any]:
         """The plot as plain JSON values: no template, numbers to six figures, lists where plotly packs arrays."""
         plot = _plain(self.plot.to_plotly_json())
         layout = {key: value for key, value in plot.get("layout", {}).items() if key != "template"}
         return {"data": plot.get("data", []), "layout": layout}
-
-    def __repr__(self) -> str:
-        return "\n".join(part for part in (f"Figure: {self.alt}", self.full_caption) if part)
 
     def _repr_html_(self) -> str:
         plot = self.to_json()
@@ -101,7 +119,7 @@ class Figure:
             f'<figure class="lab-figure m-figure" style="--figure-height: {height:g}px">{_head(self.title)}\n'
             f'<div class="lab-plot" role="img" aria-label="{html.escape(self.alt)}">'
             f'<script type="{PLOTLY}">{script_json(plot)}</script></div>\n'
-            f"{_words(self)}</figure>"
+            f"{self._words()}</figure>"
         )
 
     def _repr_mimebundle_(
@@ -140,12 +158,12 @@ class Figure:
         drawn = pio.to_html(
             self.plot.to_plotly_json(), include_plotlyjs="cdn", full_html=False, config={"responsive": True}
         )
-        shown = f"{_head(self.title)}{drawn}{_words(self)}"
+        shown = f"{_head(self.title)}{drawn}{self._words()}"
         return f'<figure class="lab-figure m-figure" aria-label="{html.escape(self.alt)}">{shown}</figure>'
 
 
-@dataclass(frozen=True)
-class Drawing:
+@dataclass(frozen=True, repr=False)
+class Drawing(_Picture):
     """A picture written as HTML or SVG: it needs no script, and weighs what it shows. The rest is as in a `Figure`.
 
     With a `title` it is one of `page.marks`: title and `legend` (plain HTML) stand over it. Without one `body` is an
@@ -161,24 +179,13 @@ class Drawing:
     legend: str = ""
     title: str = ""
 
-    def __post_init__(self) -> None:
-        _has_alt(self)
-
-    @property
-    def full_caption(self) -> str:
-        """The caption, and the provenance after it."""
-        return _full_caption(self)
-
-    def __repr__(self) -> str:
-        return "\n".join(part for part in (f"Figure: {self.alt}", self.full_caption) if part)
-
     def _repr_html_(self) -> str:
         picture = f'role="img" aria-label="{html.escape(self.alt)}">{self.body}</div>\n'
         if self.title:
             head = _head(self.title, self.legend)
-            return f'<figure class="lab-figure m-figure">{head}<div class="m-body" {picture}{_words(self)}</figure>'
+            return f'<figure class="lab-figure m-figure">{head}<div class="m-body" {picture}{self._words()}</figure>'
         legend = f'<p class="lab-note">{self.legend}</p>\n' if self.legend else ""
-        return f'<figure class="lab-figure"><div class="lab-drawing" {picture}{legend}{_words(self)}</figure>'
+        return f'<figure class="lab-figure"><div class="lab-drawing" {picture}{legend}{self._words()}</figure>'
 
 
 @door
@@ -292,28 +299,10 @@ def script_json(value: object) -> str:
     return text.replace("</", "<\\/").replace("<!--", "<\\u0021--")
 
 
-def _has_alt(picture: Figure | Drawing) -> None:
-    if not picture.alt.strip():
-        raise ValueError(f"a {type(picture).__name__} needs alt: one sentence that says what is to be seen in it")
-
-
 def _head(title: str, legend: str = "") -> str:
     """What stands over a picture: its sentence, and whose colours are in it."""
     sub = f'<p class="m-sub">{legend}</p>' if legend else ""
     return f'<p class="m-title">{html.escape(title)}</p>{sub}' if title else ""
-
-
-def _full_caption(picture: Figure | Drawing) -> str:
-    source = "" if picture.provenance is None else str(picture.provenance)
-    return " · ".join(part for part in (picture.caption, source) if part)
-
-
-def _words(picture: Figure | Drawing) -> str:
-    caption = f"<figcaption>{html.escape(picture.full_caption)}</figcaption>\n" if picture.full_caption else ""
-    if picture.table is None:
-        return caption
-    table = f"<details><summary>The same as a table</summary>{picture.table._repr_html_()}</details>\n"
-    return caption + table
 
 
 def _several(series: Series | Sequence[Series]) -> list[Series]:

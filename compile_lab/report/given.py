@@ -23,9 +23,9 @@ from torch import Tensor, nn
 from .._torch.dispatcher import among_fakes, fake_tensors
 from .._torch.triton_kernels import kernels_interpreted
 from ..dynamo.recompiles import described
+from ..judge.function import FunctionModel, plain_function
 from ..source import Line, readers_line
 from ..tensors import gradients_kept, tensors
-from .function import FunctionModel, plain_function
 from .limits import PartTookTooLong
 from .target import UnusableModel, named
 from .whole_step import Kept, StepWatch, WholeStep
@@ -231,14 +231,20 @@ def _given_function(fn: Callable[..., Any], batch: Any, optimizer: Any, name: st
 
 
 def loaded(target: str, fake: bool = False, phase: PhaseOf = no_phase) -> GivenModel:
-    """The model and batch that ``FILE:FUNCTION`` returns. UnusableModel says what is wrong with file or function.
+    """The model and batch that ``FILE:FUNCTION`` returns, as `returned` has them, given."""
+    model, batch, optimizer, name = returned(target, fake, phase)
+    return given(model, batch, optimizer, name, phase)
+
+
+def returned(target: str, fake: bool = False, phase: PhaseOf = no_phase) -> tuple[Any, Any, Any, str]:
+    """The model and batch that ``FILE:FUNCTION`` returns, its optimizer if there is one, and the model's name.
+    UnusableModel says what is wrong with file or function.
 
     With ``fake`` the function is called under fake tensors, so that a model of any size takes no memory. ``phase`` is
     opened around each run of the file's code.
     """
-    file, function_name = named(target)
-    function = _function(_module(file, phase), function_name, file)
-    called = f"{file.name}:{function_name}()"
+    function, file = _found(target, phase)
+    called = f"{file.name}:{target.rpartition(':')[2]}()"
     todo = "it is called without arguments and must return a model and a batch"
     with _run(phase, called, f"{called} raised", todo), fake_tensors() if fake else contextlib.nullcontext():
         made = function()
@@ -247,7 +253,7 @@ def loaded(target: str, fake: bool = False, phase: PhaseOf = no_phase) -> GivenM
             f"{called} returned {type(made).__name__}; it must return (model, batch), or (model, batch, optimizer)"
         )
     model, batch, optimizer = (*made, None)[:3]
-    return given(model, batch, optimizer, f"{_named(model)} of {file.name}", phase)
+    return model, batch, optimizer, f"{_named(model)} of {file.name}"
 
 
 def _named(model: Any) -> str:
@@ -296,6 +302,16 @@ def _rule(result: Any) -> str:
 def _plain(result: Any) -> Any:
     """A result of which a tree can be made: some libraries return mappings of their own."""
     return dict(result) if isinstance(result, Mapping) else result
+
+
+def function_of(target: str, phase: PhaseOf = no_phase) -> Callable[..., Any]:
+    """The function that ``FILE:FUNCTION`` names; its file is run for it. UnusableModel if there is none."""
+    return _found(target, phase)[0]
+
+
+def _found(target: str, phase: PhaseOf) -> tuple[Callable[..., Any], Path]:
+    file, name = named(target)  # before the file is run: it may go to another folder
+    return _function(_module(file, phase), name, file), file
 
 
 def _function(module: ModuleType, name: str, file: Path) -> Callable[[], Any]:

@@ -8,15 +8,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import torch
-from torch import nn
-
 from .._torch.dispatcher import dispatch_mode_is_active
 from ..aot.training import TrainingGraphs
 from ..capture import NotCompiledError
 from ..inductor.generated import GeneratedCode, generated_code
 from ..judge.judging import SWITCHES, Verdict, in_a_line, subject_of, units_of, unwritten_results, verdict_of
-from .function import FunctionModel
 from .given import GivenModel
 from .real_step import NO_COMPILER, compiled_step
 
@@ -53,8 +49,7 @@ def judged_step(given: GivenModel, at_most_s: float | None, expected_s: float) -
         return JudgedStep(skipped=reason, costly=True)
     subject = subject_of(given.model, dict(given.kwargs) or given.args, None, 0)
     try:
-        with torch.compiler.set_stance("force_eager"):  # what the reader compiles is no measure of itself
-            units, refused = units_of(subject)
+        units, refused = units_of(subject)
     except Exception as error:  # eagerly the step has run: an operation may have no kernel for float64
         return JudgedStep(skipped=f"the judge cannot run the step exactly, which is its limit ({in_a_line(error)})")
     try:
@@ -83,8 +78,6 @@ def _cannot_be_judged(given: GivenModel) -> str:
         return "the model was built without memory, so there are no numbers to compare"
     if given.sparse:
         return f"the gradient of `{given.sparse[0]}` is sparse, and the judge compares dense ones"
-    if not _can_be_copied(given.model):
-        return "the modules of a function cannot be copied with it: hand over the module, and its loss by `forward`"
     return ""
 
 
@@ -95,15 +88,6 @@ def _takes_too_much(given: GivenModel, at_most_s: float | None, expected_s: floa
     if at_most_s is not None and expected_s > at_most_s:
         return f"running it often, and building its kernels for this machine, would take about {expected_s:.0f} s"
     return ""
-
-
-def _can_be_copied(model: nn.Module) -> bool:
-    """False for a function that would call the reader's own modules, whatever is copied: a closure's cells are not."""
-    if not isinstance(model, FunctionModel):
-        return True
-    copied = subject_of(model, (), None, 0).copied()
-    assert isinstance(copied, FunctionModel)
-    return not {*FunctionModel(copied.fn).modules()} & {*model.modules()}
 
 
 def unwritten(given: GivenModel, code: object) -> tuple[str, ...] | None:

@@ -3,6 +3,7 @@
 Plain Python without torch, so that it runs in a browser too.
 """
 
+from .experts import expert_loads
 from .overlap import Span, difference, merged, total_ms
 from .patterns import plan
 from .pipeline import SCHEDULES, closed_form, simulate, table, timeline_of
@@ -21,6 +22,7 @@ __all__ = [
     "compute_s",
     "ddp_overlap",
     "difference",
+    "expert_loads",
     "fsdp_order",
     "measured_wire",
     "merged",

@@ -165,6 +165,16 @@ def test_every_gloo_group_has_one_thread_that_completes_its_collectives(world):
     assert dist.ProcessGroupGloo._Options()._threads == 2
 
 
+def test_a_group_that_is_made_as_later_releases_make_it_has_one_thread_too(world):
+    """torch 2.14 names an argument that 2.13 does not have; asked for something new, a group is torch's own."""
+    made = dist.ProcessGroupGloo(
+        dist.HashStore(), 0, 1, timeout=datetime.timedelta(seconds=7), enable_reconfigure=False
+    )
+    assert (made.options._threads, made.options._timeout.total_seconds()) == (1, 7)
+    with pytest.raises(TypeError, match="incompatible constructor arguments"):
+        dist.ProcessGroupGloo(dist.HashStore(), 0, 1, something_newer=True)
+
+
 def test_a_group_keeps_the_patience_and_the_ranks_that_it_was_made_with(world):
     group = dist.new_group([0], timeout=datetime.timedelta(seconds=7))
     options = group._get_backend(torch.device("cpu")).options

@@ -1,12 +1,8 @@
 """The fp8 step's schedule with the reference kernels, and its Triton kernels: compiled, and interpreted."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
+from interpreted import interpreted
 
 from capstone.hand import reference
 from capstone.hand.forms import E4M3, E5M2, PITCH, DelayedScales, ScaleSlot, WantedForms
@@ -169,14 +165,7 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_in_the_interpreter_each_kernel_is_its_reference_and_so_is_the_step():
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", INTERPRETED],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found = interpreted(INTERPRETED)
     assert len(found) > 50
     # Below the smallest normal number the interpreter (Triton 3.7) cuts off where a GPU rounds; GELU has such numbers.
     cut_off = {name for name in found if name.startswith("gelu_cast") and name.endswith("rows")}

@@ -1,11 +1,7 @@
 """Each Triton kernel: compiled for an H200 that is not here, and run in Triton's interpreter beside its reference."""
 
-import json
-import os
-import subprocess
-import sys
-
 import pytest
+from interpreted import interpreted
 
 from capstone.hand.kernels import activation, adamw, embedding, head, norm, sums
 from compile_lab.virtual_gpu import Config, assemble
@@ -123,13 +119,6 @@ print(json.dumps(found))
 
 @pytest.mark.slow
 def test_in_the_interpreter_each_kernel_is_its_reference_and_the_step_is_autograds():
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", INTERPRETED],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert not done.returncode, done.stderr[-2000:]
-    found = json.loads(done.stdout)
+    found = interpreted(INTERPRETED)
     assert len(found) > 50
     assert not {name: pair for name, pair in found.items() if not pair[0] <= pair[1]}

@@ -12,34 +12,24 @@ from pathlib import Path
 
 import pytest
 import torch
+from killable import TINY, told
 
 from capstone import ranks as on_ranks
 from capstone.data import corpus
-from capstone.log import Journal, read_log
+from capstone.log import Journal
 from capstone.options import TrainingOptions
 from capstone.train import train
 from compile_lab.devices import ranks
 from mini_model.checkpoint import CheckpointError
-from mini_model.model import CONFIGS, GPTConfig
+from mini_model.model import CONFIGS
 from mini_model.parallel import checkpoint as sharded_checkpoint
 
-TINY = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
 AXIS = {"ddp": "replicate", "fsdp": "shard"}
-
-
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch):
-    monkeypatch.setitem(CONFIGS, "tiny", TINY)
 
 
 def options(folder: Path, **more) -> TrainingOptions:
     files = {"checkpoint": folder / "run", "log": folder / "log.jsonl", "every": 3}
     return TrainingOptions(**{"config": "tiny", "steps": 8, "batch": 4, "lr": 1e-2, "seed": 5} | files | more)
-
-
-def told(path: Path) -> list[tuple]:
-    """What a log says of its steps, save for their speed."""
-    return [astuple(step)[:4] for step in read_log(path)[1]]
 
 
 def on_a_rank(asked: TrainingOptions, press: int | None = None) -> tuple | str:

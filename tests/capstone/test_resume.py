@@ -10,32 +10,20 @@ from pathlib import Path
 
 import pytest
 import torch
+from killable import told
 
-from capstone.log import LogError, TrainingLog, read_log
+from capstone.log import LogError, TrainingLog
 from capstone.options import TrainingOptions
 from capstone.train import main, train
 from mini_model import checkpoint, lock, loop, stops
 from mini_model.checkpoint import CheckpointError
-from mini_model.model import CONFIGS, GPTConfig
 
 pytestmark = pytest.mark.processes
-
-TINY = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
-
-
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch):
-    monkeypatch.setitem(CONFIGS, "tiny", TINY)
 
 
 def options(folder: Path, **more) -> TrainingOptions:
     files = {"checkpoint": folder / "run.pt", "log": folder / "log.jsonl", "every": 5}
     return TrainingOptions(**{"config": "tiny", "steps": 12, "batch": 4, "lr": 1e-2, "seed": 5} | files | more)
-
-
-def told(path: Path) -> list[tuple]:
-    """What a log says of its steps, save for their speed."""
-    return [(step.step, step.loss, step.lr, step.gradient_norm) for step in read_log(path)[1]]
 
 
 def froms(path: Path) -> list[int]:

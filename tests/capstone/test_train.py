@@ -7,19 +7,13 @@ import sys
 import pytest
 import torch
 import torch._functorch.config as functorch_config
+from killable import TINY
 
 from capstone.options import TrainingOptions, parsed
 from capstone.train import train
-from mini_model.model import CONFIGS, GPT2_124M, MINI, MLP, GPTConfig, MiniGPT
+from mini_model.model import GPT2_124M, MINI, MLP, MiniGPT
 
 pytestmark = pytest.mark.processes
-
-TINY = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
-
-
-@pytest.fixture(autouse=True)
-def tiny(monkeypatch):
-    monkeypatch.setitem(CONFIGS, "tiny", TINY)
 
 
 @pytest.fixture

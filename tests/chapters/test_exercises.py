@@ -56,23 +56,6 @@ def test_an_answer_of_another_kind_is_told_what_is_asked_for(name):
     assert "this asks for" in check(name, b"").wrong
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "wrong"),
-    [
-        ("01.1", 3, "this asks for a function, not int."),
-        ("01.2", True, "this asks for a whole number."),
-        ("01.2", 2.5, "this asks for a whole number."),
-        ("02.3", 3, "this asks for a function of the tokens, not int."),
-        ("05.1", "24", "this asks for a whole number of warps."),
-        ("05.3", 3, "this asks for text: two opcodes, with a space between."),
-        ("06.3", False, "this asks for a number."),
-        ("13.3", "half", "this asks for a number from 0 to 1."),
-    ],
-)
-def test_a_refusal_says_so_in_the_words_of_its_exercise(name, answer, wrong):
-    assert check(name, answer).wrong == wrong
-
-
 def test_an_unknown_exercise_lists_those_there_are():
     with pytest.raises(KeyError, match=r"no exercise '01\.9'; known are 01\.1, 01\.2"):
         check("01.9", 1)

@@ -37,13 +37,6 @@ def test_the_workflows_follow_the_public_schema():
     assert result.returncode == 0, result.stdout
 
 
-@pytest.mark.slow
-def test_the_schema_would_catch_a_mistake(tmp_path):
-    broken = tmp_path / "broken.yml"
-    broken.write_text(WORKFLOWS[0].read_text("utf-8").replace("runs-on:", "run-on:"))
-    assert valid("vendor.github-workflows", broken).returncode != 0
-
-
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_pins_its_actions_and_limits_its_time_and_rights(path):
     workflow = load(path)
@@ -61,13 +54,6 @@ def test_each_push_and_pull_request_is_tested_on_every_python_that_is_promised()
     assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13"]
     assert job["env"]["REQUIRE_BROWSER"] == "1"
     assert {"make lint", "make test"} <= {step.get("run") for step in job["steps"]}
-
-
-def test_the_weekly_run_reports_and_does_not_block():
-    workflow = load(ROOT / ".github/workflows/weekly.yml")
-    assert "schedule" in workflow["on"]
-    assert workflow["jobs"]["newest"]["continue-on-error"] is True
-    assert any("GITHUB_STEP_SUMMARY" in step.get("run", "") for step in steps(workflow))
 
 
 def test_what_make_test_leaves_out_is_run_weekly_and_a_failure_is_red():
@@ -125,13 +111,6 @@ def test_the_weekly_run_names_what_differs(tmp_path, report, told):
         assert line in rest or line.startswith("XFAIL")
 
 
-def test_the_book_is_published_on_github_pages():
-    used = [
-        step["uses"].split("@")[0] for step in steps(load(ROOT / ".github/workflows/publish.yml")) if "uses" in step
-    ]
-    assert {"actions/upload-pages-artifact", "actions/deploy-pages"} <= set(used)
-
-
 def test_the_citation_follows_its_schema():
     result = valid("vendor.citation-file-format", ROOT / "CITATION.cff")
     assert result.returncode == 0, result.stdout
@@ -144,12 +123,6 @@ def test_citation_and_packaging_agree():
     assert citation["version"] == project["version"]
     assert citation["title"] == title
     assert set(citation["license"]) == set(project["license"].split(" AND "))
-
-
-def test_both_licences_are_named():
-    text = (ROOT / "LICENSE").read_text("utf-8")
-    assert "MIT License" in text and "WITHOUT WARRANTY OF ANY KIND" in text
-    assert "https://creativecommons.org/licenses/by/4.0/" in text
 
 
 def test_what_the_site_ships_is_pinned():

@@ -5,9 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from compile_lab.inductor import boxes_view
 from compile_lab.inductor.generated import generated_code
-from compile_lab.inductor.traffic import Launch, Traffic, eager_traffic, generated_traffic
+from compile_lab.inductor.traffic import eager_traffic, generated_traffic
 from compile_lab.recordings import load
 
 ROWS, D = 4096, 512
@@ -63,13 +62,6 @@ def test_two_parts_of_one_memory_are_two_reads_and_one_part_is_one():
     assert halves.nbytes("forward") == ONE + ONE / 2, "as q, k and v of one product: all of it is read"
     same = eager_traffic(lambda x: x * x, *shapes((ROWS, D)))
     assert same.nbytes("forward") == 2 * ONE, "read once, written once"
-
-
-def test_a_row_is_as_long_as_its_launches_move_bytes():
-    launches = Launch("forward", "mm", "matmul", 3_000_000), Launch("forward", "sum", "aten", 1_000_000)
-    drawn = boxes_view.moved({"eager": Traffic(launches, ())}, "forward")
-    assert drawn.title == "Forward, eager: 2 launches, 4.0 MB."
-    assert "a library's matmul 3.0, torch's own kernel 1.0 MB" in drawn.alt and len(drawn.table.rows) == 2
 
 
 def test_generated_code_moves_each_tensor_once():

@@ -284,6 +284,54 @@ def test_the_command_has_a_status(tmp_path, capsys):
         assert main([f"{file}:made"]) == 1 and "WRONG in gradient of weight" in capsys.readouterr().out
 
 
+MINE = """
+import torch
+net = torch.nn.Linear(4, 4)
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+def scaled(x):
+    return x * 2
+def plain():
+    return scaled, torch.ones(3)
+def loss(x):
+    return net(x).square().sum()
+def closed():
+    return loss, torch.ones(2, 4)
+def step(x):
+    optimizer.zero_grad()
+    found = loss(x)
+    found.backward()
+    optimizer.step()
+    return found
+def whole():
+    return step, torch.ones(2, 4)
+def refused():
+    return net, torch.ones(2, 5)
+"""
+
+
+def test_the_command_takes_functions_and_whole_steps_and_an_error_is_no_wrong_result(tmp_path, capsys):
+    file = tmp_path / "own_functions.py"
+    file.write_text(MINE)
+    assert main([f"{file}:plain"]) == 0
+    assert main([f"{file}:refused"]) == 2 and "must run in eager mode first" in capsys.readouterr().err
+    with inductor_config.patch(post_grad_custom_pre_pass=negated):
+        assert main([f"{file}:closed"]) == 1 and "gradient of net.weight" in capsys.readouterr().out
+        assert main([f"{file}:whole"]) == 1 and "net.weight afterwards" in capsys.readouterr().out
+
+
+def test_what_rounds_nothing_does_not_move_and_complex_numbers_do():
+    least = verdicts(lambda x: x.amin(-1), drawn(3, 4, grad=True))["inductor"]
+    assert "gradient of args[0]" in least.units and not least.wrong
+    found = gradients(lambda x, w: torch.fft.irfft(torch.fft.rfft(x) * w).real, (drawn(3, 8), torch.ones(5) * (1 + 1j)))
+    assert not found.wrong and not found.refused
+
+
+def test_the_second_call_has_a_batch_of_its_own_whose_memory_is_shared_as_it_was():
+    memory = torch.ones(5)
+    found = gradients(lambda x, y: x.mul_(3) + y, (torch.ones(3), torch.ones(3)), again=(memory[:3], memory[1:4]))
+    assert bool(found.wrong) == (RELEASE == (2, 13))  # pytorch#139789
+
+
 INFINITE = torch.tensor([1.0, float("inf")])
 
 

@@ -1,8 +1,7 @@
-"""Lifetimes as a reader sees them: bars and the peak's table add up, and a difference has its cause named."""
+"""Lifetimes as a reader sees them: the peak's table adds up, and a difference has its cause named."""
 
 import pytest
 
-from compile_lab.memory import gantt_view
 from compile_lab.memory import view as memory_view
 from compile_lab.memory.ledger import Ledger, Tensor
 from compile_lab.memory.measured import Allocation, Peak
@@ -31,45 +30,6 @@ def step():
     op("mm_1", "backward", 1, dw=tensor("mm_1", "gradient", 500_000))
     ledger.free("a"), ledger.free("g")
     return ledger.lifetimes()
-
-
-def bars(step):
-    plot = gantt_view.gantt(step).to_json()
-    return {trace["name"]: trace for trace in plot["data"] if trace["type"] == "bar"}, plot["layout"]
-
-
-def test_a_bar_runs_from_birth_to_death_and_is_as_high_as_its_bytes(step):
-    found, _ = bars(step)
-    assert found["activation"]["base"][:2] == [-0.5, 1.5]
-    assert found["activation"]["x"][:2] == [5, 2], "from operation 0 to 4, and from 2 to 3"
-    assert found["activation"]["width"][:2] == [2, 2] and found["temporary"]["width"] == [1, 3], "in MB"
-    assert found["gradient"]["base"] == [3.5] and found["gradient"]["x"] == [1], "what outlives the step ends with it"
-
-
-def test_bars_stand_one_under_the_other_so_that_what_a_line_crosses_adds_up(step):
-    found, _ = bars(step)
-    rows = sorted((y, width) for trace in found.values() for y, width in zip(trace["y"], trace["width"], strict=True))
-    top = 0.0
-    for middle, height in rows:
-        assert middle - height / 2 == pytest.approx(top)
-        top += height
-    crossed = sum(
-        width
-        for trace in found.values()
-        for base, length, width in zip(trace["base"], trace["x"], trace["width"], strict=True)
-        if base < step.peak_at < base + length and width > 0.1
-    )
-    assert crossed == pytest.approx(step.peak_nbytes / 1e6, rel=0.001)
-
-
-def test_the_band_counts_what_is_alive_at_one_time():
-    ledger = Ledger()
-    ledger.operation("mm", "aten.mm", "forward", None, {"a": tensor("mm", "temporary", 1_000_000)})
-    for at in range(3):
-        ledger.operation("sum", "aten.sum", "forward", None, {at: tensor("sum", "temporary", 100)})
-        ledger.free(at)
-    (trace,) = bars(ledger.lifetimes())[0].values()
-    assert "3 small buffers<br>at most 100 bytes" in trace["hovertext"][-1]
 
 
 def test_the_table_of_the_peak_adds_up_to_it(step):

@@ -12,7 +12,6 @@ import killable
 import pytest
 import torch
 
-from capstone.log import read_log
 from capstone.options import TrainingOptions
 from mini_model import checkpoint
 from mini_model.loop import Settings
@@ -44,11 +43,6 @@ def words(program, folder):
         f"--config tiny --steps {STEPS} --batch 2 --lr 0.01 --seed 5 --every {EVERY} --device cpu"
         f" --checkpoint {folder}/run.pt{log}"
     )
-
-
-def told(folder):
-    """What a log says of its steps, save for their speed."""
-    return [(step.step, step.loss, step.lr, step.gradient_norm) for step in read_log(folder / "log.jsonl")[1]]
 
 
 @pytest.mark.slow
@@ -102,7 +96,8 @@ def test_killed_at_many_moments_it_loses_at_most_one_interval(program, tmp_path,
         runs.stdin.close()
     assert_same_content(saved(killed), saved(whole))
     if program == "capstone":
-        assert told(killed) == told(whole) and len(told(killed)) == STEPS
+        logged, wanted = (killable.told(folder / "log.jsonl") for folder in (killed, whole))
+        assert logged == wanted and len(logged) == STEPS
     assert (
         {path.name for path in killed.iterdir()} == {path.name for path in whole.iterdir()} <= {"run.pt", "log.jsonl"}
     )

@@ -42,12 +42,3 @@ def test_break_evens_are_marked_where_the_lines_cross(shown):
 def test_another_start_or_scale_is_refused():
     with pytest.raises(ValueError, match="start is 'cold' or 'warm'"):
         totals_view.totals(FOUND, "tepid")
-
-
-def test_the_sentence_names_the_best_mode_for_so_many_calls():
-    best = list(totals_view._best(FOUND, "cold"))
-    assert [mode for mode, _, _ in best] == ["eager", "default", "max-autotune"]
-    assert best[0][1] == totals_view.CALLS[0] and best[-1][2] == totals_view.CALLS[1]
-    # Of modes less than 2 % apart the plainest: so a little later than where the lines cross.
-    assert 2000 <= best[0][2] <= 2100 and 50_000 <= best[1][2] <= 75_000
-    assert "**eager** up to 2," in totals_view.noticed(FOUND)

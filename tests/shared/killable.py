@@ -11,11 +11,16 @@ import signal
 import sys
 from pathlib import Path
 
-from capstone.log import TrainingLog
+from capstone.log import TrainingLog, read_log
 from mini_model import loop
 from mini_model.model import CONFIGS, GPTConfig
 
 TINY = GPTConfig(vocabulary=600, context=16, dim=16, layers=2, heads=2, tied_head=True)
+
+
+def told(path: Path) -> list[tuple]:
+    """What a log says of its steps, save for their speed."""
+    return [(step.step, step.loss, step.lr, step.gradient_norm) for step in read_log(path)[1]]
 
 
 def dies(owner, name, nth, before=None):

@@ -2,6 +2,8 @@
 
 import pytest
 
+from chapters.overlap import view
+from compile_lab.devices.steps import StepRun
 from compile_lab.simulator import overlap_view
 from compile_lab.simulator.overlap import Span, Transfer, overlap_of
 from compile_lab.simulator.wire import MB
@@ -27,3 +29,10 @@ def test_the_title_says_what_is_exposed_without_the_short_computation_under_it()
     computed = [Span(0, 50), *(Span(50.5 + at, 50.7 + at) for at in range(50))]
     drawn = overlap_view.timeline(overlap_of(computed, [Transfer("all_reduce", 40, 100, MB, 0.0)]))
     assert drawn.title == "Exposed communication: 40 of 60 ms."
+
+
+def test_steps_of_ranks_are_told_by_the_slowest(found):
+    runs = [StepRun(10, 9, 12, found), StepRun(11, 10, 13, found)]
+    sent, alone = view.steps({"sent": runs, "alone": [StepRun(5, 4, 6, overlap_of([Span(0, 5)], [], alone=True))]}).rows
+    assert sent == ("sent", 2, "11.0", "10.0 to 13.0", "3.0 / 3.0", "50 % / 50 %")
+    assert alone == ("alone", 0, "5.0", "4.0 to 6.0", None, None)

@@ -77,15 +77,3 @@ def test_any_choice_is_drawn(restarts):
         told, line, _ = payback_view.panel(**CHOICE | {"model": model, "steps": steps, "restarts": restarts})
         assert "nan" not in line.body and "inf" not in line.body and "**" in told
         assert f"{steps:,} step" in line.title
-
-
-def test_crossings_draw_never_as_never():
-    surely = CompiledWay("RNN", "whole", 30.0, Interval(-2, -3, -1), {"cold": Interval(15, 15, 15)})
-    drawn = payback_view.crossings([GPT, SLOWER, surely])
-    assert drawn.table.rows[1:] == [["MLP, blocks", "never", "150,000", "never"], ["RNN, whole", *["never"] * 3]]
-    assert drawn.body.count("m-spread") == 2, "of what is surely never there is no interval"
-
-
-def test_times_are_told_in_a_unit_that_reads_well():
-    said = ["3 ms", "99 s", "10 minutes", "2.22 hours", "2.31 days"]
-    assert [payback_view.duration(seconds) for seconds in (0.003, 99, 600, 8_000, 2e5)] == said

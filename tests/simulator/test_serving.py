@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from compile_lab.simulator import serving_view
 from compile_lab.simulator.serving import (
     DecodeWork,
     capacity,
@@ -89,22 +88,6 @@ def test_the_usual_shape_has_the_weights_that_were_asked_for():
         work = sized_work(billions, 1024, 0.5)
         assert work.weights_nbytes == round(billions * 5e8) and work.weights_flop == round(billions * 2e9)
     assert sized_work(7, 2048, 1).cache_nbytes == 2 * sized_work(7, 1024, 1).cache_nbytes
-
-
-@pytest.mark.parametrize(
-    ("choice", "said"),
-    [
-        (
-            ("16 bits", "1", 7, 8, 4096, 4, 700, 141),
-            "the caches are 1.3 times the weights",
-        ),
-        (("16 bits", "8", 7, 4, 4096, 4, 700, 141), "almost free"),
-        (("16 bits", "1", 100, 8, 4096, 4, 700, 141), "does not fit"),
-        (("4 bits", "1", 7, 500, 128, 4, 10, 141), "Arithmetic binds"),
-    ],
-)
-def test_the_panel_says_what_limits(choice, said):
-    assert said in serving_view.panel(*choice)[0]
 
 
 def test_heads_that_share_a_key_divide_the_cache_and_nothing_else():

@@ -5,7 +5,7 @@ import re
 
 import harness
 import pytest
-from lab_site import verdicts
+from lab_site import status, verdicts
 
 pytestmark = pytest.mark.browser
 
@@ -55,6 +55,22 @@ def test_every_claim_has_a_sentence_to_carry_away(shared):
         CLAIMS, "cards => cards.map(card => [card.dataset.number, card.querySelector('p').textContent])"
     )
     assert dict(said) == kept and len(said) == len(kept)
+
+
+def test_the_status_page_says_what_each_torch_makes_of_each_chapter_and_cell(shared):
+    page = shared("book/status.html", java_script_enabled=False).page
+    kept = status.other_torches(harness.ROOT)
+    table = page.locator("section#on-other-releases-of-torch")
+    heads = table.locator("thead th").all_text_contents()
+    assert heads == ["Chapter", *(f"torch {version}" for version in kept)]
+    rows = [row.locator("td").all_text_contents() for row in table.locator("tbody tr").all()]
+    said = [
+        [status.in_words(each["cells"].get(name.rpartition("/")[2])) for each in kept.values()]
+        for name in harness.chapters()
+    ]
+    assert [row[1:] for row in rows] == said and len(rows) == len(harness.chapters())
+    moved = sum(len(cells) for each in kept.values() for cells in each["cells"].values())
+    assert table.locator("li").count() == moved > 0
 
 
 def test_each_claim_says_what_other_torches_say_and_why_where_it_is_something_else(shared):

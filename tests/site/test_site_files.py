@@ -156,8 +156,7 @@ def test_the_table_of_contents_lists_every_notebook():
 
 
 def test_the_status_page_shows_what_the_execution_stored(built):
-    rows = parsed(built / "book/status.html").select("tbody tr")
-    assert len(rows) == len(harness.chapters())
+    rows = parsed(built / "book/status.html").select("table")[0].select("tbody tr")
     for row, name in zip(rows, harness.chapters(), strict=True):
         known = status.facts(harness.ROOT / f"{name}.ipynb")
         cells = [cell.get_text() for cell in row.select("td")]

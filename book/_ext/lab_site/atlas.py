@@ -8,10 +8,10 @@ MOST = 20
 def entries():
     """The recording, and its entries as results."""
     from compile_lab import recordings
-    from compile_lab.dynamo.atlas.run import from_record
+    from compile_lab.dynamo.atlas.run import AtlasResult
 
     stored = recordings.load("break_atlas")
-    return stored, [from_record(each) for each in stored.result["entries"]]
+    return stored, [AtlasResult.from_json(each) for each in stored.result["entries"]]
 
 
 class ReportedBreaks(SphinxDirective):

@@ -8,11 +8,11 @@ class HangLab(SphinxDirective):
 
     def run(self):
         from chapters.overlap.hangs.hangs_view import HangCards
-        from chapters.overlap.hangs.runs import from_record
+        from chapters.overlap.hangs.runs import HangResult
         from compile_lab import recordings
 
         stored = recordings.load("hangs")
-        results = [from_record(each) for each in stored.result["cases"]]
+        results = [HangResult.from_json(each) for each in stored.result["cases"]]
         slowest = max(each.after_s for each in results)
         cured = sum(each.cured for each in results)
         lines = [

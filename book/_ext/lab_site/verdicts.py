@@ -49,12 +49,6 @@ def carried_away(root: Path) -> dict[str, str]:
     return json.loads((root / "book/carried_away.json").read_text("utf-8"))
 
 
-def other_torches(root: Path) -> dict[str, dict]:
-    """What other torches say of the same cells (``book/tools/verdicts.py``), by version, the oldest first."""
-    kept = json.loads((root / "book/verdicts.json").read_text("utf-8"))
-    return {version: kept[version] for version in sorted(kept, key=lambda each: [*map(int, each.split("."))])}
-
-
 def with_others(numbers: Iterable[str], others: dict[str, dict]) -> str:
     """What other torches say of a claim's verdicts: the words, and why where one is another or the cell stopped."""
     said = []
@@ -104,7 +98,7 @@ class Counts(SphinxDirective):
             f'data-like="kernel, FSDP, C55 …" data-kinds="{" ".join(VERDICTS)}"></div>'
         )
         said = f"{len(by_claim)} claims, {split} of them split into parts: {len(here)} verdicts, {total}."
-        said += f" {counted(other_torches(root), here)}"
+        said += f" {counted(status.other_torches(root), here)}"
         return self.parse_text_to_nodes("\n".join([said, "", "```{raw} html", controls, "```"]))
 
 
@@ -115,7 +109,7 @@ class Verdicts(SphinxDirective):
         root = Path(self.env.srcdir)
         for source in ("_toc.yml", "book/carried_away.json", "book/verdicts.json"):
             self.env.note_dependency(str(root / source))
-        sentences, others = carried_away(root), other_torches(root)
+        sentences, others = carried_away(root), status.other_torches(root)
         lines = []
         for path in status.notebooks(root):
             self.env.note_dependency(str(path))

@@ -4,12 +4,18 @@ from ...experiment import Experiment
 
 EXPERIMENTS = {
     "capstone_peers": Experiment(
-        "a peer's GPT-2 eager, compiled, tuned, in float8, with Liger's kernels, and the step by hand", 670
+        "a peer's GPT-2 eager, compiled, tuned, in float8, with Liger's kernels, and the step by hand",
+        670,
+        in_bf16=True,
     ),
-    "capstone": Experiment("GPT-2 124M's training step, rung by rung, and a peer's model in the same run", 560),
+    "capstone": Experiment(
+        "GPT-2 124M's training step, rung by rung, and a peer's model in the same run", 560, in_bf16=True
+    ),
     "capstone_foretold": Experiment(
         "the capstone on 2, 8 and 1,024 GPUs, predicted from other recordings", 5, on_cpu=True
     ),
-    "capstone_losses": Experiment("is training in fp8 the same training? long runs on text, three seeds of each", 420),
-    "capstone_seeds": Experiment("the same question with six more seeds of two rungs", 370),
+    "capstone_losses": Experiment(
+        "is training in fp8 the same training? long runs on text, three seeds of each", 420, in_bf16=True
+    ),
+    "capstone_seeds": Experiment("the same question with six more seeds of two rungs", 370, in_bf16=True),
 }

@@ -59,7 +59,6 @@ def trajectories(
     batches: Callable[[int], Sequence[Batch]],
     seeds: Sequence[int] = (0,),
     at_steps: Sequence[int] = AT_STEPS,
-    lr: float = 1e-3,
 ) -> list[TrainedRun]:
     """Train ``make(seed)`` on ``batches(seed)``, a step a batch, in each of `RUN_WAYS`; float64 is each seed's truth.
 
@@ -86,7 +85,7 @@ def trajectories(
             )
         truth: dict[int, Tensor] = {}
         for name, way in RUN_WAYS.items():
-            losses, weights = _trained(way, start, data, set(at_steps), lr, compiled)
+            losses, weights = _trained(way, start, data, set(at_steps), compiled)
             truth, first = truth or weights, _flat(start)
             apart = [
                 float((weights[step] - truth[step]).norm() / (truth[step] - first).norm()) for step in sorted(truth)
@@ -101,7 +100,6 @@ def _trained(
     start: nn.Module,
     data: Sequence[Batch],
     at_steps: set[int],
-    lr: float,
     compiled: dict[str, nn.Module],
 ) -> tuple[list[float], dict[int, Tensor]]:
     model = copy.deepcopy(start).to(way.dtype)
@@ -114,7 +112,7 @@ def _trained(
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.copy_(torch.nextafter(parameter, torch.full_like(parameter, torch.inf)))
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, weight_decay=0.0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.0)
     losses, weights = [], {}
     for step, batch in enumerate(data, 1):
         loss = run(*batch)
@@ -131,7 +129,7 @@ def _flat(model: nn.Module) -> Tensor:
     return torch.cat([parameter.detach().double().flatten() for parameter in model.parameters()])
 
 
-def minigpt_runs(steps: int = AT_STEPS[-1], seeds: Sequence[int] = (0, 1)) -> list[TrainedRun]:
+def minigpt_runs() -> list[TrainedRun]:
     """MiniGPT of one layer learns the grammar on a CPU, each way, with each seed: its own weights, its own sentences.
 
     On one thread: sums in one order, and no thread that waits. ≈ 10 CPU s.
@@ -148,7 +146,7 @@ def minigpt_runs(steps: int = AT_STEPS[-1], seeds: Sequence[int] = (0, 1)) -> li
 
     def batches(seed: int) -> list[Batch]:
         model = subjects.deep_gpt(LAYERS, DIM, HEADS, CONTEXT)
-        return [subjects.sentences(model, BATCH, 1000 * seed + step) for step in range(steps)]
+        return [subjects.sentences(model, BATCH, 1000 * seed + step) for step in range(AT_STEPS[-1])]
 
     with one_thread():
-        return trajectories(make, batches, seeds, [step for step in AT_STEPS if step <= steps])
+        return trajectories(make, batches, seeds=(0, 1))

@@ -3,9 +3,13 @@
 from ...experiment import Experiment
 
 EXPERIMENTS = {
-    "flex": Experiment("attention against length: masks as functions, in a tensor, every score; time and memory", 320),
-    "memory_fits": Experiment(
-        "a batch that runs out of memory: which ways of training fit it, and what they cost", 220
+    "flex": Experiment(
+        "attention against length: masks as functions, in a tensor, every score; time and memory", 320, in_bf16=True
     ),
-    "overlap_scheduled": Experiment("SimpleFSDP ordered by Inductor's own estimates, with buckets and without", 200),
+    "memory_fits": Experiment(
+        "a batch that runs out of memory: which ways of training fit it, and what they cost", 220, in_bf16=True
+    ),
+    "overlap_scheduled": Experiment(
+        "SimpleFSDP ordered by Inductor's own estimates, with buckets and without", 200, in_bf16=True
+    ),
 }

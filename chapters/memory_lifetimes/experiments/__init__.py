@@ -2,4 +2,6 @@
 
 from ...experiment import Experiment
 
-EXPERIMENTS = {"peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120)}
+EXPERIMENTS = {
+    "peaks": Experiment("peak memory predicted and measured: MiniGPT and GPT-2, eager to compiled", 120, in_bf16=True)
+}

@@ -2,4 +2,6 @@
 
 from ...experiment import Experiment
 
-EXPERIMENTS = {"precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120)}
+EXPERIMENTS = {
+    "precision": Experiment("rates, errors, casts, training steps and losses in each precision", 120, in_bf16=True)
+}

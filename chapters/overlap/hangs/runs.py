@@ -8,12 +8,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from compile_lab.devices.ranks import Ending, endings
+from compile_lab.recordings import RecordedRow
 
 from .cases import PATIENCE_S, HangCase, source
 from .listed import CASES
@@ -24,7 +25,7 @@ LIMIT_S = 150.0
 
 
 @dataclass(frozen=True)
-class HangResult:
+class HangResult(RecordedRow):
     """What came of a case. ``torch`` and ``detail`` have a message for each rank, "" for one that raised nothing.
 
     ``detail`` is under ``TORCH_DISTRIBUTED_DEBUG=DETAIL``; ``analyser`` is what ``torchfrtrace`` says of both ranks'
@@ -101,12 +102,6 @@ def judge(case: HangCase, detail: bool = True, patience: float = PATIENCE_S) -> 
 def as_record(results: Sequence[HangResult]) -> dict[str, Any]:
     """The results as JSON holds them: a recording's ``result``."""
     return {"patience_s": PATIENCE_S, "cases": [asdict(each) for each in results]}
-
-
-def from_record(stored: Mapping[str, Any]) -> HangResult:
-    """One of the ``cases`` of a recording. Raises TypeError where a field is missing or unknown."""
-    lists = {name: tuple(stored[name]) for name in ("torch", "detail", "odd", "marked", "got")}
-    return HangResult(**{**stored, **lists})
 
 
 def _ended(case: HangCase, part: str, folder: Path, patience: float, **env: str) -> list[Ending]:

@@ -155,7 +155,9 @@ def host_rates(rows: Iterable[Mapping[str, Any]], cases: Iterable[tuple[str, int
     found = {row["pattern"]: [0.0, 0] for row in rows}
     for case in cases:
         of = {row["pattern"]: row for row in rows if (row["model"], row["sequences"]) == case and row["ranks"] <= 2}
-        layers, alone_s = _shape(case[0]).layers, 1e-6 * of["one device"]["issued_us"] if of else 0.0
+        if "one device" not in of:
+            continue
+        layers, alone_s = _shape(case[0]).layers, 1e-6 * of["one device"]["issued_us"]
         for name, row in of.items():
             sent = sum(each.count for each in _planned(row).busiest.collectives)
             found[name][0] += alone_s if name == "one device" else 1e-6 * row["issued_us"] - alone_s

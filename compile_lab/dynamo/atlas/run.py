@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from ..._torch.dynamo import break_registry, dynamo_config, error_on_graph_break, reset_dynamo
+from ...recordings import RecordedRow
 from .entries import AtlasCure, AtlasEntry, arguments_of, source_of, written
 from .same import same, state
 
@@ -23,7 +24,7 @@ _ID = re.compile(r"gb/(gb\d{4})\.html", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class AtlasResult:
+class AtlasResult(RecordedRow):
     """What came of an entry. ``kind``, ``explanation`` and ``hints`` are torch's words in this run, not ours.
 
     ``found`` is the id that torch gave, or None where there was none. ``cured`` is None where there is a ``reason``;
@@ -72,11 +73,6 @@ def load() -> Mapping[str, AtlasEntry]:
 def as_record(results: Sequence[AtlasResult]) -> dict[str, Any]:
     """The results as JSON holds them: a recording's ``result``."""
     return {"registry": len(registry()), "entries": [asdict(each) for each in results]}
-
-
-def from_record(stored: Mapping[str, Any]) -> AtlasResult:
-    """One of the ``entries`` of a recording. Raises TypeError where a field is missing or unknown."""
-    return AtlasResult(**{**stored, "hints": tuple(stored["hints"])})
 
 
 def registry() -> dict[str, str]:

@@ -31,7 +31,6 @@ class Node:
     layer: int
     series: str = ""
     note: str = ""
-    code: bool = False
 
 
 @door
@@ -176,7 +175,7 @@ def _box(box: Node | tuple[str, int], hues: Mapping[str, str]) -> str:
         return "<div class='m-node m-way'></div>"
     note = f"<small>{html.escape(box.note)}</small>" if box.note else ""
     look = f"m-node m-edge-{hues[box.series]}" if box.series else "m-node"
-    return f"<div class='{look}{' m-code' * box.code}'><b>{html.escape(box.name)}</b>{note}</div>"
+    return f"<div class='{look}'><b>{html.escape(box.name)}</b>{note}</div>"
 
 
 def _link(start: tuple[float, float], end: tuple[float, float]) -> str:

@@ -23,7 +23,7 @@ class Segment:
     """A part of a row: `value` long, from `start` or from where the one before ends.
 
     `words` stand in it where they fit (by default its value, if the row has several parts), `title` shows on hovering.
-    `faint` is a quarter as strong. `block`, as (row, number), makes it one that the reader of an explorer moves.
+    `faint` is a quarter as strong.
     """
 
     series: str
@@ -32,7 +32,6 @@ class Segment:
     words: str | None = None
     title: str = ""
     faint: bool = False
-    block: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -308,10 +307,9 @@ def _segment(start: float, part: Segment, hues: Mapping[str, str], scale: Scale,
     fits = next((most for most in FITS if len(words) <= most), None)
     inside = f"<b class='m-w{fits}'>{html.escape(words)}</b>" if words and fits else ""
     hover = attribute(part.title or f"{part.series}: {with_unit(part.value, unit)}")
-    block = f" data-block='{part.block[0]} {part.block[1]}'" if part.block else ""
     place = f"left:{scale.at(start)};width:{scale.wide(start, start + part.value)}"
     look = f"m-seg m-{hues[part.series]}{' m-faint' * part.faint}"
-    return f"<span class='{look}' style='{place}' title='{hover}'{block}>{inside}</span>"
+    return f"<span class='{look}' style='{place}' title='{hover}'>{inside}</span>"
 
 
 def _said(row: Row, axis: Axis, named: bool, in_all: bool) -> str:

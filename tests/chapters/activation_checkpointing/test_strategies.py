@@ -35,13 +35,3 @@ COSTS = recorded(*(recordings.load(name).result for name in ("checkpointing", "c
 def test_what_does_not_go_together_is_refused(make, error, word):
     with pytest.raises(error, match=word):
         make()
-
-
-def test_pictures_have_the_recordings_numbers():
-    opening = compared.kept_or_again(COSTS)
-    assert "15.5 GB if all is kept, 2.61 GB with one input a block" in opening.title
-    assert "One input is kept for all" in opening.alt and "in the forward" in opening.caption
-    grid = compared.saved_grid({1.0: range(6), 0.25: [0, 2, 5], 0.0: []}, 6)
-    assert [row[1:3] for row in grid.table.rows] == [[6.0, None], [3.0, 3.0], [None, 6.0]]
-    assert grid.title == "Budget 0.25 saves something large in 3 of 6 blocks, and leaves 2 in a row without."
-    assert {row[0] for row in compared.curves(COSTS.values()).table.rows} >= {"0", "0.1", "1"}

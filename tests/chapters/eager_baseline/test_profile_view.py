@@ -29,12 +29,6 @@ def test_the_shares_are_those_of_the_trace_and_what_overlaps_counts_once():
     assert "GPU" not in profile_view.told(Trace(KNOWN))
 
 
-def test_every_lane_has_its_events_and_every_name_its_row():
-    drawn = profile_view.nested(Trace((*KNOWN, *KERNELS)))
-    assert "depth 1: an operator 28 µs; depth 2: an operator 4 µs; the GPU" in drawn.alt
-    assert [row[:2] for row in drawn.table.rows] == [("aten::linear", 1), ("aten::gelu", 1)]
-
-
 def test_a_trace_without_an_operator_is_refused():
     for ask in (profile_view.nested, profile_view.told, profile_view.span_us):
         with pytest.raises(ValueError, match="nothing of torch was called"):

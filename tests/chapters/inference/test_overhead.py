@@ -4,12 +4,8 @@ import pytest
 
 from chapters.experiment import OUT_OF_TIME
 from chapters.inference.overhead import CallCost, call_costs, guard_costs, per_guard
-from chapters.inference.overhead_view import cost_lines, recorded
-from compile_lab.recordings import Provenance, Recording
 
 pytestmark = pytest.mark.processes
-
-HERE = Provenance("a CPU", "2.13", None, None, "2026-11-23", "a test", "live")
 
 
 def test_more_modules_and_more_inputs_make_more_guards_and_the_filter_makes_none():
@@ -42,10 +38,3 @@ def test_a_line_through_what_guards_add():
     assert fit.us_per_guard == pytest.approx(0.25) and fit.base_us == pytest.approx(1) and fit.r2 == pytest.approx(1)
     with pytest.raises(ValueError, match="three"):
         per_guard(rows(10, 20))
-
-
-def test_a_line_for_each_way():
-    costs = [*rows(10, 20), CallCost("AOTInductor", 10, 1, stopped="no compiler")]
-    assert [trace["name"] for trace in cost_lines(costs, HERE).to_json()["data"]] == ["all guards", "no guards made"]
-    kept = Recording("overhead", HERE, {"guards": [], "calls": [cost.to_json() for cost in costs]})
-    assert recorded(kept) == ([], costs)

@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from chapters.inference import package as packages
-from chapters.inference.package import PackageError, StartUp, Unlooked, contents, package, run_in_cpp
-from chapters.inference.package_view import parts, started
+from chapters.inference.package import PackageError, Unlooked, contents, package, run_in_cpp
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.pickling import dumps
 
@@ -157,15 +156,3 @@ def test_a_way_whose_process_fails_says_so_in_its_row(tmp_path):
     in_python, in_cpp = packages.start_ups(tmp_path / "none.pt2", torch.ones(1, 4))
     assert in_python.ready_s is None and "ended with 1" in in_python.stopped
     assert in_cpp.ready_s is None and "is no package" in in_cpp.stopped
-
-
-def test_what_was_measured_is_shown_and_what_failed_is_told(tmp_path):
-    ways = [StartUp("eager", 0.0123, 2.0, 10**8, 50.0), StartUp("compiled, cold", 12.3, 15.0, None, 40.0)]
-    failed = StartUp("package", stopped="python3 ended with -11: it wrote nothing")
-    drawn = started([*ways, failed])
-    assert drawn.title == "eager answers after 12.3 ms, compiled, cold after 12.3 s."
-    assert "ended with -11" in drawn.caption
-    with pytest.raises(ValueError, match="nothing to draw"):
-        started([failed])
-    made = packages.Package(tmp_path, 3, {"machine code and weights": 2_000_000}, {"AOTI_DEVICE_KEY": "cpu"})
-    assert "2 MB" in repr(parts(made))

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from chapters.inference import threads
-from chapters.inference.threads import Throughput, throughput
-from chapters.inference.threads_view import scaling
+from chapters.inference.threads import throughput
 
 pytestmark = pytest.mark.processes
 
@@ -73,11 +72,3 @@ def test_a_thread_that_does_not_end_is_left_behind(monkeypatch):
 def test_what_cannot_be_measured_is_refused(settings, said):
     with pytest.raises(ValueError, match=said):
         throughput({"doubled": doubled}, INPUTS, **settings)
-
-
-def test_the_picture_tells_what_failed_and_what_is_wrong():
-    wrong, failed = Throughput("graphs", 2, 300.0, 290.0, 310.0, False), Throughput("graphs", 4, error="Error: no")
-    caption = scaling([Throughput("eager", 1, 100.0, 90.0, 110.0, True), wrong, failed]).caption
-    assert "graphs, 2 threads: an answer is wrong" in caption and "graphs, 4 threads: Error: no" in caption
-    with pytest.raises(ValueError, match="nothing to draw"):
-        scaling([failed])

@@ -8,14 +8,13 @@ import torch.nn.functional as F
 from torch import nn
 
 from chapters.is_it_right.experiments import numerics, numerics_modes
-from chapters.is_it_right.rounding import chains, view
-from chapters.is_it_right.rounding.chains import COMPILED, EAGER, EMULATED, ChainError, chains_judged
+from chapters.is_it_right.rounding import chains
+from chapters.is_it_right.rounding.chains import COMPILED, EAGER, EMULATED, chains_judged
 from chapters.is_it_right.rounding.operators import OPERATORS, OperatorError, judged
-from chapters.is_it_right.rounding.runs import REFERENCE, YARDSTICK, TrainedRun, trajectories
+from chapters.is_it_right.rounding.runs import REFERENCE, YARDSTICK, trajectories
 from chapters.is_it_right.rounding.together import JudgedCall, compiled_together
 from compile_lab import recordings
 from compile_lab._torch.opinfo import operators
-from compile_lab.precision.bisect import Divergence, NodeError
 
 pytestmark = pytest.mark.processes
 
@@ -153,50 +152,3 @@ def test_distances_are_from_float64_of_the_same_seed():
     assert by[REFERENCE, 0].losses != by[REFERENCE, 1].losses
     with pytest.raises(ValueError, match="more steps than the 4 batches"):
         trajectories(make, batches, at_steps=(9,))
-
-
-ERRORS = [
-    OperatorError("exp", "bf16", 9, 2e-3, 2e-3, 1.5e-3, True),
-    OperatorError("pow", "bf16", 9, 4e-3, 2e-3, 2e-3),
-    OperatorError("var", "fp32", 9, 2e-8, 9e-8, 2e-8),
-    OperatorError("fmod", "fp32", 9, 0.0, 0.0, 0.0, True),
-    OperatorError("odd", "fp32", stopped="not here"),
-]
-
-
-def test_the_picture_counts_and_leaves_out_what_has_no_least_error():
-    drawn = view.operators_picture(ERRORS)
-    assert "bf16: compiled 1 of 2 operators, eager 0" in drawn.title
-    assert all(told in drawn.alt for told in ("bf16, compiled closer: 1 points", "fp32, eager closer: 1 points"))
-    assert "fmod" not in drawn.body
-    assert [row[0] for row in drawn.table.rows] == ["var", "pow"]
-    with pytest.raises(ValueError, match="no operator was compared"):
-        view.operators_picture(ERRORS[-1:])
-    rows = {row[0]: row[1:] for row in view.verdicts(ERRORS).rows}
-    assert rows == {"bf16": (2, 1, 0, 1, 0, 0), "fp32": (2, 1, 0, 0, 1, 1)}
-
-
-def test_chains_and_what_options_give_back():
-    rows = [
-        ChainError("GELU", "bf16", "eager", 3e-3, 1e-3, 1.0),
-        ChainError("GELU", "bf16", "compiled", 1e-3, 1e-3, 0.5),
-        ChainError("GELU", "bf16", "numerics: strict", stopped="no such option"),
-    ]
-    drawn = view.chain_picture(rows)
-    assert "closer to float64 in 1 of 1" in drawn.title and drawn.table.rows[0][3] == "100 %: bitwise"
-    with pytest.raises(ValueError, match="'fp32'; there is bf16"):
-        view.chain_picture(rows, "fp32")
-    assert [row[2] for row in view.bits(rows).rows] == ["1 of 1", "0 of 1", "not in this torch"]
-
-
-def test_distances_are_medians_of_seeds():
-    runs = [TrainedRun(REFERENCE, 0, (3.0,), (1, 2), (0.0, 0.0))]
-    runs += [TrainedRun("fp32 eager", seed, (3.0,), (1, 2), (far, 2 * far)) for seed, far in ((0, 1e-5), (1, 3e-5))]
-    drawn = view.distances(runs)
-    assert "fp32 eager from 2e−05 at 1 to 4e−05 at 2" in drawn.alt and REFERENCE not in drawn.alt
-
-
-def test_a_search_marks_the_first_that_differs():
-    nodes = (NodeError("a", "add", None, 1e-3, 1.0), NodeError("b", "exp", None, 1e-3, 2.0, 2e-3, 1e-3))
-    rows = view.divergence(Divergence(nodes[1], nodes, ("b",), 0.0)).rows
-    assert [row[0] for row in rows] == ["", "→"] and rows[1][-1] == "1.0e-03"

@@ -37,11 +37,6 @@ def test_every_table_has_the_bytes_of_the_graphs():
     assert aot_view.comparison(graphs).rows[0][-1] == found.saved_nbytes
 
 
-def test_what_is_kept_says_who_reads_it(mlp):
-    drawn = cut_view.operations(mlp, aot_view.saved(mlp))
-    assert "forward, addmm: the result of a matmul or of attention 512 bytes (512 bytes, kept for" in drawn.alt
-
-
 def test_nothing_kept_and_no_call_is_nothing_to_draw():
     kept_nothing = training_graphs(lambda x: x.sin().sum(), torch.randn(4, requires_grad=True))
     with pytest.raises(ValueError, match="no byte"):

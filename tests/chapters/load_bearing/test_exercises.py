@@ -45,7 +45,6 @@ def by_blocks(q, k, v, mask, rows, block, forwards=False):
     ("name", "answer", "wrong"),
     [
         ("18.1", 128, "look back beyond"),
-        ("18.1", 256, "fewer than 256"),
         ("18.2", lambda b, h, q, k: (q >= k) | (q < 32), "query 0 may not see key 32"),
         ("18.2", lambda b, h, q, k: True, "True and False"),
         ("18.3", left_standing, "negations are left"),

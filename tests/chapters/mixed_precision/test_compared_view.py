@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from chapters.mixed_precision import view as precision_view
-from chapters.mixed_precision.compared_view import apart, floors, loss_scale, rates
+from chapters.mixed_precision.compared_view import apart, floors
 from chapters.mixed_precision.training import Training
 from compile_lab import recordings
 from compile_lab.precision import casts
@@ -22,14 +22,6 @@ RUN = recordings.load("precision")
 def test_nothing_to_compare_and_no_block_are_refused(call, word):
     with pytest.raises(ValueError, match=word):
         call()
-
-
-def test_a_recordings_rates_and_a_falling_scale_are_drawn():
-    drawn = rates(RUN.result["rates"])
-    row = next(row for row in RUN.result["rates"] if (row["precision"], row["n"]) == ("bf16", 16384))
-    assert f"{row['tflop_per_s']:,.0f} TFLOP/s in bf16" in drawn.title
-    scale = loss_scale(Training((1.0, 1.0, 1.0), 0.0, scales=(8.0, 4.0, 4.0), skipped=(1,)))
-    assert scale.title.startswith("The loss scale falls at 1 of 3 steps") and scale.table.rows[1] == ["1", 4.0]
 
 
 def test_endings_measure_the_way_from_the_start():

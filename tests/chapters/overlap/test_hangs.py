@@ -144,7 +144,7 @@ def started():
 
 def recorded():
     stored = load("hangs", "CPU, 2 cores").result["cases"]
-    return {each["name"]: runs.from_record(each) for each in stored}
+    return {each["name"]: runs.HangResult.from_json(each) for each in stored}
 
 
 def test_the_recording_is_of_these_programs_and_holds():

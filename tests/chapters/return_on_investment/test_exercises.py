@@ -63,7 +63,6 @@ def key(program):
     [
         ("16.1", 40, "60 s are lost already"),
         ("16.1", 30, "40 s are still saved"),
-        ("16.1", "many", "a whole number"),
         ("16.1", ..., "no answer yet"),
         ("16.2", by_means, "with a gain that drowns in the noise, it says 'loses'"),
         (

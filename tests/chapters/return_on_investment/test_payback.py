@@ -7,7 +7,6 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from chapters.return_on_investment import payback_view
 from chapters.return_on_investment.experiments import payback as cases
 from compile_lab.modes import crossing as measuring
 from compile_lab.modes.crossing import crossing
@@ -154,15 +153,6 @@ def test_a_case_that_breaks_is_told_and_the_others_stand(monkeypatch):
     found = cases.record("cpu")
     assert found["stopped"] == {"GELU": "RuntimeError: no such kernel"}
     assert len(found["cases"]) >= 10 and json.loads(json.dumps(found))["cases"]
-
-
-def test_the_picture_says_in_words_what_it_shows():
-    near, far = crossed("near", 102), crossed("far", 300)
-    both = payback_view.against([near, far, crossed("open", None)], None)
-    assert "1 of 2 predicted" in both.title and "far: predicted 101, real 300 (0.34)" in both.alt
-    assert [row[2] for row in both.table.rows] == [102, 300, "not reached"]
-    with pytest.raises(ValueError, match="nothing to compare"):
-        payback_view.against([crossed(steps=None)], None)
 
 
 def test_a_payback_survives_json():

@@ -12,7 +12,7 @@ from chapters.shared import subjects
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.modes.cost import Spread
 from compile_lab.modes.payback import payback
-from compile_lab.modes.regional import WAYS, Regional, WayCost, WaysRace, compiled, recorded, repeated_blocks
+from compile_lab.modes.regional import WAYS, WayCost, WaysRace, compiled, recorded, repeated_blocks
 from compile_lab.recordings import Provenance, Recording
 
 PROVENANCE = Provenance("NVIDIA H200", "2.11.0", None, None, "2026-11-23", "x", "recorded")
@@ -28,10 +28,6 @@ def nothing_compiled():
 def cost(way: str, compile_s: float = 10.0, saved_ms: float = 3.0) -> WayCost:
     pays = payback(compile_s, [20.0, 20.1, 20.2, 19.9, 19.8], [20 - saved_ms] * 5) if way != "eager" else None
     return WayCost(way, None if way == "eager" else compile_s, 1.0, 1, Spread(20, 19, 21), pays)
-
-
-def model_of(layers: int, **ways: WayCost) -> Regional:
-    return Regional(f"{layers} layers", "layers of width 8, training", layers, 8, True, True, ways, PROVENANCE)
 
 
 def test_the_blocks_that_repeat_are_found_and_a_model_without_is_refused():
@@ -88,18 +84,3 @@ def test_a_recording_comes_back_as_it_was():
 def test_what_comes_too_late_is_told_and_nothing_is_begun():
     race = recording._compiled_race(recording._shape("2 layers", "cpu"), "cpu", ends=0.0)
     assert {found.stopped for found in race.costs().values()} == {"not begun: the time for compiling was used up"}
-
-
-def test_the_pictures_say_in_words_what_they_show():
-    shallow = model_of(2, eager=cost("eager"), whole=cost("whole", 5), blocks=cost("blocks", 4, saved_ms=-1.0))
-    deep = model_of(8, eager=cost("eager"), whole=cost("whole", 20), blocks=cost("blocks", 4, saved_ms=0.05))
-    drawn = regional_view.depths([deep, shallow])
-    assert "whole from 5 at 2 to 20 s at 8" in drawn.alt
-    assert "region" not in drawn.alt, "what was not measured has no line"
-    assert "whole from 15 at 2 to 15 % at 8" in regional_view.depths([deep, shallow], saving=True).alt
-    ends = regional_view.break_evens([shallow, deep])
-    assert "2 layers, blocks:  (never)" in ends.alt and "or never)" in ends.alt
-    with pytest.raises(ValueError, match="at least two depths"):
-        regional_view.depths([deep])
-    with pytest.raises(ValueError, match="none of these ways has a break-even"):
-        regional_view.break_evens([model_of(2, eager=cost("eager"))])

@@ -4,7 +4,7 @@ import pytest
 
 from chapters.return_on_investment.experiments import starts as experiment
 from chapters.return_on_investment.restarts import LAYERS, Restart, Restarts, answers, inputs_hash
-from chapters.return_on_investment.restarts_view import keys, picture
+from chapters.return_on_investment.restarts_view import keys
 from compile_lab.recordings import Recording, here
 
 COUNTERS = {"inductor": {"fxgraph_cache_miss": 2, "other": 7}, "aot_autograd": {"autograd_cache_hit": 1, "total": 1}}
@@ -29,14 +29,6 @@ def test_torchs_counters_are_told_by_layer():
 
 def test_a_share_is_that_of_the_cold_start():
     assert several().share("the same folder") == pytest.approx(0.1) and several().share("late") is None
-
-
-def test_it_is_drawn_with_what_stopped():
-    drawn = picture(several())
-    assert "late: AOTAutograd not measured, Inductor not measured 0 s (stopped)" in drawn.alt
-    assert "the same folder: AOTAutograd hit, Inductor miss 2.0 s" in drawn.alt
-    with pytest.raises(ValueError, match="no start is called 'warm'"):
-        picture(several(), ["warm"])
 
 
 def test_a_table_says_which_part_of_the_key_was_another():

@@ -57,20 +57,9 @@ PAID = Ruling("paid", out=("R",))
         (lambda: shares(Audit(2, 1, 0, "*", (), ()), asked="gradient"), "gradient"),
         (lambda: held_by(torch.ones(3), ["R"]), "16 numbers"),
         (lambda: held_by(torch.ones(2, 2), []), "one to four"),
-        (lambda: who_holds_what("f", ["R"], PAID, 5), "ranks is 5"),
         (lambda: who_holds_what("f", [], PAID), "inputs is 0"),
     ],
 )
 def test_a_layout_that_does_not_fit_and_what_cannot_be_drawn_are_refused(call, word):
     with pytest.raises(ValueError, match=word):
         call()
-
-
-def test_each_rank_has_its_part_and_a_wrong_result_says_so():
-    wrong = who_holds_what("f(x)", ["S(0)", "P(sum)"], Ruling("wrong", "value", out=("R",)))
-    before, partial, after = (row[1:] for row in wrong.table.rows)
-    assert before == ["0 –", "– 1"] and partial == ["Σ Σ", "Σ Σ"] and after == ["≠ ≠", "≠ ≠"]
-    assert wrong.title == "f(x) of S(0), P(sum): wrong, without an error: its value; nothing is sent."
-    moved = choice(product(), ["x", "w"])
-    chosen = next(each for each in product().operators[0].candidates if each.chosen)
-    assert moved.title.startswith("mm of x S(1), w S(1): DTensor moves") and ", ".join(chosen.inputs) in moved.alt

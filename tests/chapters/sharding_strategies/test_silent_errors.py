@@ -9,7 +9,6 @@ import torch.distributed.tensor
 
 from chapters.sharding_strategies.silent import Finding, SilentError
 from chapters.sharding_strategies.silent_errors import ERRORS, findings
-from chapters.sharding_strategies.silent_errors_view import SilentErrors
 
 ranks_are_forked = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")
 SAID = {
@@ -67,20 +66,3 @@ def test_what_is_fixed_or_refused_is_said_so():
 
     told = run_all({f.__name__: SilentError(f, "f()", "a: b") for f in (right, refused)})
     assert told["right"] == Finding("", "1, 1", "1, 1") and told["refused"].difference == "refused: ValueError: no"
-
-
-def test_a_card_has_both_answers_cause_program_and_reports():
-    given = {
-        "item_of_a_sum": Finding("off by 0.1", "1", "2"),
-        "mse_loss_gradient": Finding(""),
-        "fill_of_partial_sums": Finding("refused: ValueError: <no>"),
-    }
-    shown = SilentErrors(given)
-    assert shown.wrong == ("item_of_a_sum",)
-    page = shown._repr_html_()
-    assert repr(shown).startswith("1 of 3 programs") and "one process has 2; the ranks have 1" in repr(shown)
-    assert "right in this torch" in page and "&lt;no&gt;" in page and page.count("<details") == 3
-    with pytest.raises(ValueError, match="'nope'"):
-        SilentErrors({"nope": Finding("")})
-    with pytest.raises(ValueError, match="no finding"):
-        SilentErrors({})

@@ -8,7 +8,6 @@ import torch
 
 triton = pytest.importorskip("triton", reason="no triton for this platform")
 
-from chapters.triton_to_ptx import view  # noqa: E402
 from chapters.triton_to_ptx.experiments.softmax_kernel import persistent_kernel, row_kernel  # noqa: E402
 from compile_lab.virtual_gpu.assembly import Config, assemble  # noqa: E402
 from compile_lab.virtual_gpu.errors import VirtualGPUError  # noqa: E402
@@ -43,13 +42,6 @@ def test_a_line_is_followed_through_all_stages(row):
         assert here and set(here) <= set(row.lines[stage][load]), stage
     shuffles = [n for n, text in enumerate(row.ptx.splitlines(), 1) if "shfl" in text]
     assert set(shuffles) & set(row.lines["ptx"][exp]), "tl.max is inlined: its code belongs to the line that calls it"
-
-
-def test_the_road_counts_the_lines_that_the_table_counts(row):
-    drawn = view.road(row)
-    triton, sass = len(drawn.table.rows), sum(row[-1] for row in drawn.table.rows)
-    assert drawn.title == f"{triton} lines of Triton become {sass} lines of SASS."
-    assert f"in all {triton}; TTIR" in drawn.alt and drawn.alt.endswith(f"in all {sass}.")
 
 
 def test_a_line_of_a_stage_came_from_one_line(row):

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import nn
 
-from chapters.backward_fusion.experiments import backward_fusion_view as view
 from chapters.backward_fusion.experiments.backward_fusion import record
 from chapters.backward_fusion.experiments.fused_chain import Case, compile_both, gradient_errors
 from compile_lab.capture import NotCompiledError
@@ -85,58 +84,3 @@ def test_kernels_are_told_apart_by_their_names():
 def test_without_a_gpu_no_kernel_is_timed():
     if not torch.cuda.is_available():
         assert kernel_times(lambda one: one, [1]) == []
-
-
-def recorded():
-    def one(us, *kernels):
-        kernels = [{"name": n, "kind": kind_of_kernel(n), "count": c, "us": t} for n, c, t in kernels]
-        return {"median_us": us, "low_us": us - 1, "high_us": us + 1, "kernels": kernels}
-
-    eager = {
-        "forward": one(50.0, ("nvjet_a", 1, 20.0)),
-        "backward": one(80.0, ("nvjet_a", 2, 40.0), ("void at::native::GeluBackwardCUDAKernelImpl<4>", 1, 40.0)),
-    }
-    compiled = {
-        "forward": one(40.0, ("nvjet_a", 1, 20.0)),
-        "backward": one(100.0, ("nvjet_a", 2, 40.0), ("triton_per_fused_0", 2, 60.0)),
-        "generated": {"backward": [{"name": "triton_per_fused_0", "nbytes": 30_000_000}] * 2},
-        "loaded": [{"name": "triton_per_fused_0", "registers": 255, "spills": 3, "configuration": {"num_warps": 8}}],
-    }
-    products = {"forward": one(20.0), "backward": one(40.0)}
-    sizes = {"chain": "norm of gelu", "rows": 16384, "d_in": 1024, "d_out": 4096, "dtype": "bf16"}
-    return sizes | {"matmul": products, "variants": {"eager": eager, "compiled": compiled}}
-
-
-def test_a_case_is_shown_with_its_ratio_and_each_kernel_with_its_rate():
-    case = recorded()
-    assert view.change(case) == "slower" and view.change(case, "forward") == "faster"
-    assert view.change(case, variant="eager") == "no difference"
-    assert "0.80×" in repr(view.times([case], "backward", "here"))
-    assert view.told(case, "backward") == "0.80×" and view.told(case, "backward", "eager") == "not told apart"
-    shown = view.kernels(case, "backward", 4000.0)
-    (rate,) = {row[-1] for row in shown.rows if row[1].source.startswith("per_fused")}
-    assert rate == "25%", "60 MB in 60 µs are 1000 GB/s, a quarter of a copy's"
-    assert view.by_kind(case, "backward")["compiled"] == {"matmul": (2, 40.0), "generated": (2, 60.0)}
-    assert view.launched(case, "backward", "eager") == 3
-    assert view.floor_us(case, 4000.0) == pytest.approx(3 * 16384 * 4096 * 2 / 4e12 * 1e6)
-    assert view.busy_us(case, "backward", "eager", matmuls=False) == 40.0
-    assert view.outside([case], 4000.0, "here").rows[0][1:4] == [40.0, 60.0, "0.67×"]
-    assert view.busy([case], "backward", "here").rows[0][-1] == "0.80×"
-    said, table, kernels = view.panel(case, 4000.0, "here")
-    assert "16,384 × 1024 → 4096, bf16" in said and len(table.rows) == 4 and len(kernels.rows) == 4
-
-
-@pytest.mark.parametrize(
-    ("name", "plain"),
-    [
-        (
-            "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel<float>(int)",
-            "layer_norm_grad_input_kernel",
-        ),
-        ("void at::native::vectorized_elementwise_kernel<4, at::native::GeluBackwardCUDAKernelImpl(a)", "GeluBackward"),
-        ("nvjet_tst_192x192_64x4", "nvjet_tst_192x192_64x4"),
-        ("triton_red_fused_sum_2", "red_fused_sum_2"),
-    ],
-)
-def test_a_kernels_name_is_read_in_few_letters(name, plain):
-    assert view.readable(name) == plain

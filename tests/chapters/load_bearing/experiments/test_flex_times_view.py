@@ -21,10 +21,3 @@ def test_growth_is_of_a_doubling_and_only_where_quartiles_are_apart():
     assert flex_times_view.growth(ROWS, "forward") == pytest.approx({"flex, window": 2, "scores in full": 4})
     assert flex_times_view.growth([row("a", 512, 1.0), row("a", 1024, 1.1)], "forward") == {}
     assert flex_times_view.growth([row("a", 512, 1.0), row("a", 2048, 9.0)], "forward") == {}
-
-
-def test_lines_go_by_length_and_another_part_is_refused():
-    lines = {each.name: list(each.x) for each in flex_times_view.times(ROWS, "forward").plot.data}
-    assert lines == {"flex, window": [512, 1024, 2048], "scores in full": [512, 1024]}
-    with pytest.raises(ValueError, match="no row of the part 'step'"):
-        flex_times_view.times(ROWS, "step")

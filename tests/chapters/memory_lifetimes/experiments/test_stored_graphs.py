@@ -1,17 +1,20 @@
 """What pages partition without torch is what torch makes today, and is partitioned as torch does it."""
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
 
 from chapters.memory_lifetimes.experiments import stored_graphs
 from chapters.memory_lifetimes.stored import stored_graph
+from chapters.shared import subjects
 from compile_lab.aot import training_graphs
 from compile_lab.memory import lifetimes
 from compile_lab.simulator.joint_graphs import STORED, from_json
 from compile_lab.simulator.joint_graphs import stored_graphs as graphs
 from compile_lab.simulator.lifetimes import lived
+from mini_model import model
 
 pytestmark = pytest.mark.processes
 
@@ -21,9 +24,9 @@ SAME_TORCH = pytest.mark.skipif(
 )
 
 
-def agree(graph, model, inputs, budget):
+def agree(graph, module, inputs, budget):
     """torch's own partition at this budget, and the lives in it, are those of the plain Python."""
-    step, found = lived(graph, budget), training_graphs(model, *inputs, memory_budget=budget)
+    step, found = lived(graph, budget), training_graphs(module, *inputs, memory_budget=budget)
     predicted = lifetimes(found)
     assert {graph.nodes[at].name for at in step.split.saved} == {each.name for each in found.saved}
     assert {graph.nodes[at].name for at in step.split.again} >= {each.name for each in found.recomputed}
@@ -32,6 +35,14 @@ def agree(graph, model, inputs, budget):
     assert (step.held_nbytes, step.peak_nbytes) == (predicted.held_nbytes, predicted.peak_nbytes)
     kinds = {each.name: each.kind for each in predicted.tensors if each.kind in ("activation", "gradient")}
     assert {each.name: each.kind for each in step.buffers if each.kind in ("activation", "gradient")} == kinds
+
+
+def test_each_stored_line_stands_where_a_page_says_that_it_does():
+    sources = {
+        file.name: file.read_text("utf-8").splitlines() for file in map(Path, (model.__file__, subjects.__file__))
+    }
+    for file, number, text in {line for graph in graphs().values() for line in graph.lines}:
+        assert text == sources[file][number - 1].strip(), f"{stored_graphs.__name__} writes {STORED} again"
 
 
 @SAME_TORCH

@@ -77,8 +77,9 @@ def test_rates_are_those_of_the_cases_in_which_they_weigh_most():
     assert (6 + 24 + 12) * found.host.layer_s == pytest.approx(1e-6 * sum(alone))
     tp = [each["issued_us"] for each in few if each["pattern"] == "tp"]
     assert (6 + 24 + 12) * found.host.tp_layer_s == pytest.approx(1e-6 * (sum(tp) - sum(alone)))
-    with pytest.raises(ValueError, match="no row of 'tp'"):
-        pattern_cost.host_rates([each for each in eager if each["pattern"] != "tp"])
+    for missing in ("tp", "one device"):
+        with pytest.raises(ValueError, match=f"no row of '{missing}'"):
+            pattern_cost.host_rates([each for each in eager if each["pattern"] != missing])
 
 
 def test_the_assumed_rates_are_the_recorded_ones_rounded():

@@ -1,12 +1,10 @@
 """The hand-written softmax: right in Triton's interpreter, clear about what it does not take, measured honestly."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
+from interpreted import interpreted
 
 from chapters.triton_to_ptx.experiments.softmax import GENERATED, SWEPT, record, triton_function, without
 
@@ -43,23 +41,20 @@ print(json.dumps([errors, large.tolist(), masked.tolist()]))
 
 
 @pytest.fixture(scope="module")
-def interpreted():
-    env = {**os.environ, "TRITON_INTERPRET": "1"}
-    told = subprocess.run([sys.executable, "-W", "ignore", "-c", INTERPRETED], capture_output=True, text=True, env=env)
-    assert told.returncode == 0, told.stderr
-    return json.loads(told.stdout)
+def found():
+    return interpreted(INTERPRETED)
 
 
-def test_it_is_as_near_to_float64_as_its_dtype_allows(interpreted):
-    errors = interpreted[0]
+def test_it_is_as_near_to_float64_as_its_dtype_allows(found):
+    errors = found[0]
     assert len(errors) >= 18
     for name, (error, rounding) in errors.items():
         assert error <= rounding + 1e-7, name
 
 
-def test_large_and_masked_values_do_not_overflow(interpreted):
-    assert interpreted[1] == [[1, 0, 0]]
-    assert interpreted[2] == [[0, 0.5, 0.5]]
+def test_large_and_masked_values_do_not_overflow(found):
+    assert found[1] == [[1, 0, 0]]
+    assert found[2] == [[0, 0.5, 0.5]]
 
 
 @pytest.mark.parametrize(

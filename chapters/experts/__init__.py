@@ -1,0 +1,3 @@
+"""Chapter 22, mixture of experts."""
+
+NUMBER = "22"

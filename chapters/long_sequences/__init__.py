@@ -1,0 +1,3 @@
+"""Chapter 23, long sequences."""
+
+NUMBER = "23"
