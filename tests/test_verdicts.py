@@ -38,15 +38,17 @@ def test_a_long_line_is_shown_from_shortly_before_its_difference_on():
     assert found == {"1": {"differs": f"… {begun} 5 → … {begun} 6"}}
 
 
-def test_versions_addresses_warnings_and_what_is_anew_in_each_run_are_no_difference():
+def test_versions_addresses_warnings_widths_and_what_is_anew_in_each_run_are_no_difference():
     stored = [
         cell(1, shown("recorded on torch 2.13.0+cpu · triton 3.7.1, at 0x7f001122")),
         cell(2, printed("12.3 ms"), tags=["nbval-ignore-output"]),
-        cell(3, printed("4")),
+        cell(3, printed("4\n5\n")),
+        cell(4, shown("a    b\n──────")),
     ]
     ran = [
         cell(1, shown("recorded on torch 2.15.0+cu132 · triton 3.9.0, at 0x7fffaaaa")),
         cell(2, printed("9.1 ms"), tags=["nbval-ignore-output"]),
-        cell(3, printed("deprecated", "stderr"), printed("4")),
+        cell(3, printed("deprecated", "stderr"), printed("4\n"), printed("5\n")),
+        cell(4, shown("a      b\n────────")),
     ]
     assert verdicts.moved(notebook(*stored), notebook(*ran)) == {}

@@ -55,7 +55,7 @@ def moved(stored: nbformat.NotebookNode, ran: nbformat.NotebookNode) -> dict[str
     """The cells that say something else than what is stored, by their number in the notebook ("36").
 
     What one ``raised``, or the first line that ``differs``, from shortly before the difference on: what is stored, an
-    arrow, what came. What every run prints anew, and the version of torch in a caption, are no difference.
+    arrow, what came. What every run prints anew, versions and the widths of columns are no difference.
     """
     found = {}
     for before, after in zip(stored.cells, ran.cells, strict=True):
@@ -77,10 +77,11 @@ def moved(stored: nbformat.NotebookNode, ran: nbformat.NotebookNode) -> dict[str
 
 
 def printed_lines(cell: nbformat.NotebookNode) -> list[str]:
-    """What a cell printed or shows as text, without addresses and versions, and without what went to stderr."""
+    """What a cell printed or shows as text, without addresses, versions, a table's widths, and what went to stderr."""
     outputs = [each for each in cell.outputs if each.get("name") != "stderr"]
-    texts = [each.get("text") or each.get("data", {}).get("text/plain", "") for each in outputs]
-    return re.sub(r"0x[0-9a-f]{6,}|(torch|triton) \d[\w.+]*", "…", "\n".join(texts)).splitlines()
+    text = "".join(each.get("text") or each.get("data", {}).get("text/plain", "") + "\n" for each in outputs)
+    text = re.sub(r"0x[0-9a-f]{6,}|(torch|triton) \d[\w.+]*", "…", text)
+    return re.sub(r"([ ─])\1+", r"\1\1", text).splitlines()
 
 
 def claims(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
