@@ -52,6 +52,34 @@ def pytest_collection_modifyitems(items, config):
         items[:] = [item for item in items if id(item) not in gone]
 
 
+@pytest.hookimpl(optionalhook=True)  # xdist may be off
+def pytest_xdist_make_scheduler(config, log):
+    """A test that ends its worker fails, by name, and all others run: with xdist 3.8.0 the run never ends (#1378)."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Outlives(LoadScopeScheduling):
+        def remove_node(self, node):
+            """Whatever the worker had not begun goes back to the queue; the test that ended it does not."""
+            units = self.assigned_work.pop(node).values()
+            ended, *left = [test for unit in units for test, done in unit.items() if not done] or [None]
+            for test in left:
+                self.workqueue.setdefault(self._split_scope(test), {})[test] = False
+            for other in self.nodes:
+                self._reschedule(other)
+            return ended
+
+        def _reschedule(self, node):
+            """A worker begins a test only when it has the one after it, or knows that there is none."""
+            if node.shutting_down or node not in self.registered_collections:
+                return
+            while self.workqueue and self._pending_of(self.assigned_work[node]) <= 2:
+                self._assign_work_unit(node)
+            if not self.workqueue:
+                node.shutdown()
+
+    return Outlives(config, log) if config.getvalue("dist") == "loadscope" else None
+
+
 @pytest.hookimpl(tryfirst=True)  # before the summary, which tells what came of it
 def pytest_sessionfinish(session, exitstatus):
     """Under ``--once-more`` what failed gets its second chance, in the open: see the section "once more"."""
