@@ -55,7 +55,7 @@ class TrainingLog:
         self.path = inputs.path("log", path)
         _regular(self.path, WAY_OUT)
         with ExitStack() as stack:
-            stack.enter_context(lock.held(lock.beside(self.path), checkpoint=self.path))
+            stack.enter_context(lock.held(lock.lock_file(self.path), checkpoint=self.path))
             try:
                 self.file = self.path.open("a+b")
                 stack.callback(self._close)

@@ -46,7 +46,7 @@ def train(options: TrainingOptions, tell: Callable[[str], None] | None = None, s
     start = time.perf_counter()
     data = corpus(options.text, options.shape.vocabulary, options.window)
     file = options.checkpoint
-    with lock.held(lock.beside(file), checkpoint=file) if file else nullcontext():
+    with lock.held(lock.lock_file(file), checkpoint=file) if file else nullcontext():
         model, journal = _trained(options, data, tell or (lambda note: None), show)
     seconds, peak = time.perf_counter() - start, peak_bytes(options.device)
     return report_on(options, data, journal, model.state_dict(), seconds, peak)
@@ -106,7 +106,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stopped:
-        return stops.told(stopped, checkpoint.way_on(options.checkpoint))
+        return stops.report_stop(stopped, checkpoint.way_on(options.checkpoint))
     return 0
 
 

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import pkgutil
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -43,12 +44,15 @@ def measure(name: str, device: str, progress: Progress = iter, **options: Any) -
 
     The options are those of its `record`.
 
-    Raises KeyError, naming those there are, for a name that nothing measures; ValueError for another device.
+    Raises KeyError, naming those there are, for a name that nothing measures; ValueError for another device;
+    UserWarning where torch leaves bf16 to eager mode, so that nothing eager is called compiled.
     """
     require(name)
     if device not in ("cuda", "cpu"):
         raise ValueError(f'device is {device!r}: it is "cuda" or "cpu"')
-    return importlib.import_module(EXPERIMENTS[name].module).record(device, progress, **options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", ".*does not support bfloat16 compilation natively", UserWarning)
+        return importlib.import_module(EXPERIMENTS[name].module).record(device, progress, **options)
 
 
 def require(*names: str) -> None:

@@ -38,7 +38,7 @@ def door(public: T) -> T:
     return _checked(public, public.__name__)
 
 
-class Told:
+class PrintedRepr:
     """A result that is shown at a cell's end in the words of ``print``, the first lines of them."""
 
     def __repr__(self) -> str:

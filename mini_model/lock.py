@@ -15,7 +15,7 @@ from typing import IO
 from .checkpoint import CheckpointError
 
 
-def beside(file: Path) -> Path:
+def lock_file(file: Path) -> Path:
     """The lock file of a file: hidden, in the same folder."""
     return file.parent / f".{file.name}.lock"
 

@@ -16,7 +16,7 @@ from typing import Any
 
 Handler = Callable[[int, FrameType | None], Any] | int | None
 
-ASKS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped(KeyboardInterrupt):
@@ -68,7 +68,7 @@ def noted() -> Iterator[list[int]]:
         yield numbers
 
 
-def told(stopped: KeyboardInterrupt, kept: str) -> int:
+def report_stop(stopped: KeyboardInterrupt, kept: str) -> int:
     """Say that a run was stopped, and what is kept of it. From here on as in `ends_at_once`. The exit code."""
     ends_at_once()
     print(f"\nstopped{f' {stopped}' * bool(stopped.args)}; {kept}", file=sys.stderr)
@@ -77,7 +77,7 @@ def told(stopped: KeyboardInterrupt, kept: str) -> int:
 
 def ends_at_once() -> None:
     """From here on a signal that asks to stop ends the program at once, and without a traceback."""
-    _set(dict.fromkeys(ASKS, signal.SIG_DFL))
+    _set(dict.fromkeys(STOP_SIGNALS, signal.SIG_DFL))
 
 
 @contextmanager
@@ -90,7 +90,7 @@ def _heard(handler: Handler) -> Iterator[Mapping[signal.Signals, Handler]]:
         yield {}
         return
     # What was not set by Python, None here, could not be set again: it stays.
-    before = {number: was for number in ASKS if (was := signal.getsignal(number)) is not None}
+    before = {number: was for number in STOP_SIGNALS if (was := signal.getsignal(number)) is not None}
     if before.get(signal.SIGHUP) is signal.SIG_IGN:
         del before[signal.SIGHUP]
     _set(dict.fromkeys(before, handler))

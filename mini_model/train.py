@@ -54,7 +54,7 @@ def train(
     if file is None:
         return _train(settings, mode, device, None, every, tell)
     file = inputs.path("file", file)
-    with lock.held(lock.beside(file), checkpoint=file):
+    with lock.held(lock.lock_file(file), checkpoint=file):
         return _train(settings, mode, device, file, every, tell)
 
 
@@ -139,7 +139,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt as stopped:
-        return stops.told(stopped, checkpoint.way_on(options.checkpoint))
+        return stops.report_stop(stopped, checkpoint.way_on(options.checkpoint))
     device = torch.cuda.get_device_name(options.device) if "cuda" in options.device else "cpu"
     threads = f", {torch.get_num_threads()} threads" if device == "cpu" else ""
     print(f"training time     {seconds:.0f} s on {device}{threads}, mode {options.mode}, torch {torch.__version__}")

@@ -23,6 +23,14 @@ def _release(version):
     return tuple(map(int, re.findall(r"\d+", version)[:2]))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def a_hangup_is_heard():
+    """Under ``nohup`` it is ignored, and so in whatever a test starts: a test that sends one would wait."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
 @pytest.fixture(autouse=True)
 def fresh_dynamo():
     """What earlier tests compiled is forgotten: at most 0.3 ms, and no import of torch for tests that need none."""

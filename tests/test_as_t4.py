@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat.v4 as v4
 import pytest
-from rehearse import SAID, troubles_of
+from rehearse import KNOWN_WARNING, troubles_of
 
 FOLDER = Path(__file__).resolve().parents[1] / "book/tools/as_t4"
 ASKED = """
@@ -34,6 +34,6 @@ def test_what_preflight_has_said_is_no_trouble_and_what_comes_with_it_is():
     def cell(text):
         return v4.new_code_cell(outputs=[v4.new_output("stream", name="stderr", text=text)])
 
-    logged = f"W1129 21:58:47 1531 torch/_inductor/utils.py:1731] [0/0] {SAID}\n"
+    logged = f"W1129 21:58:47 1531 torch/_inductor/utils.py:1731] [0/0] {KNOWN_WARNING}\n"
     assert not list(troubles_of(0, cell(logged)))
     assert list(troubles_of(3, cell(f"{logged}no space left\n"))) == ["cell 3 writes to stderr: no space left"]

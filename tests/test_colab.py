@@ -11,7 +11,7 @@ from unused import code_of
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("compile_lab", "mini_model", "capstone", "chapters")
-LISTED = colab.listed(colab.LISTED.read_text("utf-8"))
+LISTED = colab.pinned_versions(colab.PINS.read_text("utf-8"))
 ELSEWHERE = {
     "functorch": "comes with torch",
     "torchao": "a recording's peer",

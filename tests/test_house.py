@@ -12,7 +12,25 @@ import networkx
 ROOT = Path(__file__).parents[1]
 LAB, ROOMS = ROOT / "compile_lab", ROOT / "chapters"
 FILES = sorted([*LAB.rglob("*.py"), *ROOMS.rglob("*.py")])
+SOURCES = sorted(
+    file
+    for folder in ("compile_lab", "chapters", "mini_model", "capstone", "book/tools", "book/_ext")
+    for file in (ROOT / folder).rglob("*.py")
+)
 PRIVATE = re.compile(r"torch\._(?!_)|torch\.testing\._internal")
+
+KEPT_NAMES = {
+    ("compile_lab/report/cards.py", "asked"),  # stored in reports
+    ("compile_lab/report/cards.py", "said"),
+    ("compile_lab/report/cards.py", "told"),
+    ("compile_lab/judge/__main__.py", "_beside"),
+    ("compile_lab/judge/seen.py", "said"),
+    ("compile_lab/judge/judging.py", "listed"),
+    ("chapters/capstone/experiments/capstone_foretold.py", "capstone_foretold"),  # a recording's
+    ("chapters/sharding_strategies/audit.py", "asked"),  # stored in recordings
+    ("chapters/where_to_compile/decisions.py", "spread"),  # the axis that a reader sees
+    ("chapters/where_to_compile/view.py", "spread"),
+}
 
 
 def place(file: Path) -> str:
@@ -80,3 +98,47 @@ for package in (compile_lab.page, compile_lab.simulator):
 """
     ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def refused_names() -> dict[str, str]:
+    """CONTRIBUTING's table: each word that is no name, with what to say instead."""
+    section = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Names\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.+?`) \| (.+) \|$", section, re.MULTILINE)
+    return {word: better for words, better in rows for word in re.findall(r"`(\w+)`", words)}
+
+
+def defined_names(tree: ast.Module) -> Iterator[str]:
+    """Functions, classes and their parameters; fields and constants, which modules and classes assign."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from (each.arg for each in ast.walk(node.args) if isinstance(each, ast.arg))
+        if isinstance(node, ast.Module | ast.ClassDef):
+            assigned = [each for each in node.body if isinstance(each, ast.Assign | ast.AnnAssign)]
+            targets = [target for each in assigned for target in getattr(each, "targets", None) or [each.target]]
+            yield from (each.id for target in targets for each in ast.walk(target) if isinstance(each, ast.Name))
+
+
+def is_refused(name: str, word: str) -> bool:
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_").split("_")
+    return word in (words[0], words[-1])
+
+
+def test_definitions_are_named_in_the_terms_of_the_field():
+    refused = refused_names()
+    assert len(refused) > 15
+    guilty = [
+        f"{place(file)}: {name}; instead of {word}: {better}"
+        for file in SOURCES
+        if "dynamo/atlas/themes" not in place(file)  # programs that break a graph, named by what they do
+        for name in {file.stem, *defined_names(ast.parse(file.read_text()))}
+        for word, better in refused.items()
+        if is_refused(name, word) and (place(file), name) not in KEPT_NAMES
+    ]
+    assert not guilty, "\n".join(sorted(guilty))
+
+
+def test_a_name_is_refused_by_its_first_and_its_last_word():
+    assert is_refused("PlacedCall", "placed") and is_refused("_told", "told") and is_refused("SAID_LINES", "said")
+    assert not is_refused("untold", "told") and not is_refused("as_told_by", "told")

@@ -32,7 +32,7 @@ from repository import current
 from tqdm import tqdm
 
 ROOT = Path(__file__).resolve().parents[2]
-LISTED = ROOT / "book/colab.txt"
+PINS = ROOT / "book/colab.txt"
 FOLDER = ROOT / "_build/colab"
 ENV = FOLDER / "env"
 PYTHON = "3.13"
@@ -54,7 +54,7 @@ class Run:
     figure_s: float
 
 
-def listed(text: str) -> dict[str, str]:
+def pinned_versions(text: str) -> dict[str, str]:
     """Versions by package, as pip compares names. Raises ValueError for a line that is no ``name==version``."""
     versions = {}
     for line in filter(None, (line.partition("#")[0].strip() for line in text.splitlines())):
@@ -83,19 +83,19 @@ def replaced(before: dict[str, str], after: dict[str, str]) -> list[str]:
 
 def environment() -> None:
     """Make the environment anew if it is not as listed. Raises CalledProcessError if that fails."""
-    wanted = listed(LISTED.read_text("utf-8"))
+    wanted = pinned_versions(PINS.read_text("utf-8"))
     if replaced(wanted, installed()):
         print(f"The packages of Colab, into {ENV.relative_to(ROOT)}: once, some minutes")
         if uv := shutil.which("uv"):
             subprocess.run([uv, "venv", "--clear", "--python", PYTHON, ENV], check=True)
             install = [uv, "pip", "install", "--python", ENV]
             subprocess.run([*install, "--torch-backend", "cpu", f"torch=={wanted['torch']}"], check=True)
-            subprocess.run([*install, "-r", LISTED], check=True)
+            subprocess.run([*install, "-r", PINS], check=True)
         else:
             subprocess.run([_python(), "-m", "venv", "--clear", ENV], check=True)
-            subprocess.run([ENV / "bin/python", "-m", "pip", "install", "-r", LISTED], check=True)
+            subprocess.run([ENV / "bin/python", "-m", "pip", "install", "-r", PINS], check=True)
         if wrong := replaced(wanted, installed()):
-            raise SystemExit(f"{ENV.relative_to(ROOT)} is not what {LISTED.name} lists: {'; '.join(wrong)}")
+            raise SystemExit(f"{ENV.relative_to(ROOT)} is not what {PINS.name} lists: {'; '.join(wrong)}")
     kernel = ["ipykernel", "install", "--prefix", ENV, "--name", "colab"]
     subprocess.run([ENV / "bin/python", "-m", *kernel], check=True, capture_output=True)
 

@@ -33,7 +33,7 @@ def troubles(path: Path) -> list[str]:
     return [f"{path.name}, {each}" for number, cell in enumerate(notebook.cells) for each in troubles_of(number, cell)]
 
 
-SAID = "Not enough SMs to use max_autotune_gemm mode"
+KNOWN_WARNING = "Not enough SMs to use max_autotune_gemm mode"
 """What torch logs on a smaller GPU, where `preflight` has said it in the chapter's second cell."""
 
 
@@ -48,7 +48,7 @@ def troubles_of(number: int, cell: nbformat.NotebookNode) -> Iterator[str]:
 
 
 def _unsaid(text: str) -> str:
-    return "\n".join(line for line in text.strip().splitlines() if not line.endswith(SAID))
+    return "\n".join(line for line in text.strip().splitlines() if not line.endswith(KNOWN_WARNING))
 
 
 def _ends(text: str, most: int = 500) -> str:

@@ -35,12 +35,12 @@ def tried(path: Path) -> tuple[dict[str, dict[str, str]], dict[str, dict[str, st
     """One notebook, run from top to bottom: each ``verdict`` and why, or what it ``stopped`` at; what has `moved`."""
     notebook = nbformat.read(path, as_version=4)
     before = copy.deepcopy(notebook)
-    stored = {number: word for cell in claims(notebook) for number, (word, _) in told(cell).items()}
+    stored = {number: word for cell in claims(notebook) for number, (word, _) in printed_by(cell).items()}
     folder = {"metadata": {"path": str(path.parent)}}
     client = NotebookClient(notebook, timeout=600, kernel_name="python3", allow_errors=True, resources=folder)
     client.execute(env=os.environ | {PUBLISH: "1"})  # explorers and predictions show what a page stores
     errors = [each for cell in notebook.cells for each in cell.get("outputs", []) if each.output_type == "error"]
-    said = {number: each for cell in claims(notebook) for number, each in told(cell).items()}
+    said = {number: each for cell in claims(notebook) for number, each in printed_by(cell).items()}
     found = {}
     for number, own in stored.items():
         if number not in said:
@@ -93,7 +93,7 @@ def claims(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
     ]
 
 
-def told(cell: nbformat.NotebookNode) -> dict[str, tuple[str, str]]:
+def printed_by(cell: nbformat.NotebookNode) -> dict[str, tuple[str, str]]:
     """The verdicts that a cell printed, each with its evidence; none where it stopped."""
     return printed("".join(each.data["text/plain"] for each in cell.outputs if "data" in each))
 

@@ -23,10 +23,10 @@ from torch import Tensor
 from mini_model.inputs import instance, one_of, positive, whole
 from mini_model.model import MiniGPT
 
-from .asked import betas_of, config_of, kernels_of
 from .attention import Attended, attend
 from .flat import FlatParameters, vectors_of_norms
 from .graph import GraphMemory, captured
+from .kernel_choice import betas_of, config_of, kernels_of
 
 LINEARS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
 

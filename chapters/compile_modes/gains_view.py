@@ -5,7 +5,7 @@ from typing import Any
 
 from compile_lab.modes.cost import Comparison, ModeCost
 from compile_lab.modes.totals_view import COLOURS
-from compile_lab.modes.view import gain, gains, told_apart, vocabulary
+from compile_lab.modes.view import distinct, gain, gains, vocabulary
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, dotted, segments, short
 from compile_lab.page.tables import Cell, Table
@@ -19,7 +19,7 @@ def ratio(case: Mapping[str, Any], name: str = "default", of: str = "eager") -> 
     return one.speedup(other)
 
 
-def told(case: Mapping[str, Any], name: str = "default", of: str = "eager") -> str:
+def text(case: Mapping[str, Any], name: str = "default", of: str = "eager") -> str:
     """The same in words: ``2.11×``, or that the quartiles of the two times overlap."""
     return gain(*_pair(case, name, of)) or "not measured"
 
@@ -34,13 +34,13 @@ def gained(cases: Iterable[Mapping[str, Any]], provenance: object) -> Drawing:
     A gain whose quartiles of times overlap with eager's has no dot; nor has a case that came to no end.
     """
     cases = list(cases)
-    said = [f"{told(case)} on {case['what']}" for case in cases]
+    said = [f"{text(case)} on {case['what']}" for case in cases]
     rows = []
     for case in cases:
         costs = {name: ModeCost.from_json(cost) for name, cost in case["costs"].items()}
         eager = costs.pop("eager")
-        clear = {name: cost.speedup(eager) for name, cost in costs.items() if told_apart(cost, eager)}
-        rows.append(Row(case["what"], clear, None if clear else told(case)))
+        clear = {name: cost.speedup(eager) for name, cost in costs.items() if distinct(cost, eager)}
+        rows.append(Row(case["what"], clear, None if clear else text(case)))
     return dotted(
         rows,
         Axis("times eager's speed", "×"),
@@ -86,7 +86,7 @@ def heads(cases: Sequence[Mapping[str, Any]], provenance: object) -> Drawing:
         words = f"{case['vocabulary']:,} words"
         behind = " and ".join(map(short, times.values())) + " ms"
         rows.append(Row(words, times, behind, case["part"], spreads=spreads))
-        said += [f"{words} {told(case)}"] if "head" in case["part"] else []
+        said += [f"{words} {text(case)}"] if "head" in case["part"] else []
     return dotted(
         rows,
         Axis("a call", "ms", log=True),

@@ -49,7 +49,7 @@ def span_us(trace: Trace) -> float:
     return end - begin
 
 
-def told(trace: Trace) -> str:
+def summary(trace: Trace) -> str:
     """In sentences: how long it took, which share of it operators cover, and for how long a GPU computed."""
     outer, begin, end = _outer(trace)
     span = end - begin

@@ -17,7 +17,7 @@ from ..rooms import rooms
 
 Checker = Callable[[Any], str | None]
 _CHECKERS: dict[str, Checker] = {}
-_ASKS = {Callable: "a function, not {given}", int: "a whole number", float: "a number", object: "an answer"}
+_EXPECTED = {Callable: "a function, not {given}", int: "a whole number", float: "a number", object: "an answer"}
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,13 @@ class Outcome:
         return f'<p class="lab-outcome lab-{kind}">{html.escape(repr(self), quote=False)}</p>'
 
 
-def exercise(name: str, *, takes: Any = object, asks: str = "") -> Callable[[Checker], Checker]:
+def exercise(name: str, *, takes: Any = object, expects: str = "") -> Callable[[Checker], Checker]:
     """Register a checker under the name of its exercise, ``NN.K``.
 
-    ``takes`` is the type of an answer, Callable for a function: another one is refused, in the words ``asks`` if its
+    ``takes`` is the type of an answer, Callable for a function: another one is refused, in the words ``expects`` if its
     type's do not fit, before the checker sees it. A float may be an int, and neither may be a bool.
     """
-    refusal = f"this asks for {asks or _ASKS[takes]}."
+    refusal = f"this asks for {expects or _EXPECTED[takes]}."
 
     def register(checker: Checker) -> Checker:
         def checked(answer: Any) -> str | None:

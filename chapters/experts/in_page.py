@@ -42,3 +42,20 @@ def bytes_sent(answer: Callable[[Sequence[Sequence[int]], int], Sequence[int]]) 
             return said + "a rank sends back what it received, which need not be what it dispatched."
         return said + "a row of the rank's own experts is not sent, and a number of float32 has 4 bytes."
     return None
+
+
+TOKENS, WIDE, CHOSEN, BYTES, RANKS, BYTES_PER_S = 4096, 4096, 8, 2, 16, 50e9
+
+
+@exercise("22.4", takes=float)
+def dispatch_ms(answer: float) -> str | None:
+    """Milliseconds of one dispatch from a rank, with an even router, over `RANKS` ranks in bf16."""
+    whole = 1e3 * TOKENS * WIDE * CHOSEN * BYTES / BYTES_PER_S
+    right = whole * (RANKS - 1) / RANKS
+    if abs(answer / right - 1) < 0.02:
+        return None
+    if abs(answer / whole - 1) < 0.02:
+        return "some rows have their expert on the rank that they come from."
+    if abs(answer * CHOSEN / right - 1) < 0.02:
+        return "each token goes out as often as it has experts."
+    return "how many rows leave the rank, and how many bytes does a row have?"

@@ -80,7 +80,7 @@ def on_rank(case: Case) -> Compiled:
     guarded: list[int] = []
     backend = _delayed(counting, lambda: SLOW_S if new and case.slow == rank else 0.0)
     compiled = torch.compile(layer, backend=backend, dynamic=case.dynamic)
-    with dynamo_config.patch(capture_scalar_outputs=case.captured), _asking(asked):
+    with dynamo_config.patch(capture_scalar_outputs=case.captured), _counting_gathers(asked):
         previous = torch.compiler.set_enable_guard_collectives(case.guards)
         try:
             for count in case.counts[rank]:
@@ -115,12 +115,12 @@ def _delayed(backend: Counting, seconds: Callable[[], float]) -> Callable[..., A
     return delayed
 
 
-def _asking(asked: Counter[str]) -> Any:
+def _counting_gathers(counts: Counter[str]) -> Any:
     """While it is in force, the collectives of guards are counted: they gather an object of each rank."""
     gather = dist.all_gather_object
 
     def counted(*args: Any, **kwargs: Any) -> None:
-        asked["guards"] += 1
+        counts["guards"] += 1
         gather(*args, **kwargs)
 
     return mock.patch.object(dist, "all_gather_object", counted)

@@ -32,7 +32,7 @@ def filled(counts: Sequence[int], tokens: int) -> Drawing:
     return segments(drawn, Axis("rows", ""), title=title, colours=BOX, references={"the box": (size, "purple")})
 
 
-def road() -> Drawing:
+def layer_chart() -> Drawing:
     """A token's way through the layer."""
     boxes = [
         Node("tokens", 0, note="[tokens, width]"),
@@ -122,7 +122,7 @@ def compiled(cases: Mapping[str, Sequence[Compiled]], provenance: object) -> Tab
         )
         for name, ranks in cases.items()
     ]
-    columns = ["program", "graphs", "breaks", "all-to-alls", "of guards", "right"]
+    columns = ["program", "graphs", "breaks", "all-to-alls", "guard collectives", "right"]
     return Table(columns, rows, str(provenance), align="lrrrrl")
 
 

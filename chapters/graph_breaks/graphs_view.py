@@ -28,7 +28,7 @@ def strips(several: Mapping[str, Strip], caption: str = "", provenance: object |
         raise ValueError("nothing to draw: give at least one strip")
     rows = [Row(name, list(_parts(each)), after=_many(each.graphs, "graph")) for name, each in several.items()]
     listed = [
-        (name, each.breaks, each.graphs, each.found.ops, each.eager_ops, " | ".join(map(_said, each.pieces)))
+        (name, each.breaks, each.graphs, each.found.ops, each.eager_ops, " | ".join(map(_piece_text, each.pieces)))
         for name, each in several.items()
     ]
     found = [str(each.graphs) for each in several.values() if each.breaks]
@@ -126,7 +126,7 @@ def _kind(piece: Piece, op: str) -> str:
     return python if op == "print" else eager
 
 
-def _said(piece: Piece) -> str:
+def _piece_text(piece: Piece) -> str:
     return ("" if piece.graph is None else f"graph {piece.graph}: ") + ", ".join(piece.ops)
 
 

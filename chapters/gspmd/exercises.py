@@ -3,7 +3,7 @@
 from ..exercises.judging import exercise
 
 
-@exercise("15.4", takes=list, asks="a list of names of weights")
+@exercise("15.4", takes=list, expects="a list of names of weights")
 def fewest_annotated(answer: list) -> str | None:
     """The fewest weights to annotate so that Shardy decides tensor parallel for all sixteen."""
     from .gspmd_block import LAYOUTS, block

@@ -148,7 +148,7 @@ def read(
         partitioner=partitioner,
         compile_s=seconds,
         hlo=hlo,
-        run=lambda *given: compiled(*placed(given, compiled)),
+        run=lambda *given: compiled(*put_inputs(given, compiled)),
     )
 
 
@@ -236,7 +236,7 @@ def _shardings(jax: Any, mesh: Any, entry: Any, arg: Any) -> Any:
     return None if placed is None else jax.sharding.NamedSharding(mesh, placed)
 
 
-def placed(given: Any, compiled: Any) -> Any:
+def put_inputs(given: Any, compiled: Any) -> Any:
     """Arguments of a compiled program, each where the program wants it."""
     jax, shardings = jax_here(), compiled.input_shardings[0]
     leaves, tree = jax.tree.flatten(tuple(given))

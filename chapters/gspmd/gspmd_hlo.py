@@ -196,12 +196,12 @@ def _groups(text: str, devices: int) -> Groups:
     raise ValueError(f"hlo: a collective's groups are not understood: {text[:200]}")
 
 
-def _mesh_order(told: str | None, devices: int) -> list[int]:
+def _mesh_order(order: str | None, devices: int) -> list[int]:
     """The devices of a mesh in its order: ``0,2,1,3``, or the same as ``[2,2]T(1,0)``; None is one after another."""
-    if not told:
+    if not order:
         return list(range(devices))
-    tiled = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", told)
-    return _transposed([int(n) for n in tiled[1].split(",")], tiled[2]) if tiled else [int(n) for n in told.split(",")]
+    tiled = re.fullmatch(r"\[([\d,]+)\](?:T\(([\d,]+)\))?", order)
+    return _transposed([int(n) for n in tiled[1].split(",")], tiled[2]) if tiled else [int(n) for n in order.split(",")]
 
 
 def _tiled(size: int, dims: list[int], order: str | None) -> Groups:

@@ -203,19 +203,19 @@ def _replayed(lowered: Any) -> tuple[tuple[SplitStep, ...], dict[str, str]]:
             source = re.search(r'loc\("([^"]*)"', str(operation.location))
             scope = _scope(source[1] if source else "", False)
             known |= {str(each.get_name()): scope for each in operation.results}
-            sharding = _told(operation, "sdy.sharding")
+            sharding = _attribute(operation, "sdy.sharding")
             if operation.results and scope:
                 final[scope] = _sdy_word(sharding)
             places.append((operation, scope))
         last = {scope: str(each.results[0].get_name()) for each, scope in places if scope and len(each.results)}
         ends = {str(each.get_name()) for each in block.arguments} | set(last.values())
         for operation, scope in places:
-            for number, away, to in _EDGE.findall(_told(operation, "sdy.propagation_edges")):
+            for number, away, to in _EDGE.findall(_attribute(operation, "sdy.propagation_edges")):
                 steps.append(_step(operation, scope, int(number), away, to.split(", "), known, ends))
     return tuple(sorted(steps, key=lambda step: step.number)), final
 
 
-def _told(operation: Any, name: str) -> str:
+def _attribute(operation: Any, name: str) -> str:
     return str(operation.attributes[name]) if name in operation.attributes else ""
 
 
@@ -245,7 +245,7 @@ def _sharding_of(value: Any) -> str:
     """What the pass left on a value: on the operation that makes it, or, of an argument, on the function."""
     owner = value.owner
     if hasattr(owner, "attributes"):
-        return _told(owner, "sdy.sharding")
+        return _attribute(owner, "sdy.sharding")
     number = list(owner.arguments).index(value)  # jax 0.7's values do not know theirs
     attributes = owner.owner.attributes["arg_attrs"][number]
     return str(attributes["sdy.sharding"]) if "sdy.sharding" in attributes else ""

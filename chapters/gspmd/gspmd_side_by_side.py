@@ -15,7 +15,7 @@ import torch
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import distribute_tensor, init_device_mesh
 
-from compile_lab.devices.collectives import Program, counted, pretended
+from compile_lab.devices.collectives import Program, counted, fake_process_group
 from compile_lab.devices.placements import placement
 from compile_lab.doors import check_whole, door
 from compile_lab.simulator.collectives import Collective
@@ -143,7 +143,7 @@ def dtensor_counts(
 
     The stream's own placement is not asked of it: it follows from the input's, or does not. Last, why it refused.
     """
-    with pretended(devices), _quiet():
+    with fake_process_group(devices), _quiet():
         mesh = init_device_mesh("cpu", (devices,), mesh_dim_names=(AXIS,))
         loss, held = annotated_block(layout, mesh)
         try:

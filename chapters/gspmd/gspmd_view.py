@@ -98,7 +98,7 @@ def collectives_table(program: Partitioned, caption: str = "") -> Table:
 
 
 @door
-def spread(decision: Propagated, until: int | None = None, caption: str = "") -> Drawing:
+def splits(decision: Propagated, until: int | None = None, caption: str = "") -> Drawing:
     """A row for each part of the block, in order: where its result is split, and where its weight.
 
     With ``until``, what is known after so many of Shardy's steps. Raises ValueError for more steps than there are, and

@@ -96,7 +96,7 @@ def embedded(tokens: torch.Tensor) -> torch.Tensor:
     return tokens * 2 + positions
 
 
-@exercise("02.3", takes=Callable, asks="a function of the tokens, not {given}")
+@exercise("02.3", takes=Callable, expects="a function of the tokens, not {given}")
 def one_graph_for_all_lengths(answer: Callable[[torch.Tensor], torch.Tensor]) -> str | None:
     """A function that marks a batch of tokens so that lengths 2 to 64 are served by one graph, the first included."""
     inputs = [answer(torch.ones(2, length, dtype=torch.int64)) for length in range(2, 65)]
@@ -121,7 +121,7 @@ def signed(x: torch.Tensor, n: int, up: bool) -> torch.Tensor:
     return x * n + x.shape[0] if up else x * n - x.shape[0]
 
 
-TOLD: tuple[tuple[tuple[Given, ...], str], ...] = (
+CALL_SERIES: tuple[tuple[tuple[Given, ...], str], ...] = (
     (((4, 2, True), (4, 2, True)), "the same call needs no new code."),
     (((4, 2, True), (5, 2, True), (6, 2, True)), "a size that has varied is a symbol from then on."),
     (((4, 2, True), (4, 2, False), (4, 2, True)), "a bool is a constant, and earlier code stays."),
@@ -146,7 +146,7 @@ def predicts_compilations(answer: Callable) -> str | None:
     drawn = random.Random(0)
     pools = ([(drawn.choice((1, 2, 3, 5, 8)), drawn.randrange(4), drawn.random() < 0.7) for _ in "1234"] for _ in "12")
     some = [(tuple(drawn.choices(pool, k=7)), "keep the account from call to call.") for pool in pools]
-    for calls, why in (*TOLD, *some):
+    for calls, why in (*CALL_SERIES, *some):
         got, right = answer(list(calls)), _compilations(calls)
         if not isinstance(got, int) or isinstance(got, bool):
             return f"it returns {got!r}: this asks for a whole number."

@@ -23,7 +23,7 @@ from compile_lab._torch.packages import packaged, unpacked
 from compile_lab.capture import GuardTree, compilation
 from compile_lab.doors import check_whole, door
 from compile_lab.dynamo.guards import guards_of
-from compile_lab.measure.timing import samples_us, spread_us
+from compile_lab.measure.timing import samples_us, summary_us
 from compile_lab.recordings import RecordedRow
 
 from ..experiment import OUT_OF_TIME, reason
@@ -186,7 +186,7 @@ def _guard_costs(by_modules: bool, count: int, ways: Sequence[str], samples: int
         for way in ways:
             with skipping(way == SKIPPED):
                 times = host_us(lambda: compiled(*args), "cpu", samples)
-            costs.append(CallCost(way, count * by_modules, len(args), guards, **spread_us(times)))
+            costs.append(CallCost(way, count * by_modules, len(args), guards, **summary_us(times)))
     return costs
 
 
@@ -208,7 +208,7 @@ def _call_cost(count: int, way: str, device: str, samples: int) -> CallCost:
             right = torch.allclose(call(), model(x), atol=1e-5)
             if not right:
                 raise RuntimeError(f"{way} gives another answer than eager")
-            return CallCost(way, count, 1, guards, **spread_us(host_us(call, device, samples)))
+            return CallCost(way, count, 1, guards, **summary_us(host_us(call, device, samples)))
 
 
 def _called(model: LayerChain, x: Tensor, way: str, file: Path) -> Callable[[], Tensor]:

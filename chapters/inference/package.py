@@ -228,7 +228,7 @@ def _from_cpp(file: Path, args: Sequence[Tensor]) -> StartUp:
 
 
 @dataclass(frozen=True)
-class Unlooked:
+class UncheckedInput:
     """An input that is not what the package was made for, and what came of it without and with
     ``AOTI_RUNTIME_CHECK_INPUTS=1``: "equal to eager", "wrong, without an error", "an answer where eager refuses",
     "the process died", or the message of the refusal."""
@@ -239,19 +239,19 @@ class Unlooked:
 
 
 @door
-def unlooked(model: nn.Module, cases: Mapping[str, Sequence[Tensor]], file: Path) -> list[Unlooked]:
+def unchecked_inputs(model: nn.Module, cases: Mapping[str, Sequence[Tensor]], file: Path) -> list[UncheckedInput]:
     """Each case of inputs given to a package, in a fork of another process: one that dies takes nothing with it."""
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder) / "given"
         given.write_bytes(dumps((model, dict(cases))))
         found = [_outcomes(given, list(cases), file, check) for check in ("0", "1")]
-    return [Unlooked(what, *(outcomes[what] for outcomes in found)) for what in cases]
+    return [UncheckedInput(what, *(outcomes[what] for outcomes in found)) for what in cases]
 
 
 def _outcomes(given: Path, left: list[str], file: Path, check: str) -> dict[str, str]:
     outcomes: dict[str, str] = {}
     while left:
-        ended = _asked({"given": str(given), "file": str(file.resolve()), "check": check, "cases": left})
+        ended = _run_fork({"given": str(given), "file": str(file.resolve()), "check": check, "cases": left})
         outcomes |= dict(json.loads(line) for line in ended["said"].splitlines())
         if ended["status"] and "Traceback" not in ended["told"]:
             outcomes.setdefault(next(what for what in left if what not in outcomes), "the process died")
@@ -268,18 +268,18 @@ def run_elsewhere(code: str, file: Path, given: Any) -> str:
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder) / "given.pt"
         torch.save(given, place)
-        ended = _asked({"code": code, "arguments": [str(file.resolve()), str(place)]})
+        ended = _run_fork({"code": code, "arguments": [str(file.resolve()), str(place)]})
     if ended["status"]:
         return f"no answer: status {ended['status']}, {_last_line(ended['told'])}"
     return ended["said"].strip()
 
 
-def _asked(question: Mapping[str, Any]) -> dict[str, Any]:
+def _run_fork(question: Mapping[str, Any]) -> dict[str, Any]:
     """How a fork of the process that asks ended: what it ``said``, its last words ``told``, its ``status``.
 
     That process has imported torch for all questions, and ends when this one does: its stdin ends then.
     """
-    with _asking:
+    with _fork_lock:
         if not _askers or _askers[0].poll() is not None:
             child = [sys.executable, "-m", f"{__package__}.start", "asks"]
             pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
@@ -302,7 +302,7 @@ def _asked(question: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _askers: list[subprocess.Popen] = []
-_asking = threading.Lock()
+_fork_lock = threading.Lock()
 
 
 # -- other processes
@@ -365,5 +365,5 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def _last_line(said: str) -> str:
-    return next(iter(reversed(said.strip().splitlines())), "it wrote nothing")
+def _last_line(output: str) -> str:
+    return next(iter(reversed(output.strip().splitlines())), "it wrote nothing")

@@ -7,7 +7,7 @@ from compile_lab.page.marks import bars
 from compile_lab.page.tables import Table
 from compile_lab.page.units import number, rounded, with_unit
 
-from .package import Package, StartUp, Unlooked
+from .package import Package, StartUp, UncheckedInput
 
 OUTCOMES = {"equal to eager": "✓ equal to eager", "wrong, without an error": "✗ wrong, without an error"}
 
@@ -57,7 +57,7 @@ def _seconds(seconds: float) -> str:
     return f"{number(rounded(seconds, 3))} s" if seconds >= 0.1 else f"{number(rounded(seconds * 1e3, 3))} ms"
 
 
-def looked(cases: Sequence[Unlooked]) -> Table:
+def looked(cases: Sequence[UncheckedInput]) -> Table:
     """What came of inputs that a package was not made for, without and with its own checks."""
     rows = [[one.what, *(OUTCOMES.get(outcome, outcome) for outcome in (one.unchecked, one.checked))] for one in cases]
     return Table(["given", "as it comes", "AOTI_RUNTIME_CHECK_INPUTS=1"], rows)

@@ -48,7 +48,7 @@ class Average(nn.Module):
 
 
 @dataclass(frozen=True)
-class ChangeTold:
+class ChangeAnswer:
     """One change, and the first number of the answer after it: by eager code (``true``), and by compiled code whose
     guards are skipped (``skipped``), where a string is an error.
     """
@@ -64,7 +64,7 @@ class ChangeTold:
 
 
 @door
-def skipped_changes() -> list[ChangeTold]:
+def skipped_changes() -> list[ChangeAnswer]:
     """Change one thing after compiling, with guards skipped: what comes out. A few seconds.
 
     A switch of the model, a Python global, a weight in place and replaced, the number of rows, the dtype.
@@ -85,7 +85,7 @@ def skipped_changes() -> list[ChangeTold]:
 @torch.no_grad()
 def _change(
     change: str, kind: type[nn.Module], then: Callable[[nn.Module], Any], after: Tensor, first: Tensor
-) -> ChangeTold:
+) -> ChangeAnswer:
     model = kind()
     reset_dynamo()
     try:
@@ -94,7 +94,7 @@ def _change(
         with skipping(True):
             then(model)
             skipped = _answer(lambda: compiled(after))
-        return ChangeTold(change, _number(model(after)), skipped)
+        return ChangeAnswer(change, _number(model(after)), skipped)
     finally:
         _set_global(False)
         reset_dynamo()

@@ -52,10 +52,12 @@ def network(graphs: TrainingGraphs, caption: str = "", provenance: object | None
         align="lrlll",
     )
     colours = dict(SIDES.values())
-    return nodes(boxes, edges, title=told(graphs), caption=caption, colours=colours, provenance=provenance, table=table)
+    return nodes(
+        boxes, edges, title=cut_summary(graphs), caption=caption, colours=colours, provenance=provenance, table=table
+    )
 
 
-def told(graphs: TrainingGraphs) -> str:
+def cut_summary(graphs: TrainingGraphs) -> str:
     """The cut in a sentence: which tensors, at which prices, and their sum."""
     cut = [pipe for pipe in graphs.network if pipe.side == "cut"]
     parts = ", ".join(f"{_titled(graphs, pipe)} ({pipe.capacity:,.0f})" for pipe in cut)

@@ -66,7 +66,7 @@ def attention_by_blocks(answer: Callable) -> str | None:
         def four(batch: Tensor, head: Tensor, query: Tensor, key: Tensor, width: int = width) -> Tensor:
             return (query >= key) & (query - key < width)
 
-        def asked(query: Tensor, key: Tensor, width: int = width) -> Tensor:
+        def checked(query: Tensor, key: Tensor, width: int = width) -> Tensor:
             allowed = (query >= key) & (query - key < width)
             if allowed.numel() > BLOCK**2:
                 raise ValueError(
@@ -79,7 +79,7 @@ def attention_by_blocks(answer: Callable) -> str | None:
         for at, row in enumerate(rows):
             left_out = torch.tensor([letter == " " for letter in row]).repeat_interleave(BLOCK)[:, None]
             keys, values = (each.masked_fill(left_out, torch.nan) for each in (k, v))
-            got = answer(q, keys, values, asked, rows, BLOCK)
+            got = answer(q, keys, values, checked, rows, BLOCK)
             own = slice(at * BLOCK, (at + 1) * BLOCK)
             if not isinstance(got, Tensor) or got.shape != q.shape:
                 return f"it returns {getattr(got, 'shape', type(got).__name__)}: this asks for {tuple(q.shape)}."

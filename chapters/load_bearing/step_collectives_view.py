@@ -48,7 +48,7 @@ def orders(several: Mapping[str, StepCollectives], caption: str = "", graphs: tu
     shown = {each.kind for found in several.values() for graph in found.graphs for each in graph.collectives}
     legend = {_WORDS.get(kind, kind): colour for kind, colour in COLOURS.items() if kind in shown}
     legend |= {"no matmul under it": _BARE, "matmul": _MATMUL, "generated kernel": _KERNEL}
-    alt = " ".join(_said(*each) for each in several.items())
+    alt = " ".join(_summary(*each) for each in several.items())
     return Drawing(canvas.svg(), alt, caption, table(several), None, key(legend))
 
 
@@ -79,7 +79,7 @@ def _counted(graph: GraphOrder) -> str:
     return ", ".join(told) or "no collective"
 
 
-def _said(name: str, found: StepCollectives) -> str:
+def _summary(name: str, found: StepCollectives) -> str:
     covered = found.covered_nbytes / found.nbytes if found.nbytes else 0.0
     counts = "; ".join(_counted(graph) for graph in found.graphs)
     return f"{name}: {counts}; {100 * covered:.0f} % of the bytes have a matmul between start and wait."

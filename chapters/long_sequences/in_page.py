@@ -1,5 +1,6 @@
 """What a long sequence costs on paper, and the exercises of chapter 23 that plain Python can judge."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -134,3 +135,19 @@ def deal(answer: Callable[[list[int], int], Sequence[Sequence[int]]]) -> str | N
         if max(work) > min(work):
             return f"{case} they compute {', '.join(map(str, work))} pairs."
     return None
+
+
+LONG, FREE_GB = Bill(262_144, layers=48, heads=64), 80
+
+
+@exercise("23.4", takes=int)
+def fewest_gpus(answer: int) -> str | None:
+    """GPUs among which `LONG` has to be cut, so that each has room for its activations in `FREE_GB`."""
+    right = math.ceil(LONG.activations / FREE_GB / 1e9)
+    if answer == right:
+        return None
+    if answer == right - 1:
+        return "that many hold a little less than all of them."
+    if answer == math.ceil(LONG.activations / LONG.layers / FREE_GB / 1e9):
+        return "that is enough for one layer."
+    return "34 bytes for each token, channel and layer: how many are these?"

@@ -61,7 +61,8 @@ def mask_by_owner(order: str, lengths: Sequence[int], size: int) -> list[object]
         title=f"The slowest rank computes {found.slowest:.2f} times the mean, so the ranks wait {found.idle:.0%} "
         "of the time.",
         colours=colours,
-        caption=f"Queries down, keys across; {length:,} positions, {side} to a field, in the colour of its first.",
+        caption=f"Queries down, keys across. A field is {side} of {length:,} positions each way, in the colour of "
+        "the rank that holds its first query.",
     )
     bars = segments(
         [Row(f"rank {rank}", {f"rank {rank}": each / 1e3}) for rank, each in enumerate(found.pairs)],
@@ -105,14 +106,14 @@ def on_gpus(rows: Sequence[Timed], provenance: object) -> Drawing:
     for (length, order), taken in ms.items():
         if order != ALONE:
             faster[length, order] = ms[length, ALONE] / taken
-            bound = size / balance(order, [64 * size], size).slowest
-            row = Row(order, {"measured": faster[length, order]}, group=f"{length:,} tokens", marks={"by pairs": bound})
-            made.append(row)
+            bound = size / balance(order, [512 * size], size).slowest
+            parts, after = {"measured": faster[length, order]}, f"{faster[length, order]:.2f} of {bound:.2f}×"
+            made.append(Row(order, parts, after=after, group=f"{length:,} tokens", marks={"by pairs": bound}))
     return segments(
         made,
         Axis("times as fast as one GPU", "×"),
-        title=f"At {longest:,} tokens {size} GPUs are {faster[longest, 'in order']:.2f} times as fast as one in order, "
-        f"and {faster[longest, 'head-tail']:.2f} times head-tail.",
+        title=f"At {longest:,} tokens {size} GPUs are {faster[longest, 'in order']:.2f} times as fast as one if the "
+        f"sequence is cut in order, and {faster[longest, 'head-tail']:.2f} times if it is dealt head-tail.",
         colours={"measured": "blue", "by pairs": "vermillion"},
         provenance=provenance,
     )

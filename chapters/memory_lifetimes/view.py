@@ -30,7 +30,7 @@ MOST_SEGMENTS = 24
 
 
 @door
-def mountain(
+def live_bytes(
     lifetimes: Lifetimes, caption: str = "", provenance: object = None, most: int = 3, names: Sequence[str] = ()
 ) -> Drawing:
     """The live bytes of a step as layers: the ``most`` largest buffers alive at the peak, and the others by kind.
@@ -39,9 +39,9 @@ def mountain(
     made each. Raises ValueError for a ``most`` that there are no colours for.
 
     >>> import torch
-    >>> from chapters.memory_lifetimes.view import mountain
+    >>> from chapters.memory_lifetimes.view import live_bytes
     >>> from compile_lab.memory import eager_lifetimes
-    >>> mountain(eager_lifetimes(lambda: torch.ones(1000, requires_grad=True).exp().sum().backward())).title
+    >>> live_bytes(eager_lifetimes(lambda: torch.ones(1000, requires_grad=True).exp().sum().backward())).title
     'The peak, 12 kB, is in the backward; its 3 largest buffers are 100 % of it.'
     """
     check_whole("most", most, 0, len(LARGEST))

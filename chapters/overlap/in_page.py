@@ -46,7 +46,7 @@ def ddp_buckets(answer: Callable) -> str | None:
     return None
 
 
-@exercise("13.3", takes=float, asks="a number from 0 to 1")
+@exercise("13.3", takes=float, expects="a number from 0 to 1")
 def hidden_share(answer: float) -> str | None:
     """The hidden share of four equal gradients, one every 10 ms, each its own bucket, each 10 ms on the wire."""
     gradients = [wire.Gradient(10.0 * at, 100) for at in range(1, 5)]

@@ -43,7 +43,7 @@ class Restart(RecordedRow):
     key_parts: Mapping[str, str] = field(default_factory=dict)
     stopped: str = ""
 
-    def said(self, layer: str) -> str:
+    def answer(self, layer: str) -> str:
         """What a layer answered, in a word: "hit", "miss", "bypass", "both" for hits and misses, or "not queried"."""
         if self.found is None:
             return "not measured"
@@ -82,7 +82,7 @@ def restarts(recording: Recording) -> Restarts:
     >>> from chapters.return_on_investment.restarts import restarts
     >>> from compile_lab import recordings
     >>> starts = restarts(recordings.load("restarts_cpu")).starts
-    >>> [(name, starts[name].said("Inductor's cache")) for name in ("cold", "the same folder", "another constant")]
+    >>> [(name, starts[name].answer("Inductor's cache")) for name in ("cold", "the same folder", "another constant")]
     [('cold', 'miss'), ('the same folder', 'hit'), ('another constant', 'miss')]
     """
     starts = {one["name"]: Restart.from_json(one) for one in recording.result["starts"]}

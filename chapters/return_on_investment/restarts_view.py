@@ -76,13 +76,13 @@ def keys(found: Restarts, names: Sequence[str]) -> Table:
 
 def _counts(one: Restart, layer: str) -> str:
     said = {answer: count for answer, count in (one.found or {}).get(layer, {}).items() if count}
-    return ", ".join(f"{count} {answer}" for answer, count in said.items()) or one.said(layer)
+    return ", ".join(f"{count} {answer}" for answer, count in said.items()) or one.answer(layer)
 
 
 def _words(one: Restart) -> list[str]:
-    return [one.said(layer) for layer in LAYERS]
+    return [one.answer(layer) for layer in LAYERS]
 
 
-def _layers(said: str) -> str:
-    above, below = said.split(", ")
+def _layers(answers: str) -> str:
+    above, below = answers.split(", ")
     return f"AOTAutograd {above}, Inductor {below}"

@@ -37,8 +37,8 @@ from compile_lab.devices.dtensor import (
     WRONG,
     Judge,
     Ruling,
+    failure_reason,
     first_line,
-    told_of,
 )
 from compile_lab.doors import check_whole, door
 
@@ -221,16 +221,16 @@ class _Sweep:
         case = next(itertools.islice(cases_of(name, self._ranks, self._samples), number, None))
         ruling = Ruling(HANGS, detail=why, shards=case.shards)
         if TOO_LATE in why or OTHERS_WAIT in why:
-            ruling = self._asked_again(name, number, ruling)
-        return _line(name, case.layout_name, case.asked, ruling, case.example)
+            ruling = self._second_ruling(name, number, ruling)
+        return _line(name, case.layout_name, case.quantity, ruling, case.example)
 
-    def _asked_again(self, name: str, number: int, ruling: Ruling) -> Ruling:
+    def _second_ruling(self, name: str, number: int, ruling: Ruling) -> Ruling:
         asked = name, number, self._ranks, self._samples, LONGER * self._limit_s
         with tempfile.TemporaryDirectory(prefix="again-") as folder:
             try:
                 return gangs.run(_once, self._ranks, *asked, folder, timeout=3600.0, echo=False)[0]
             except gangs.RankFailed as failed:
-                return replace(ruling, detail=told_of(failed, Path(folder)))
+                return replace(ruling, detail=failure_reason(failed, Path(folder)))
 
     def _why(self, running: Future[Any]) -> str:
         failed = running.exception()
@@ -238,7 +238,7 @@ class _Sweep:
             return _START_OVER
         if not isinstance(failed, gangs.RankFailed):
             raise failed
-        return _START_OVER if _START_OVER in str(failed) else told_of(failed, self._at)
+        return _START_OVER if _START_OVER in str(failed) else failure_reason(failed, self._at)
 
     @property
     def _at(self) -> Path:
@@ -286,12 +286,12 @@ def _on_rank(todo: Sequence[str], skip: int, n: int, samples: int, limit_s: floa
             if (Path(folder) / "stop").exists():
                 return
             torch.manual_seed(SEED)
-            if case.asked == GRADIENT and value.kind not in (FREE, PAID):
+            if case.quantity == GRADIENT and value.kind not in (FREE, PAID):
                 ruling = Ruling(UNASKED, detail="asked only where the value is right")
             else:
                 ruling = judge.ruling(case.call)
-            value = ruling if case.asked == VALUE else value
-            write(**_line(name, case.layout_name, case.asked, ruling, case.example))
+            value = ruling if case.quantity == VALUE else value
+            write(**_line(name, case.layout_name, case.quantity, ruling, case.example))
             if ruling.kind == HANGS:
                 raise RuntimeError(_START_OVER)
         skip = 0
@@ -306,9 +306,9 @@ def _once(name: str, number: int, n: int, samples: int, limit_s: float, folder: 
     return judge.ruling(case.call)
 
 
-def _line(name: str, layout: str, asked: str, ruling: Ruling, example: str) -> dict[str, Any]:
+def _line(name: str, layout: str, quantity: str, ruling: Ruling, example: str) -> dict[str, Any]:
     told = asdict(ruling) | {"sent": sorted({each.kind for each in ruling.sent}), "nbytes": ruling.sent_nbytes}
-    return {"operator": name, "layout": layout, "asked": asked, "ruling": told, "example": example}
+    return {"operator": name, "layout": layout, "asked": quantity, "ruling": told, "example": example}
 
 
 def rows_of(lines: Sequence[dict[str, Any]]) -> tuple[Row, ...]:

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from compile_lab._torch.opinfo import operators, samples_with_sides_of
-from compile_lab.devices.dtensor import PlacedCall, shards_of
+from compile_lab.devices.dtensor import DTensorCall, shards_of
 from compile_lab.devices.placements import REDUCTIONS
 from compile_lab.doors import door
 from compile_lab.tensors import tensors
@@ -41,29 +41,29 @@ def matching(only: str = "*") -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _Case:
     """A call of the audit, and what a row says of it."""
 
-    call: PlacedCall
+    call: DTensorCall
     layout_name: str
-    asked: str
+    quantity: str
     shards: str
     example: str
 
 
-def cases_of(name: str, ranks: int, samples: int) -> Iterator[_Asked]:
+def cases_of(name: str, ranks: int, samples: int) -> Iterator[_Case]:
     """The cases of an operator, in an order that does not change. A gradient follows the value that it belongs to."""
     info = operators()[name]
     for which, args, kwargs in _samples(info, ranks, samples):
         held = tensors((args, kwargs))
         differentiable = info.supports_autograd and any(x.is_floating_point() for x in held)
         for layout_name, layout in _layouts(held, which):
-            call = PlacedCall(info.op, args, layout, kwargs, False, name)
+            call = DTensorCall(info.op, args, layout, kwargs, False, name)
             shards = shards_of(call, ranks)
             example = _example(args, kwargs)
-            yield _Asked(call, layout_name, VALUE, shards, example)
+            yield _Case(call, layout_name, VALUE, shards, example)
             if differentiable:
-                yield _Asked(replace(call, gradient=True), layout_name, GRADIENT, shards, example)
+                yield _Case(replace(call, gradient=True), layout_name, GRADIENT, shards, example)
 
 
 def _samples(info: Any, ranks: int, samples: int) -> Iterator[tuple[str, tuple[Any, ...], dict[str, Any]]]:

@@ -13,9 +13,9 @@ from torch import Tensor
 from torch.distributed.tensor import DTensor, init_device_mesh
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from compile_lab._torch.distributed import strategies_told
-from compile_lab.devices.collectives import Program, counted, pretended
-from compile_lab.devices.dtensor import PlacedCall, check_layout
+from compile_lab._torch.distributed import watch_strategies
+from compile_lab.devices.collectives import Program, counted, fake_process_group
+from compile_lab.devices.dtensor import DTensorCall, check_layout
 from compile_lab.devices.placements import parts, placement
 from compile_lab.doors import check_whole, door
 from compile_lab.simulator.collectives import Collective
@@ -87,7 +87,7 @@ def candidates(
     >>> choosing.operators[0].chosen, choosing.sent, choosing.out
     (Candidate(inputs=('S(0)', 'R'), output='S(0)', cost_us=0.0, chosen=True), (), ('S(0)',))
     """
-    call = PlacedCall(function, tuple(args), tuple(layout), dict(kwargs or {}))
+    call = DTensorCall(function, tuple(args), tuple(layout), dict(kwargs or {}))
     check_whole("devices", devices, 2, 1024)
     check_layout(call, devices)
     found, traced = [], []
@@ -99,7 +99,7 @@ def candidates(
         found.append(_considered(schema, strategies, chosen, tuple(dict.fromkeys(traced))))
         traced.clear()
 
-    with pretended(devices):
+    with fake_process_group(devices):
         mesh = init_device_mesh("cuda", (devices,))
         leaves, tree = tree_flatten((call.args, dict(call.kwargs)))
         places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
@@ -115,7 +115,7 @@ def candidates(
             )
         placed, named = tree_unflatten(leaves, tree)
         made: list[Any] = []
-        with strategies_told(tell):
+        with watch_strategies(tell):
             sent = counted(Program(lambda: made.append(function(*placed, **named))), smallest=1)
     out = [_words(each) for each in tree_leaves(made) if isinstance(each, DTensor)]
     return Choosing(tuple(found), sent, tuple(out))

@@ -8,12 +8,12 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from compile_lab.devices import ranks
-from compile_lab.devices.dtensor import FREE, HANGS, PAID, REFUSED, WRONG, PlacedCall, Ruling
+from compile_lab.devices.dtensor import FREE, HANGS, PAID, REFUSED, WRONG, DTensorCall, Ruling
 from compile_lab.tensors import tensors
 
 from ..exercises.judging import exercise
-from .asking import ask_each, with_rule
 from .candidates import candidates
+from .queries import rulings, with_rule
 
 MOST_SENT_NBYTES = 64
 """For a loss: a few numbers may be sent, and no tensor."""
@@ -44,8 +44,8 @@ def loss_with_its_gradient(answer: Callable[[Tensor, Tensor], Tensor]) -> str | 
     if not torch.allclose(answer(a, b), F.mse_loss(a, b)):
         return "in one process it is another loss than F.mse_loss."
     layouts = ("S(0)", "S(0)"), ("S(1)", "S(1)")
-    asked = [PlacedCall(answer, (a, b), layout, gradient=g) for layout in layouts for g in (False, True)]
-    for call, ruling in zip(asked, ask_each(asked), strict=True):
+    asked = [DTensorCall(answer, (a, b), layout, gradient=g) for layout in layouts for g in (False, True)]
+    for call, ruling in zip(asked, rulings(asked), strict=True):
         what = "gradient" if call.gradient else "value"
         if ruling.kind not in (FREE, PAID):
             return f"its {what} on {call.layout[0]} is {ruling.kind}: {ruling.detail}."
@@ -64,14 +64,14 @@ def own_rule(answer: Mapping[str, Any]) -> str | None:
         return f"{odd[0]} is of type {type(answer[odd[0]]).__name__}."
     calls = every_layout(answer["call"], answer["args"])
     try:
-        before = ask_each(calls)
-        after = ask_each(calls, before=with_rule(answer["operator"], answer["rule"]))
+        before = rulings(calls)
+        after = rulings(calls, before=with_rule(answer["operator"], answer["rule"]))
     except ranks.RankFailed as failed:
         return f"the rule could not be registered: {str(failed).strip().splitlines()[-1]}"
     return _judged(calls, before, after)
 
 
-def every_layout(function: Callable[..., Any], args: Sequence[Any]) -> list[PlacedCall]:
+def every_layout(function: Callable[..., Any], args: Sequence[Any]) -> list[DTensorCall]:
     """Each tensor in turn in every placement that it can have on two even shards, the others replicated."""
     held = tensors(tuple(args))
     layouts: list[tuple[str, ...]] = []
@@ -79,10 +79,10 @@ def every_layout(function: Callable[..., Any], args: Sequence[Any]) -> list[Plac
         words = [f"S({dim})" for dim in range(x.ndim) if x.shape[dim] % 2 == 0]
         words += ["P(sum)", "P(max)"] if x.is_floating_point() else []
         layouts += [tuple(word if i == at else "R" for i in range(len(held))) for word in words]
-    return [PlacedCall(function, tuple(args), layout) for layout in layouts]
+    return [DTensorCall(function, tuple(args), layout) for layout in layouts]
 
 
-def _judged(calls: Sequence[PlacedCall], before: Sequence[Ruling], after: Sequence[Ruling]) -> str | None:
+def _judged(calls: Sequence[DTensorCall], before: Sequence[Ruling], after: Sequence[Ruling]) -> str | None:
     if not any(one.kind == REFUSED for one in before):
         return "without the rule no layout is refused: torch has one already. Choose another operator."
     for call, one in zip(calls, after, strict=True):

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from ..exercises.judging import exercise
 
-PLACED = {
+PLACEMENTS = {
     "x.sum(0)": ("P(sum)", False),
     "x.sum(1)": ("S(0)", False),
     "x.mean()": ("P(avg)", False),
@@ -18,9 +18,9 @@ PLACED = {
 @exercise("14.1")
 def where_results_are(answer: Mapping[str, str]) -> str | None:
     """The placement of each result, for a matrix whose rows are sharded."""
-    if not isinstance(answer, Mapping) or set(answer) != set(PLACED):
-        return f"this asks for a placement of each of {', '.join(PLACED)}, as a dict."
-    for name, (right, sent) in PLACED.items():
+    if not isinstance(answer, Mapping) or set(answer) != set(PLACEMENTS):
+        return f"this asks for a placement of each of {', '.join(PLACEMENTS)}, as a dict."
+    for name, (right, sent) in PLACEMENTS.items():
         word: object = answer[name]
         if word is ...:
             return f"{name} has no answer yet."

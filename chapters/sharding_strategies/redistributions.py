@@ -17,7 +17,7 @@ from torch import nn
 from torch.distributed.tensor import DeviceMesh, distribute_tensor
 
 from compile_lab._torch import distributed as private
-from compile_lab._torch.distributed import forward_stack, is_in_backward, redistributions_told
+from compile_lab._torch.distributed import forward_stack, is_in_backward, replace_redistributions
 from compile_lab.devices import collectives
 from compile_lab.devices.collectives import Program, counted
 from compile_lab.devices.placements import placement
@@ -82,12 +82,12 @@ def redistributions(step: Callable[[], Any]) -> tuple[Redistribution, ...]:
 
     For what sends nothing ``sent_nbytes`` is 0. What the program redistributes itself, and what tensor-parallel
     styles do at a module's edge, is not among them. It works on whatever process group is up: in `ranks.run`, or
-    under `pretended`, where values mean nothing.
+    under `fake_process_group`, where values mean nothing.
 
     >>> import torch.distributed.tensor as dt
     >>> from chapters.sharding_strategies.redistributions import redistributions
-    >>> from compile_lab.devices.collectives import pretended
-    >>> with pretended(2):
+    >>> from compile_lab.devices.collectives import fake_process_group
+    >>> with fake_process_group(2):
     ...     x = dt.ones(4, 8, device_mesh=dt.init_device_mesh("cpu", (2,)), placements=[dt.Shard(0)])
     ...     [(each.before, each.after, each.sent_nbytes) for each in redistributions(lambda: x.softmax(0))]
     [('S(0)', 'R', 64)]
@@ -98,10 +98,10 @@ def redistributions(step: Callable[[], Any]) -> tuple[Redistribution, ...]:
         moved: list[Any] = []
         sent = counted(Program(lambda: moved.append(move())), smallest=1)
         nbytes, kinds = sum(each.sent_nbytes for each in sent), tuple(each.kind for each in sent)
-        found.append(_told(operator, argument, source, target, nbytes, kinds))
+        found.append(_redistribution(operator, argument, source, target, nbytes, kinds))
         return moved[0]
 
-    with redistributions_told(tell), torch.autograd.set_detect_anomaly(True, check_nan=False):
+    with replace_redistributions(tell), torch.autograd.set_detect_anomaly(True, check_nan=False):
         step()
     alike = Counter(found)
     return tuple(replace(each, count=n, sent_nbytes=n * each.sent_nbytes) for each, n in alike.items())
@@ -120,8 +120,8 @@ def forbidden(backward: bool = True) -> Iterator[None]:
 
     >>> import torch.distributed.tensor as dt
     >>> from chapters.sharding_strategies.redistributions import forbidden
-    >>> from compile_lab.devices.collectives import pretended
-    >>> with pretended(2), forbidden():
+    >>> from compile_lab.devices.collectives import fake_process_group
+    >>> with fake_process_group(2), forbidden():
     ...     x = dt.ones(4, 8, device_mesh=dt.init_device_mesh("cpu", (2,)), placements=[dt.Shard(0)])
     ...     x.softmax(1).placements
     (Shard(dim=0),)
@@ -129,15 +129,15 @@ def forbidden(backward: bool = True) -> Iterator[None]:
 
     def tell(operator: Any, argument: int, source: Any, target: Any, move: Callable[[], Any]) -> Any:
         if (backward or not is_in_backward()) and any(map(_sends, source.placements, target.placements)):
-            raise ImplicitRedistribution(_told(operator, argument, source, target, 0, ()))
+            raise ImplicitRedistribution(_redistribution(operator, argument, source, target, 0, ()))
         return move()
 
-    with redistributions_told(tell), torch.autograd.set_detect_anomaly(True, check_nan=False):
+    with replace_redistributions(tell), torch.autograd.set_detect_anomaly(True, check_nan=False):
         yield
 
 
 @door
-def spread(model: nn.Module, mesh: DeviceMesh, plan: Mapping[str, str]) -> nn.Module:
+def distribute(model: nn.Module, mesh: DeviceMesh, plan: Mapping[str, str]) -> nn.Module:
     """The same model with DTensors for parameters, placed on the mesh's one axis by the first pattern that matches.
 
     ``plan`` maps patterns of names to placements, such as `MEGATRON`; what matches none is replicated. Each rank cuts
@@ -145,15 +145,18 @@ def spread(model: nn.Module, mesh: DeviceMesh, plan: Mapping[str, str]) -> nn.Mo
     nothing, or a mesh of more than one axis.
 
     >>> import torch
-    >>> from chapters.sharding_strategies.redistributions import spread
-    >>> from compile_lab.devices.collectives import pretended
-    >>> with pretended(2):
-    ...     model = spread(torch.nn.Linear(4, 8), torch.distributed.init_device_mesh("cpu", (2,)), {"weight": "S(0)"})
+    >>> from chapters.sharding_strategies.redistributions import distribute
+    >>> from compile_lab.devices.collectives import fake_process_group
+    >>> with fake_process_group(2):
+    ...     mesh = torch.distributed.init_device_mesh("cpu", (2,))
+    ...     model = distribute(torch.nn.Linear(4, 8), mesh, {"weight": "S(0)"})
     ...     {name: (each.placements, each.to_local().shape) for name, each in model.named_parameters()}
     {'weight': ((Shard(dim=0),), torch.Size([4, 4])), 'bias': ((Replicate(),), torch.Size([8]))}
     """
     if mesh.ndim != 1:
-        raise ValueError(f"a mesh of {mesh.ndim} axes: spread places parameters along one; give it mesh['tp'] or such")
+        raise ValueError(
+            f"a mesh of {mesh.ndim} axes: distribute places parameters along one; give it mesh['tp'] or such"
+        )
     names = [name for name, _ in model.named_parameters()]
     if unused := [each for each in plan if not fnmatch.filter(names, each)]:
         raise ValueError(f"plan: no parameter is called {', '.join(unused)}; there are {', '.join(names[:4])}, …")
@@ -165,7 +168,7 @@ def spread(model: nn.Module, mesh: DeviceMesh, plan: Mapping[str, str]) -> nn.Mo
     return model
 
 
-def _told(
+def _redistribution(
     operator: Any, argument: int, source: Any, target: Any, nbytes: int, kinds: tuple[str, ...]
 ) -> Redistribution:
     backward = is_in_backward()

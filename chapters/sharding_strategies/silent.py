@@ -20,7 +20,7 @@ from compile_lab.devices.placements import parts, placement
 from compile_lab.doors import door
 
 Answers = tuple[Tensor, Tensor]
-Placed = tuple[Tensor, str]
+ShardedInput = tuple[Tensor, str]
 _SHOWN = 3
 
 
@@ -100,10 +100,10 @@ def _in_words(got: Tensor, want: Tensor) -> tuple[str, str]:
         return f"shape {tuple(got.shape)}", f"shape {tuple(want.shape)}"
     off = (~torch.isclose(got.flatten(), want.flatten(), rtol=1e-7)).nonzero().flatten()
     places = (off if len(off) else torch.arange(want.numel()))[:_SHOWN]
-    return _told(got, places), _told(want, places)
+    return _sample(got, places), _sample(want, places)
 
 
-def _told(x: Tensor, places: Tensor) -> str:
+def _sample(x: Tensor, places: Tensor) -> str:
     few = ", ".join(f"{x.flatten()[int(place)].item():.4g}" for place in places)
     return few + (", …" if x.numel() > len(places) else "")
 
@@ -127,12 +127,12 @@ def whole(result: Tensor) -> Tensor:
     return result.full_tensor()
 
 
-def value(mesh: Any, function: Callable[..., Tensor], *placed: Placed) -> Answers:
+def value(mesh: Any, function: Callable[..., Tensor], *inputs: ShardedInput) -> Answers:
     """What the function gives on the ranks, and alone."""
-    return whole(function(*(on(mesh, *each) for each in placed))), function(*(x for x, _ in placed))
+    return whole(function(*(on(mesh, *each) for each in inputs))), function(*(x for x, _ in inputs))
 
 
-def gradient(mesh: Any, function: Callable[..., Tensor], *placed: Placed) -> Answers:
+def gradient(mesh: Any, function: Callable[..., Tensor], *arguments: ShardedInput) -> Answers:
     """That of the first tensor, for a function whose result is one number."""
 
     def of(inputs: list[Tensor]) -> Tensor:
@@ -140,4 +140,4 @@ def gradient(mesh: Any, function: Callable[..., Tensor], *placed: Placed) -> Ans
         (found,) = torch.autograd.grad(function(first, *inputs[1:]), first)
         return found
 
-    return whole(of([on(mesh, *each) for each in placed])), of([x for x, _ in placed])
+    return whole(of([on(mesh, *each) for each in arguments])), of([x for x, _ in arguments])

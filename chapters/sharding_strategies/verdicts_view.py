@@ -13,7 +13,7 @@ from compile_lab.page.tables import Table
 from compile_lab.page.units import with_unit, without_namespace
 
 from .audit import Audit, Row
-from .view import COLOURS, SAID
+from .view import COLOURS, KIND_TEXT
 
 _PLACES = ("R", "S", "P", "all S")
 
@@ -32,7 +32,7 @@ def grid(rulings: Mapping[tuple[str, str], Ruling], caption: str = "") -> Drawin
     sum       free → R  free → P(sum)
     """
     if not rulings:
-        raise ValueError("rulings is empty: give at least one, as layouts_asked does")
+        raise ValueError("rulings is empty: give at least one, as layout_rulings does")
     names = list(dict.fromkeys(name for name, _ in rulings))
     words = list(dict.fromkeys(word for _, word in rulings))
     asked = [[rulings.get((name, word)) for word in words] for name in names]
@@ -41,19 +41,19 @@ def grid(rulings: Mapping[tuple[str, str], Ruling], caption: str = "") -> Drawin
         {"": [[_field(one) for one in row] for row in asked]},
         rows=names,
         columns=words,
-        title=f"{len(rulings)} cases: {', '.join(f'{counts[kind]} {kind}' for kind in SAID if counts[kind])}.",
+        title=f"{len(rulings)} cases: {', '.join(f'{counts[kind]} {kind}' for kind in KIND_TEXT if counts[kind])}.",
         caption=caption,
-        colours={SAID[kind]: COLOURS[kind] for kind in SAID},
+        colours={KIND_TEXT[kind]: COLOURS[kind] for kind in KIND_TEXT},
         table=Table(
             ["operator", *words],
-            [[name, *map(_told, row)] for name, row in zip(names, asked, strict=True)],
+            [[name, *map(_summary, row)] for name, row in zip(names, asked, strict=True)],
             align="l" + "c" * len(words),
         ),
     )
 
 
 def _field(one: Ruling | None) -> Cell:
-    return Cell() if one is None else Cell(_cell(one), SAID.get(one.kind, SAID[UNCLEAR]), title=str(one))
+    return Cell() if one is None else Cell(_cell(one), KIND_TEXT.get(one.kind, KIND_TEXT[UNCLEAR]), title=str(one))
 
 
 def _cell(one: Ruling) -> str:
@@ -65,7 +65,7 @@ def _cell(one: Ruling) -> str:
     return place
 
 
-def _told(one: Ruling | None) -> str | None:
+def _summary(one: Ruling | None) -> str | None:
     if one is None:
         return None
     sent = f", {with_unit(one.sent_nbytes)} by {one.sent[0].kind}" if one.sent else ""
@@ -81,7 +81,7 @@ def plain(word: str) -> str:
 
 
 @door
-def shares(audit: Audit, caption: str = "", provenance: object | None = None, asked: str = "value") -> Drawing:
+def shares(audit: Audit, caption: str = "", provenance: object | None = None, quantity: str = "value") -> Drawing:
     """A bar for each kind of placement of the first tensor: what share of its cases came out how; as a table, too.
 
     Cases on uneven or empty shards are among them. Raises ValueError for an audit without a case.
@@ -92,23 +92,23 @@ def shares(audit: Audit, caption: str = "", provenance: object | None = None, as
     >>> shares(Audit(2, 6, 0, "sum", ("sum",), rows)).title
     '0.0 % of 4 cases of 1 operators are wrong, without an error.'
     """
-    rows = [row for row in audit.rows if row.asked == asked and row.kind != UNASKED]
+    rows = [row for row in audit.rows if row.asked == quantity and row.kind != UNASKED]
     if not rows:
-        raise ValueError(f"the audit has no case that asks for a {asked}")
+        raise ValueError(f"the audit has no case that asks for a {quantity}")
     counted = {name: _cases(row for row in rows if _place(row) == name) for name in _PLACES}
     counted = {"all": _cases(rows)} | {name: found for name, found in counted.items() if found}
     total, wrong = counted["all"].total(), counted["all"][WRONG]
-    columns = ["first tensor", "cases", *SAID.values()]
+    columns = ["first tensor", "cases", *KIND_TEXT.values()]
     body: list[tuple[tables.Cell, ...]] = [
-        (_SAID_PLACE[name], found.total(), *(found[kind] for kind in SAID)) for name, found in counted.items()
+        (_PLACE_TEXT[name], found.total(), *(found[kind] for kind in KIND_TEXT)) for name, found in counted.items()
     ]
     return marks.segments(
         [
             marks.Row(
-                _SAID_PLACE[name],
+                _PLACE_TEXT[name],
                 [
-                    Segment(SAID[kind], share, words=f"{share:.1f} %", title=f"{SAID[kind]}: {found[kind]:,}")
-                    for kind in SAID
+                    Segment(KIND_TEXT[kind], share, words=f"{share:.1f} %", title=f"{KIND_TEXT[kind]}: {found[kind]:,}")
+                    for kind in KIND_TEXT
                     if (share := 100 * found[kind] / found.total())
                 ],
                 f"{found.total():,} cases",
@@ -120,13 +120,13 @@ def shares(audit: Audit, caption: str = "", provenance: object | None = None, as
         title=f"{100 * wrong / total:.1f} % of {total:,} cases of {len(audit.operators()):,} operators are wrong, "
         "without an error.",
         caption=caption,
-        colours={SAID[kind]: COLOURS[kind] for kind in SAID},
+        colours={KIND_TEXT[kind]: COLOURS[kind] for kind in KIND_TEXT},
         provenance=provenance,
         table=Table(columns, body, align="l" + "r" * (len(columns) - 1)),
     )
 
 
-_SAID_PLACE = {"all": "all", "R": "replicated", "S": "sharded", "P": "partial", "all S": "all sharded"}
+_PLACE_TEXT = {"all": "all", "R": "replicated", "S": "sharded", "P": "partial", "all S": "all sharded"}
 
 
 def _place(row: Row) -> str:
@@ -141,7 +141,7 @@ def _cases(rows: Iterable[Row]) -> Counter[str]:
 
 
 @door
-def with_verdict(audit: Audit, kind: str, places: Sequence[str] = _PLACES, asked: str = "value") -> tuple[str, ...]:
+def with_verdict(audit: Audit, kind: str, places: Sequence[str] = _PLACES, quantity: str = "value") -> tuple[str, ...]:
     """The operators of the audit with a case of this kind, the first tensor in one of these places (R, S, P, all S).
 
     >>> from chapters.sharding_strategies.audit import Audit, Row
@@ -150,5 +150,5 @@ def with_verdict(audit: Audit, kind: str, places: Sequence[str] = _PLACES, asked
     >>> with_verdict(Audit(2, 6, 0, "*", ("amax", "sum"), rows), "wrong")
     ('amax',)
     """
-    rows = (row for row in audit.rows if row.kind == kind and row.asked == asked and _place(row) in places)
+    rows = (row for row in audit.rows if row.kind == kind and row.asked == quantity and _place(row) in places)
     return tuple(sorted({without_namespace(row.operator) for row in rows}))

@@ -19,7 +19,7 @@ from .candidates import Candidate, Choosing
 from .redistributions import Redistribution
 
 COLOURS = {FREE: "green", PAID: "orange", REFUSED: "grey", HANGS: "purple", UNCLEAR: "sky", WRONG: "vermillion"}
-SAID = {
+KIND_TEXT = {
     FREE: "right, and nothing is sent",
     PAID: "right, and paid for",
     REFUSED: "refused",
@@ -132,7 +132,7 @@ def who_holds_what(call: str, layout: Sequence[str], ruling: Ruling) -> Drawing:
     'x.sum() of S(0): right, and nothing is sent.'
     """
     check_whole("inputs", len(layout), 1, 3)
-    outcome = SAID.get(ruling.kind, ruling.kind)
+    outcome = KIND_TEXT.get(ruling.kind, ruling.kind)
     grids = {f"input {at}: {word}": _held(word, "an input") for at, word in enumerate(layout, 1)}
     for at, word in enumerate(ruling.out[:3], 1):
         sign = "≠" if ruling.kind == WRONG else ""

@@ -54,7 +54,7 @@ def _does(row: Rung) -> str:
     return row["does"].replace("product", "matmul")
 
 
-def told_apart(one: Rung, other: Rung) -> bool:
+def distinct(one: Rung, other: Rung) -> bool:
     """Whether the quartiles of two rungs' times do not overlap."""
     return one["high_ms"] < other["low_ms"] or other["high_ms"] < one["low_ms"]
 
@@ -210,7 +210,7 @@ def predictions(result: Result, saved_ms: Mapping[str, float]) -> Table:
             signed(-saved),
             signed(busy[name] - busy[before[name]]),
             signed(climbed[name]["median_ms"] - climbed[before[name]]["median_ms"]),
-            told_apart(climbed[name], climbed[before[name]]),
+            distinct(climbed[name], climbed[before[name]]),
         )
         for name, saved in saved_ms.items()
     ]
@@ -265,7 +265,7 @@ def times_faster(result: Result, *names: str) -> list[float]:
     timed = rungs(result)
     found = []
     for before, after in itertools.pairwise(timed[name] for name in names):
-        if not told_apart(before, after):
+        if not distinct(before, after):
             raise ValueError(f"{before['name']!r} and {after['name']!r} are not told apart: there is no ratio of them")
         found.append(before["median_ms"] / after["median_ms"])
     return found

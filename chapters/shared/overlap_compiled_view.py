@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from compile_lab.doors import door
-from compile_lab.measure.timing import told_apart
+from compile_lab.measure.timing import distinct
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import dots
 from compile_lab.page.tables import Table
@@ -86,5 +86,5 @@ def cut_or_whole(recording: Recording, batches: Sequence[int]) -> str:
         found = steps(recording, batch)
         cut, one = found["DDP, cut at its buckets"], found["DDP, one graph"]
         times = f"{cut.step_ms:.1f} ms cut, {one.step_ms:.1f} as one graph"
-        said.append(f"with {batch} sequences {times if told_apart(cut, one) else 'not told apart'}")
+        said.append(f"with {batch} sequences {times if distinct(cut, one) else 'not told apart'}")
     return "; ".join(said)

@@ -8,7 +8,7 @@ from compile_lab.page.marks import Axis, Row, segments
 from compile_lab.page.units import with_quartiles
 
 from .capstone_limits import DATA_SHEET, tokens, utilisation
-from .capstone_view import rungs, told_apart
+from .capstone_view import distinct, rungs
 
 Result = Mapping[str, Any]
 Rung = Mapping[str, Any]
@@ -23,12 +23,12 @@ def start(result: Result) -> str:
     )
 
 
-def said(result: Result, *names: str) -> str:
+def text(result: Result, *names: str) -> str:
     """In words: the milliseconds from the rung before the first of these to the last of them. Raises as `way` does."""
     climbed = rungs(result)
     before = _before(climbed, names)
     steps = " → ".join(f"{name} {climbed[name]['median_ms']:.1f} ms" for name in (before, *names))
-    return f"{steps}; {_told(climbed[before], climbed[names[-1]])}"
+    return f"{steps}; {_speed_change(climbed[before], climbed[names[-1]])}"
 
 
 def way(result: Result, *names: str, provenance: object | None = None) -> Drawing:
@@ -44,7 +44,7 @@ def way(result: Result, *names: str, provenance: object | None = None) -> Drawin
             for name, row in shown.items()
         ],
         Axis("a step", "ms"),
-        title=f"The slow step: {said(result, *names)}.",
+        title=f"The slow step: {text(result, *names)}.",
         provenance=provenance,
     )
 
@@ -61,8 +61,8 @@ def _before(climbed: Mapping[str, Rung], names: tuple[str, ...]) -> str:
     return order[order.index(names[0]) - 1]
 
 
-def _told(before: Rung, after: Rung) -> str:
-    if not told_apart(before, after):
+def _speed_change(before: Rung, after: Rung) -> str:
+    if not distinct(before, after):
         quartiles = (with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]) for row in (before, after))
         return f"not told apart: {' and '.join(quartiles)}"
     ratio = before["median_ms"] / after["median_ms"]

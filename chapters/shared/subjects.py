@@ -62,7 +62,7 @@ def of_shape(shape: GPTConfig, device: str = "cpu") -> MiniGPT:
         return MiniGPT(shape)
 
 
-def spread(
+def parallel_step(
     model: MiniGPT, pattern: str, mesh: dict[str, int], **options: Any
 ) -> tuple[Callable[[Tensor, Tensor], Tensor], list[dict[str, Any]]]:
     """The model on the ranks that run, by a pattern of mini_model.parallel: its training step, which takes tokens and

@@ -24,7 +24,7 @@ def rms_norm_in_the_interpreter(answer: Any) -> str | None:
     return None
 
 
-@exercise("05.3", takes=str, asks="text: two opcodes, with a space between")
+@exercise("05.3", takes=str, expects="text: two opcodes, with a space between")
 def opcodes_of_the_exponential(answer: str) -> str | None:
     """The two operations of PTX that tl.exp takes for each element."""
     opcodes = answer.split()

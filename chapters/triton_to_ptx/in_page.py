@@ -6,7 +6,7 @@ from compile_lab.virtual_gpu.warps import occupancy
 from ..exercises.judging import exercise
 
 
-@exercise("05.1", takes=int, asks="a whole number of warps")
+@exercise("05.1", takes=int, expects="a whole number of warps")
 def predicted_warps(answer: int) -> str | None:
     """Warps of a kernel with 72 registers a thread and 8 warps a block."""
     held = occupancy(CHIPS["H200"], registers=72, shared_bytes=0, num_warps=8)

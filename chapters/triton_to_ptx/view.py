@@ -27,7 +27,7 @@ def statements(assembly: Assembly) -> dict[str, int]:
     return named
 
 
-def became(assembly: Assembly) -> Table:
+def lines_by_stage(assembly: Assembly) -> Table:
     """One row a line of the source: how many lines of each stage came from it."""
     stages = [stage for stage in MAPPED if stage in assembly.lines]
     rows: list[tuple[Cell, ...]] = [
@@ -54,7 +54,7 @@ def listing(assembly: Assembly, stage: str, line: int | None = None, named: str 
     return Code("\n".join(shown) or "(nothing: it is folded into other lines)", "text", title=stage.upper())
 
 
-def road(assembly: Assembly) -> Drawing:
+def stage_chart(assembly: Assembly) -> Drawing:
     """A kernel's way down to the machine: the lines of each stage, by the line of Triton that they come from.
 
     The lines of Triton of which most is made have a colour each.
@@ -84,7 +84,7 @@ def road(assembly: Assembly) -> Drawing:
         f"one thread{registers if assembly.registers else ''}. Counted in the compiler's output for a {assembly.chip}; "
         "nothing is run",
         colours={**dict(zip((t for t in counts if t in large), COLOURS, strict=False)), OTHERS: "grey"},
-        table=became(assembly),
+        table=lines_by_stage(assembly),
     )
 
 

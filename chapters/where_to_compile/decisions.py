@@ -25,7 +25,7 @@ LINES = {
 """What a program writes for a step."""
 
 
-def spread_of(case: Case) -> str:
+def pattern_of(case: Case) -> str:
     """The way in which a case spreads its model."""
     steps = {step for step in case if step in ("TP", "SP", "DDP", "FSDP2")}
     return next(name for name, each in SPREADS.items() if set(each) == steps)
@@ -55,6 +55,6 @@ def neighbours(cells: dict[Case, Cell], spread: str, checkpointing: bool) -> lis
     same = [
         cell
         for case, cell in cells.items()
-        if spread_of(case) == spread and ("AC" in case) == checkpointing and case != best
+        if pattern_of(case) == spread and ("AC" in case) == checkpointing and case != best
     ]
     return sorted(same, key=lambda cell: cell.severity, reverse=True)

@@ -32,6 +32,23 @@ def order_of_steps(answer: Callable[[set[str]], Sequence[str]]) -> str | None:
     return None
 
 
+STAGES, STAGE_MICROBATCHES, BACKWARD_MS = 8, 16, 10
+
+
+@exercise("21.4", takes=float)
+def cost_of_the_cure(answer: float) -> str | None:
+    """Milliseconds of backward that a zero-bubble schedule adds over all compiled stages, without donated buffers."""
+    twice = (STAGES - 1) * STAGE_MICROBATCHES * BACKWARD_MS
+    every = STAGES * STAGE_MICROBATCHES * BACKWARD_MS
+    if answer == twice:
+        return None
+    if answer == every:
+        return "the first stage sends no input gradient: how many backwards does it run for a micro-batch?"
+    if answer == every + twice:
+        return "that is all backwards; how many of them are more than one for each?"
+    return "which stages run their backward twice, and for how many micro-batches?"
+
+
 def _wrong(got: list[str], steps: set[str]) -> str | None:
     if sorted(got) != sorted(steps):
         return "each step once, and no other."

@@ -18,12 +18,17 @@ from compile_lab.recordings import RecordedRow
 from ..shared import subjects
 from ..shared.counting import Counting
 from .grid import first_line
+from .split_backward import DI, DW, SplitBackward
 
 ONE_STAGE, TWO_STAGES, V_SHAPED = ("GPipe", "1F1B"), ("Interleaved1F1B", "LoopedBFS"), ("ZBVZeroBubble", "DualPipeV")
 SCHEDULES = *ONE_STAGE, *TWO_STAGES, "InterleavedZeroBubble", *V_SHAPED
 """torch's schedules: with one stage on each of two ranks, or with two; the last three split the backward."""
 SPLIT = SCHEDULES[4:]
+MATMULS = 4
+"""Of a stage's backward: its block has two linear layers."""
 MICROBATCHES, WIDTH = 4, 16
+WAYS = DONATED, FREE, CUT = "whole", "whole, without donated buffers", "cut into dI and dW"
+"""How a stage's backward is compiled: as torch does, with ``torch._functorch.config.donated_buffer`` off, or split."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +36,15 @@ class Run(RecordedRow):
     """One step of a schedule whose stages are compiled."""
 
     schedule: str
-    donated: bool
-    """``torch._functorch.config.donated_buffer``, which is on by default."""
+    way: str
+    """One of `WAYS`."""
     error: str = ""
     wrong_by: float = 0.0
     """Of the gradients, from one process's in eager mode."""
     backwards: int = 0
-    """Compiled backward graphs that ran in the second step, on both ranks."""
+    """Compiled whole backwards that ran in the second step, on both ranks."""
+    matmuls: int = 0
+    """In the compiled backwards of that step."""
     stages: int = 0
 
     @property
@@ -46,27 +53,35 @@ class Run(RecordedRow):
 
     @property
     def once(self) -> int:
-        """As many there would be if each stage ran one for each micro-batch."""
+        """As many backwards there would be if each stage ran one for each micro-batch."""
         return self.stages * MICROBATCHES
 
+    @property
+    def matmuls_once(self) -> int:
+        """As many matmuls these would have."""
+        return MATMULS * self.once
 
-def run(schedule: str, donated: bool = True, backend: str = "counting") -> Run:
-    """Two steps on two ranks of blocks that are compiled, each a stage; what a rank says that fails is in ``error``."""
-    found = [each.value for each in ranks.endings(on_rank, 2, schedule, donated, backend) if each.value]
+
+def run(schedule: str, way: str = DONATED, backend: str = "counting") -> Run:
+    """Two steps on two ranks of blocks that are compiled, each a stage; what a rank says that fails is in ``error``.
+
+    backend: "counting" runs AOTAutograd's graphs as they are, "inductor" compiles them, and counts in `CUT` alone.
+    """
+    found = [each.value for each in ranks.endings(on_rank, 2, schedule, way, backend) if each.value]
     if said := sorted((each.error for each in found if each.error), key=_only_lost):
-        return Run(schedule, donated, said[0])
+        return Run(schedule, way, said[0])
     if len(found) < 2:
-        return Run(schedule, donated, "a rank came to no end")
-    worst = max(each.wrong_by for each in found)
-    return Run(schedule, donated, "", worst, sum(each.backwards for each in found), sum(each.stages for each in found))
+        return Run(schedule, way, "a rank came to no end")
+    counts = [sum(getattr(each, name) for each in found) for name in ("backwards", "matmuls", "stages")]
+    return Run(schedule, way, "", max(each.wrong_by for each in found), *counts)
 
 
-def _only_lost(said: str) -> bool:
+def _only_lost(message: str) -> bool:
     """The rank lost its partner, which has the reason."""
-    return any(words in said for words in ranks.LOST)
+    return any(words in message for words in ranks.LOST)
 
 
-def on_rank(schedule: str, donated: bool, backend: str) -> Run:
+def on_rank(schedule: str, way: str, backend: str) -> Run:
     """This rank's stages, compiled, through two steps of the schedule: the first one infers shapes, too."""
     warnings.simplefilter("ignore")
     size, rank = dist.get_world_size(), dist.get_rank()
@@ -77,26 +92,34 @@ def on_rank(schedule: str, donated: bool, backend: str) -> Run:
     expected = copy.deepcopy([[each.grad for each in model[index].parameters()] for index in mine])
     model.zero_grad()
 
-    counting = Counting()
-    for index in mine:
-        model[index].compile(backend=counting if backend == "counting" else backend)
-    wrapped = [PipelineStage(model[index], index, count, torch.device("cpu")) for index in mine]
+    counting, cut = Counting(), [SplitBackward(*([torch.compile] if backend == "inductor" else [])) for _ in mine]
+    for index, split in zip(mine, cut, strict=True):
+        model[index].compile(backend=split if way == CUT else counting if backend == "counting" else backend)
+    builders = [split.weights if way == CUT else None for split in cut]
+    wrapped = [
+        PipelineStage(model[index], index, count, torch.device("cpu"), dw_builder=weights)
+        for index, weights in zip(mine, builders, strict=True)
+    ]
     timetable = get_schedule_class(schedule)(
         wrapped if count > size else wrapped[0],
         MICROBATCHES,
         loss_fn=lambda out, target: (out - target).square().mean() / MICROBATCHES,
         scale_grads=False,
     )
-    with functorch_config.patch(donated_buffer=donated):
+    with functorch_config.patch(donated_buffer=way == DONATED):
         try:
             for _ in range(2):
                 model.zero_grad()
                 counting.begin()
+                calls = [split.calls[part] for split in cut for part in (DI, DW)]
+                for each in calls:
+                    each.clear()
                 timetable.step(*([x] if 0 in mine else []), **({"target": y} if count - 1 in mine else {}))
         except Exception as error:
-            return Run(schedule, donated, error=first_line(error.__cause__ or error))
+            return Run(schedule, way, error=first_line(error.__cause__ or error))
     off = [_off(model[index], grads) for index, grads in zip(mine, expected, strict=True)]
-    return Run(schedule, donated, "", max(off), counting.backward_runs, len(mine))
+    matmuls = sum(each["aten.mm.default"] for each in [counting.backward_calls, *calls])
+    return Run(schedule, way, "", max(off), counting.backward_runs, matmuls, len(mine))
 
 
 def stages(count: int) -> nn.Sequential:

@@ -9,7 +9,7 @@ from compile_lab.page.marks import Axis, Row, segments
 from compile_lab.page.tables import Code, Table
 
 from .artifacts import Loaded
-from .decisions import LINES, SPREADS, neighbours, recommended, spread_of
+from .decisions import LINES, SPREADS, neighbours, pattern_of, recommended
 from .dtensors import BACKENDS, Outcome
 from .grid import ERROR, OUTCOMES, RIGHT, SLOW, TENSOR, WRONG, Case, Cell
 from .stages import Run
@@ -20,20 +20,22 @@ COLOURS = {RIGHT: "green", SLOW: "orange", WRONG: "vermillion", ERROR: "grey"}
 
 def overview(cells: Cells, provenance: object) -> Drawing:
     """How many orders of each kind come out how."""
-    found = {name: Counter(cell.outcome for case, cell in cells.items() if spread_of(case) == name) for name in SPREADS}
+    found = {
+        name: Counter(cell.outcome for case, cell in cells.items() if pattern_of(case) == name) for name in SPREADS
+    }
     rows = [
         Row(name, {outcome: count[outcome] for outcome in OUTCOMES if count[outcome]}) for name, count in found.items()
     ]
     total = sum(found.values(), Counter())
     title = (
-        f"Of {len(cells)} orders, {total[RIGHT]} do what they say; {total[SLOW]} do less and "
-        f"{total[WRONG]} are wrong, and torch does not say so; {total[ERROR]} raise an error."
+        f"Of {len(cells)} orders, {total[RIGHT]} do what they say; {total[SLOW]} are slow and "
+        f"{total[WRONG]} are wrong without an error; {total[ERROR]} raise one."
     )
     used = {outcome: COLOURS[outcome] for outcome in OUTCOMES if total[outcome]}
     return segments(rows, Axis("orders", ""), title=title, colours=used, provenance=provenance)
 
 
-def listed(cells: Iterable[Cell], caption: str = "", folded: str = "") -> Table:
+def orders(cells: Iterable[Cell], caption: str = "", folded: str = "") -> Table:
     """A row for each case: the order, what becomes of it, and why."""
     rows = [(cell.order, *cell.verdict) for cell in cells]
     return Table(["order", "outcome", "why"], rows, caption, align="lll", folded=folded)
@@ -61,10 +63,13 @@ def clipping(cells: Iterable[Cell]) -> Table:
 
 
 def schedules(runs: Iterable[Run], provenance: object) -> Table:
-    """Each schedule over compiled stages, with donated buffers and without."""
-    rows = [(each.schedule, each.donated, each.outcome, each.backwards or None, each.once or None) for each in runs]
-    columns = ["schedule", "donated buffers", "outcome", "compiled backwards run", "once for each"]
-    return Table(columns, rows, str(provenance), align="lllrr")
+    """Each schedule over compiled stages: what becomes of the step, and how many matmuls its backwards run."""
+    rows = [
+        (each.schedule, each.outcome, *(count or None for count in (each.backwards, each.matmuls, each.matmuls_once)))
+        for each in runs
+    ]
+    columns = ["schedule", "outcome", "whole backwards", "matmuls in backwards", "each gradient once"]
+    return Table(columns, rows, str(provenance), align="llrrr")
 
 
 def programs(outcomes: Iterable[Outcome], provenance: object) -> Table:
@@ -84,7 +89,7 @@ def loaded(found: Iterable[Loaded], provenance: object) -> Table:
 def advice(cells: Cells, spread: str, checkpointing: bool) -> list[Any]:
     """The order to write, its lines, what the grid says of it, and what becomes of the others."""
     others = neighbours(dict(cells), spread, checkpointing)
-    told = listed(others, "The other orders of the grid for the same, the worst first") if others else ""
+    told = orders(others, "The other orders of the grid for the same, the worst first") if others else ""
     try:
         case = recommended(spread, checkpointing)
     except ValueError as error:

@@ -125,7 +125,7 @@ def pipeline_sends_to_itself() -> bool:
 
 
 @contextlib.contextmanager
-def strategies_told(tell: Callable[[Any, Any, Any], None]) -> Iterator[None]:
+def watch_strategies(tell: Callable[[Any, Any, Any], None]) -> Iterator[None]:
     """While the block runs, ``tell(schema, strategies, chosen)`` is called whenever DTensor chooses.
 
     ``schema`` is the call (``op``, ``args_spec``), a strategy has ``input_specs``, ``output_specs`` and
@@ -156,7 +156,7 @@ def forget_strategies() -> None:
 
 
 @contextlib.contextmanager
-def redistributions_told(tell: Callable[[Any, int, Any, Any, Callable[[], Any]], Any]) -> Iterator[None]:
+def replace_redistributions(tell: Callable[[Any, int, Any, Any, Callable[[], Any]], Any]) -> Iterator[None]:
     """While the block runs, ``tell(operator, argument, source, target, move)`` stands for each redistribution that
     DTensor makes of an operator's argument by itself.
 

@@ -69,12 +69,12 @@ def _bytecode_heard() -> Iterator[None]:
             count()
         return entered()
 
-    with mock.patch.object(dynamo_utils, "record_pregraph_bytecode_enter", counted), _profiler_told():
+    with mock.patch.object(dynamo_utils, "record_pregraph_bytecode_enter", counted), _profiler_announced():
         yield
 
 
 @contextmanager
-def _profiler_told() -> Iterator[None]:
+def _profiler_announced() -> Iterator[None]:
     """From torch 2.15 on the bytecode makes that call only if it is told that a profiler runs: it is, and none does.
 
     A profiler that starts or stops meanwhile is believed when the block ends.
@@ -95,6 +95,12 @@ def _profiler_told() -> Iterator[None]:
             yield
     finally:
         profiler._is_profiler_enabled = runs
+
+
+def leaves_eager(module: torch.nn.Module) -> bool:
+    """``module.compile()`` compiles nothing of it, but what it calls: before torch 2.14 Dynamo skips the frames of
+    torch's own classes, and ``torch.compile(module)`` alone asks for them (pytorch#150915)."""
+    return torch.__version__ < "2.14" and type(module).forward.__module__.startswith("torch.")
 
 
 def forget_warnings() -> None:

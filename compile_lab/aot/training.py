@@ -21,7 +21,7 @@ from .._torch.aot import aot_pieces
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import compiled_anew
 from ..capture import BreakReported, compilation
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from ..dynamo.tracing import GraphBreak, merged_breaks
 from .nodes import Decomposition, Graph, decomposed, graph_of, input_titles
 from .partition import PARTITIONERS, Pipe, budgeted, partition
@@ -31,7 +31,7 @@ DECOMPOSITIONS = ("inductor", "none")
 
 
 @dataclass(frozen=True, repr=False)
-class TrainingGraphs(Told):
+class TrainingGraphs(PrintedRepr):
     """One captured graph as AOTAutograd sees it: joint, split in two, and what is kept between the two."""
 
     joint: Graph

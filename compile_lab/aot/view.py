@@ -90,7 +90,7 @@ def largest(graphs: TrainingGraphs, most: int = 8, caption: str = "") -> Drawing
     """
     kept = sorted((each for each in folded(graphs.saved) if each.extra_nbytes), key=lambda each: -each.extra_nbytes)
     _kept_something(kept)
-    names = [_told(each, graphs) for each in kept[:most]]
+    names = [_tensor_text(each, graphs) for each in kept[:most]]
     series = Series("kept", names, [each.extra_nbytes / 1e3 for each in kept[:most]])
     share = sum(each.extra_nbytes for each in kept[:most]) / graphs.saved_nbytes
     title = f"The {len(names)} largest kinds of tensors are {share:.0%} of all that is kept."
@@ -149,7 +149,7 @@ def comparison(graphs: dict[str, TrainingGraphs]) -> Table:
     return Table(columns, rows)
 
 
-def _told(each: SavedTensor, graphs: TrainingGraphs) -> str:
+def _tensor_text(each: SavedTensor, graphs: TrainingGraphs) -> str:
     times = f"{each.count} × " if each.count > 1 else ""
     what = "attention" if "attention" in each.op else _what(each, graphs)
     return f"{times}{what} {list(each.shape)}, {_at(each.source)}"

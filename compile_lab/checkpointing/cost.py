@@ -25,7 +25,7 @@ from ..doors import door
 from ..eager.flops import Work, work_of
 from ..measure.allocator import peak
 from ..measure.judge import gradient_error
-from ..measure.timing import samples_us, spread_us, wait
+from ..measure.timing import samples_us, summary_us, wait
 from ..memory.eager import eager_lifetimes
 from ..memory.measured import measure_step
 from ..memory.predict import lifetimes
@@ -211,7 +211,7 @@ def _run(
     loss = float(subject.step(fn))
     error = gradient_error(subject.gradients(), expected)
     memory = _memory(subject, fn)
-    taken = spread_us(samples_us(lambda: subject.step(fn), subject.device, samples=SAMPLES[subject.device]))
+    taken = summary_us(samples_us(lambda: subject.step(fn), subject.device, samples=SAMPLES[subject.device]))
     under = None if limit_nbytes is None else _under(limit_nbytes, subject, fn)
     return {
         **memory,

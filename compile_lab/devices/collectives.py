@@ -84,7 +84,7 @@ def count(build: Callable[[], Program], devices: int, *, rank: int = 0, warm_up:
     >>> [str(each) for each in count(build, devices=4)]
     ['1 × all_gather over world (4 ranks), 288 bytes', '1 × reduce_scatter over world (4 ranks), 288 bytes']
     """
-    with pretended(devices, rank):
+    with fake_process_group(devices, rank):
         return counted(build(), warm_up)
 
 
@@ -97,8 +97,8 @@ def counted(program: Program, warm_up: int = 0, smallest: int = 2) -> tuple[Coll
     number, a loss that is averaged to be shown.
 
     >>> import torch
-    >>> from compile_lab.devices import Program, counted, pretended
-    >>> with pretended(devices=8):
+    >>> from compile_lab.devices import Program, counted, fake_process_group
+    >>> with fake_process_group(devices=8):
     ...     found = counted(Program(lambda: torch.distributed.all_reduce(torch.ones(4))))
     >>> [(each.kind, each.payload_nbytes, each.sent_nbytes) for each in found]
     [('all_reduce', 16, 28)]
@@ -125,7 +125,7 @@ def held(build: Callable[[], Program], devices: int, *, rank: int = 0) -> Held:
     >>> held(build, devices=4)
     Held(parameters=72, gradients=72, optimizer=144, activations=64)
     """
-    with pretended(devices, rank):
+    with fake_process_group(devices, rank):
         return held_here(build())
 
 
@@ -151,15 +151,15 @@ def held_here(program: Program) -> Held:
 
 @door
 @contextlib.contextmanager
-def pretended(devices: int, rank: int = 0) -> Iterator[None]:
+def fake_process_group(devices: int, rank: int = 0) -> Iterator[None]:
     """While the block runs, this process is ``rank`` of ``devices`` on the fake process group. Raises as ``count``.
 
     It computes on one thread, as a rank of ``ranks.run`` does: where other programs want the cores too, each of the
     many small operations would wait for its threads to get one.
 
     >>> import torch.distributed as dist
-    >>> from compile_lab.devices import pretended
-    >>> with pretended(devices=1024, rank=3):
+    >>> from compile_lab.devices import fake_process_group
+    >>> with fake_process_group(devices=1024, rank=3):
     ...     print(dist.get_rank(), dist.get_world_size())
     3 1024
     """

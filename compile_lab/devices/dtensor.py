@@ -80,7 +80,7 @@ class Ruling:
 
 
 @dataclass(frozen=True)
-class PlacedCall:
+class DTensorCall:
     """A call to be asked about: ``function(*args, **kwargs)``, and a placement for each tensor in it, in order.
 
     With ``gradient``, the gradients of all floating-point inputs are what is compared.
@@ -94,7 +94,7 @@ class PlacedCall:
     operator: str = ""
 
 
-def check_layout(call: PlacedCall, ranks: int) -> None:
+def check_layout(call: DTensorCall, ranks: int) -> None:
     """Raises ValueError unless each tensor of the call has a placement, and can be split so."""
     held = tensors((call.args, dict(call.kwargs)))
     if len(held) != len(call.layout):
@@ -106,7 +106,7 @@ def check_layout(call: PlacedCall, ranks: int) -> None:
         parts(x, word, ranks)
 
 
-def shards_of(call: PlacedCall, ranks: int) -> str:
+def shards_of(call: DTensorCall, ranks: int) -> str:
     """The worst way in which an input's rows are shared out."""
     found = {EVEN}
     for x, word in zip(tensors((call.args, dict(call.kwargs))), call.layout, strict=True):
@@ -125,7 +125,7 @@ def helps(message: str, operator: str = "") -> tuple[str, ...]:
     return ("operator",) * bool(names) + ("way out",) * bool(out)
 
 
-def told_of(failed: gangs.RankFailed, folder: Path) -> str:
+def failure_reason(failed: gangs.RankFailed, folder: Path) -> str:
     """Why a group of ranks came to an end, in a line: the time was over, or what brought the rank down."""
     refused = [file.read_text() for file in sorted(folder.glob("refused.*"))]
     refused.sort(key=_is_of_the_wire)  # who raised first is the cause; the others lost it
@@ -161,7 +161,7 @@ class Judge:
         x = distribute_tensor(torch.ones(self.ranks), self.mesh, [Shard(0)], src_data_rank=None)
         torch.nn.functional.mse_loss(x, x)
 
-    def ruling(self, call: PlacedCall) -> Ruling:
+    def ruling(self, call: DTensorCall) -> Ruling:
         """What came of it: the same on each rank."""
         function = gradients_of(call.function) if call.gradient else call.function
         leaves, tree = tree_flatten((call.args, dict(call.kwargs)))
@@ -183,7 +183,7 @@ class Judge:
             want = alone([x.clone() for x in inputs])
         except Exception as error:
             return Ruling(UNASKED, detail=first_line(error))
-        if unsent := _cannot_be_told(want):
+        if unsent := _unpicklable(want):
             return Ruling(UNASKED, detail=unsent)
         shards = shards_of(call, self.ranks)
         faulthandler.dump_traceback_later(self._limit_s, exit=True, file=self._late)
@@ -198,13 +198,14 @@ class Judge:
         except Exception as error:  # results of a kind that has no difference, such as a nested tensor
             return Ruling(UNASKED, detail=f"the results cannot be compared: {first_line(error)}")
 
-    def _run(self, alone: Callable[..., Any], held: Sequence[Any], inputs: Sequence[Tensor], call: PlacedCall) -> Any:
+    def _run(self, alone: Callable[..., Any], held: Sequence[Any], inputs: Sequence[Tensor], call: DTensorCall) -> Any:
         """This rank's results, each with its placement, or the message of the exception."""
         (note := self._folder / f"refused.{self.rank}").unlink(missing_ok=True)
         got: list[Any] = []
         try:
             spread = [
-                self._spread(each[self.rank], x, word) for each, x, word in zip(held, inputs, call.layout, strict=True)
+                self._distribute(each[self.rank], x, word)
+                for each, x, word in zip(held, inputs, call.layout, strict=True)
             ]
             sent = counted(Program(lambda: got.append(alone(spread))), smallest=1)
             return [self._held(each) for each in tree_leaves(got[0])], sent
@@ -214,7 +215,7 @@ class Judge:
             faulthandler.dump_traceback_later(self._limit_s / 3, exit=True, file=self._late)
             return message
 
-    def _spread(self, mine: Tensor, x: Tensor, word: str) -> DTensor:
+    def _distribute(self, mine: Tensor, x: Tensor, word: str) -> DTensor:
         kind = placement(word)
         if isinstance(kind, Partial):
             return DTensor.from_local(mine, self.mesh, [kind], run_check=False)
@@ -229,16 +230,18 @@ class Judge:
             return str(kind), value.shape, value.to_local().detach()
         return str(kind), value.shape, value.full_tensor().detach()
 
-    def _judged(self, told: Sequence[Any], want: Any, call: PlacedCall, shards: str, rule: Callable[[], str]) -> Ruling:
-        if raised := [each for each in told if isinstance(each, str)]:
-            some = len(raised) < len(told)
+    def _judged(
+        self, replies: Sequence[Any], want: Any, call: DTensorCall, shards: str, rule: Callable[[], str]
+    ) -> Ruling:
+        if raised := [each for each in replies if isinstance(each, str)]:
+            some = len(raised) < len(replies)
             kind = HANGS if some or _is_of_the_wire(raised[0]) else REFUSED
             detail = f"only some ranks raise: {raised[0]}" if some else raised[0]
             return Ruling(kind, detail=detail, helps=helps(raised[0], call.operator), shards=shards)
-        results = [results for results, _ in told]
+        results = [results for results, _ in replies]
         out = tuple(place or "one process's" for place, _, _ in results[0])
         what, detail = wrong_in([list(each) for each in zip(*results, strict=True)], tree_leaves(want))
-        sent = told[0][1]
+        sent = replies[0][1]
         if not detail:
             return Ruling(PAID if sent else FREE, sent=sent, out=out, shards=shards)
         if name := rule():
@@ -248,19 +251,19 @@ class Judge:
 
     def _rule(
         self,
-        call: PlacedCall,
+        call: DTensorCall,
         alone: Any,
         inputs: Sequence[Tensor],
         held: Sequence[Any],
         want: Any,
-        told: Sequence[Any],
+        replies: Sequence[Any],
     ) -> str:
         with contextlib.suppress(Exception):
             if any(word.startswith("P(") for word in call.layout) and is_outside(alone, inputs, held):
                 return "domain"
             if call.gradient:
                 return "undefined" if is_undefined(alone, inputs) else "kink" if is_kink(alone, inputs) else ""
-            columns = [list(each) for each in zip(*(results for results, _ in told), strict=True)]
+            columns = [list(each) for each in zip(*(results for results, _ in replies), strict=True)]
             for column, value in zip(columns, tree_leaves(want), strict=False):
                 if isinstance(value, Tensor) and wrong_in([column], [value])[1]:
                     return excuse(alone, inputs, value, call.operator, held)
@@ -317,7 +320,7 @@ def gradients_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
 
     def gradients(*args: Any, **kwargs: Any) -> list[Any]:
         leaves, tree = tree_flatten((args, kwargs))
-        leaves = [_asked(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        leaves = [_with_grad(leaf) if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         asked = [leaf for leaf in leaves if isinstance(leaf, Tensor) and leaf.requires_grad]
         args, kwargs = tree_unflatten(leaves, tree)
         made = [each for each in tensors(function(*args, **kwargs)) if each.requires_grad]
@@ -328,7 +331,7 @@ def gradients_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
     return gradients
 
 
-def _asked(x: Tensor) -> Tensor:
+def _with_grad(x: Tensor) -> Tensor:
     return x.detach().requires_grad_(x.is_floating_point() or x.is_complex())
 
 
@@ -341,7 +344,7 @@ def _weights(made: Tensor) -> Tensor | None:
     return distribute_tensor(plain, made.device_mesh, [Replicate()] * made.device_mesh.ndim, src_data_rank=None)
 
 
-def _cannot_be_told(value: Any) -> str:
+def _unpicklable(value: Any) -> str:
     """Why one rank cannot tell another of such a result; "" if it can. 16-bit complex numbers cannot be pickled."""
     try:
         pickle.loads(pickle.dumps(tree_leaves(value)))
@@ -354,4 +357,4 @@ def _is_of_the_wire(message: str) -> bool:
     return "gloo" in message or any(lost in message for lost in gangs.LOST)
 
 
-__all__ = ["KINDS", "DeviceMesh", "Judge", "PlacedCall", "Ruling"]
+__all__ = ["KINDS", "DTensorCall", "DeviceMesh", "Judge", "Ruling"]

@@ -94,8 +94,8 @@ def measure_several(
 
     What cannot go is refused before a rank is started:
 
-    >>> from compile_lab.devices import Nap, measure_several
-    >>> measure_several([("1F1B", 2, Nap())], n=4)
+    >>> from compile_lab.devices import SleepingStage, measure_several
+    >>> measure_several([("1F1B", 2, SleepingStage())], n=4)
     Traceback (most recent call last):
         ...
     ValueError: torch's 1F1B needs a micro-batch for each rank: 2 are too few for 4 ranks

@@ -28,14 +28,14 @@ class StageWork(Protocol):
 
 @door
 @dataclass(frozen=True)
-class Nap:
+class SleepingStage:
     """A stage that sleeps: its work takes time and no core, as a GPU's does. Milliseconds of one stage, or of each.
 
     So any number of ranks runs as if each had a device to itself, on any number of cores. The tensors that pass between
     the stages are real, float32 [rows, width] for a micro-batch. Nothing is learned.
 
-    >>> from compile_lab.devices import Nap
-    >>> nap = Nap(forward_ms=0.1, rows=4, width=16)
+    >>> from compile_lab.devices import SleepingStage
+    >>> nap = SleepingStage(forward_ms=0.1, rows=4, width=16)
     >>> stage, batch = nap.stage(0, stages=2), nap.batch(microbatches=3)
     >>> batch.shape, stage(batch).shape
     (torch.Size([12, 16]), torch.Size([12, 16]))

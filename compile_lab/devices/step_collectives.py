@@ -22,7 +22,7 @@ from ..doors import door
 from ..inductor.wrapper import Returned, Started, Wrapper
 from ..simulator.overlap import Overlap
 from ..simulator.wire import COLLECTIVES, step_of
-from .collectives import pretended
+from .collectives import fake_process_group
 from .compiled_collectives import BUCKETED, REORDERED, order
 
 _A = "aten_distributed_optimizations."
@@ -172,7 +172,7 @@ def on_virtual_gpus(
 
 def _in_a_child(build: Callable[[DeviceMesh], Callable[[], Any]], devices: int) -> list[Any]:
     reset_dynamo()
-    with pretended(devices):
+    with fake_process_group(devices):
         with without_fakes():  # a mesh reads its ranks' numbers
             mesh = DeviceMesh("cuda", list(range(devices)))
         return generated_graphs(build(mesh))

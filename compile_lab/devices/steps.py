@@ -58,7 +58,7 @@ def measured(
     taken_us = step_times_us(steps, device, rounds)
     runs = {}
     for name, step in steps.items():
-        whole, issued = (timing.spread_us(times) for times in zip(*taken_us[name], strict=True))
+        whole, issued = (timing.summary_us(times) for times in zip(*taken_us[name], strict=True))
         low, median, high = (whole[key] / 1e3 for key in ("low_us", "median_us", "high_us"))
         seen = [profiled(step, group, device) for _ in range(PROFILED)]
         runs[name] = StepRun(median, low, high, _typical(seen, device), issued["median_us"] / 1e3)

@@ -16,7 +16,7 @@ from torch import nn
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import cache_entries, get_guard_fail_reason, reset_dynamo
 from ..capture import BreakReported, GuardTree, Recompiled, compilation
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from .guards import Guard, guards_of, in_words
 from .tracing import CapturedGraph, DynamoTrace, GraphBreak, Kept, graph, keeping, merged_breaks, quiet
 
@@ -53,7 +53,7 @@ class Forecast:
 
 
 @dataclass(frozen=True, repr=False)
-class WatchedCall(Told):
+class WatchedCall(PrintedRepr):
     """One call of a watched function: what the guards said before it, and what torch did."""
 
     arguments: str
@@ -262,9 +262,9 @@ def _frame(compiled: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tupl
 _FIRST = re.compile(r"\d+/0: ")
 
 
-def _reason(said: str) -> str:
+def _reason(message: str) -> str:
     """torch's reason against one compilation, ``0/1: L['n'] == 2  # …``, as the condition in words."""
-    return in_words(said.partition(": ")[2].partition("\nUser stack")[0])
+    return in_words(message.partition(": ")[2].partition("\nUser stack")[0])
 
 
 _MARKS = {

@@ -22,7 +22,7 @@ import torch
 from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import CompileContext, compiled_anew, register_bytecode_hook
 from ..capture import BreakReported, FrameStarted, GuardTree, Log, Recompiled, compilation
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from ..source import PACKAGE, Line, place
 from .guards import Guard, guards_of, in_words
 
@@ -102,7 +102,7 @@ class Rewritten:
 
 
 @dataclass(frozen=True, repr=False)
-class DynamoTrace(Told):
+class DynamoTrace(PrintedRepr):
     """Everything Dynamo did with a function and the inputs it was called with."""
 
     graphs: tuple[CapturedGraph, ...]

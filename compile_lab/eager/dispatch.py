@@ -18,7 +18,7 @@ import torch
 from torch.overrides import TorchFunctionMode, resolve_name
 
 from .._torch.dispatcher import DisableTorchFunction, current_autograd_node, dispatch_mode_is_active
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from ..source import Line, users_line
 from ..tensors import gradients_kept, tensors
 from . import intercept as hops
@@ -80,7 +80,7 @@ class Call:
 
 
 @dataclass(frozen=True, repr=False)
-class DispatchLog(Told):
+class DispatchLog(PrintedRepr):
     """Every call of the dispatcher, in the order in which they began."""
 
     calls: tuple[Call, ...]

@@ -108,15 +108,15 @@ def _numbers_as_tensors(op: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(converted)
 
 
-def _as_tensor(number: Any, beside: torch.Tensor) -> torch.Tensor:
+def _as_tensor(number: Any, operand: torch.Tensor) -> torch.Tensor:
     """A tensor that stands for the number, and has as little to say in the type of the result as that.
 
     torch marks such a tensor, which Python cannot. Where the mark would make a difference (an integer tensor beside a
     fraction) it gets the result's type at once, and the log lacks its conversion.
     """
     tensor = torch.tensor(number, dtype=_NUMBERS[type(number)])
-    right = torch.result_type(beside, number)
-    return tensor if torch.result_type(beside, tensor) == right else tensor.to(right)
+    right = torch.result_type(operand, number)
+    return tensor if torch.result_type(operand, tensor) == right else tensor.to(right)
 
 
 @functools.cache

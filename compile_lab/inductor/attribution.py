@@ -16,7 +16,7 @@ from unittest import mock
 
 from .._torch.inductor import inductor_lowering
 
-_ASKED_BY = "compile_lab_asked_by"
+_REQUESTED_BY = "compile_lab_asked_by"
 _ASSIGNED = re.compile(r"\s*_?(tmp\d+)(?:_\w+)? = ")
 _STORED = re.compile(r"\s*tl\.(?:store|atomic_add)\(.*?, (tmp\d+),")
 
@@ -67,7 +67,7 @@ def listening() -> Iterator[Variables]:
     def create_node(tracer: Any, *args: Any, **kwargs: Any) -> Any:
         step = create(tracer, *args, **kwargs)
         # A body that is recorded once more, with its loops merged, is played back meanwhile.
-        step.meta[_ASKED_BY] = asking[-1] if asking else _played(torch_.V)
+        step.meta[_REQUESTED_BY] = asking[-1] if asking else _played(torch_.V)
         return step
 
     def newvar(cse: Any, *args: Any, **kwargs: Any) -> Any:
@@ -91,7 +91,7 @@ def listening() -> Iterator[Variables]:
 def _played(virtualized: Any) -> str | None:
     """The node that asked for the step which is being played back."""
     step = getattr(virtualized.interpreter, "current_node", None)
-    return step.meta.get(_ASKED_BY) if step is not None else None
+    return step.meta.get(_REQUESTED_BY) if step is not None else None
 
 
 def _name(node: Any) -> str | None:

@@ -27,9 +27,9 @@ def launches(codes: GeneratedCode | Mapping[str, GeneratedCode], direction: str 
     if isinstance(codes, GeneratedCode):
         wanted = [graph.direction for graph in codes.graphs if direction in (None, graph.direction)]
         rows = {way: [_launch(kernel) for kernel in codes.kernels if kernel.direction == way] for way in wanted}
-        return _drawn(rows, _listed(rows), launches_table(codes, direction), evidence(codes))
+        return _drawn(rows, _rows_text(rows), launches_table(codes, direction), evidence(codes))
     rows = {case: [_launch(kernel) for kernel in code.kernels] for case, code in codes.items()}
-    return _drawn(rows, _listed(rows), launches_of(codes), evidence(next(iter(codes.values()))))
+    return _drawn(rows, _rows_text(rows), launches_of(codes), evidence(next(iter(codes.values()))))
 
 
 def fused(code: GeneratedCode, eager: Traffic) -> Drawing:
@@ -61,7 +61,7 @@ def moved(traffics: Mapping[str, Traffic], direction: str) -> Drawing:
     cells: list[list[Cell]] = [
         [way, each.name, OF_LAUNCH[each.kind], each.nbytes] for way, t in traffics.items() for each in t.of(direction)
     ]
-    return _drawn(rows, f"{direction}, {_listed(rows)}", Table(["way", "launch", "is", "bytes"], cells))
+    return _drawn(rows, f"{direction}, {_rows_text(rows)}", Table(["way", "launch", "is", "bytes"], cells))
 
 
 def _segment(words: str, kind: str, nbytes: int) -> Segment:
@@ -96,7 +96,7 @@ def _drawn(rows: Mapping[str, list[Segment]], title: str, table: Table, source: 
     )
 
 
-def _listed(rows: Mapping[str, list[Segment]]) -> str:
+def _rows_text(rows: Mapping[str, list[Segment]]) -> str:
     """What the rows are, as a title has it: ``forward: 9 launches, 7.0 MB; …``."""
     return "; ".join(f"{name}: {_counted(parts)}" for name, parts in rows.items())
 

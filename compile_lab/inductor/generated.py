@@ -16,7 +16,7 @@ from .._torch.dispatcher import dispatch_mode_is_active
 from .._torch.dynamo import compiled_anew
 from .._torch.inductor import inductor_config
 from ..capture import BreakReported, compilation
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from ..dynamo.tracing import GraphBreak, merged_breaks
 from ..recordings import Provenance, here
 from ..tensors import leaves, tensors
@@ -44,7 +44,7 @@ COMMAND = "compile_lab.inductor.generated_code"
 
 
 @dataclass(frozen=True, repr=False)
-class GeneratedCode(Told):
+class GeneratedCode(PrintedRepr):
     """Everything Inductor wrote for a function and its inputs. ``chip`` is None for the device of the inputs."""
 
     graphs: tuple[InductorGraph, ...]

@@ -25,7 +25,7 @@ from ..capture import NotCompiledError
 from ..doors import check_whole, door
 from ..measure.host import HostCost, host_cost
 from ..measure.timing import collector_off, fp32_meant, samples_us, wait
-from ..modes.cost import MODES, Spread, break_even_calls, torch_compile
+from ..modes.cost import MODES, Quartiles, break_even_calls, torch_compile
 from ..modes.cuda_graphs import Launches, count_launches
 from ..recordings import RecordedRow
 from ..simulator.payback import ONCE
@@ -160,7 +160,7 @@ class Stream:
         """The answers to requests of this shape."""
         return [answer for answer in self.answers if answer.request == request]
 
-    def settled(self, request: Request) -> Spread | None:
+    def settled(self, request: Request) -> Quartiles | None:
         """Milliseconds of a request of this shape, but for the first three and those that compiled: median, quartiles.
 
         None with fewer than four such requests.
@@ -169,7 +169,7 @@ class Stream:
         if len(found) < 4:
             return None
         low, median, high = statistics.quantiles(found, n=4)
-        return Spread(median, low, high)
+        return Quartiles(median, low, high)
 
     def invested_s(self, request: Request) -> float | None:
         """Seconds of the first three such requests beyond settled ones: compiling, tuning, recording CUDA graphs."""
@@ -202,7 +202,7 @@ class PhaseCost(RecordedRow):
     phase: str
     mode: str
     request: Request
-    call: Spread | None = None
+    call: Quartiles | None = None
     first_s: float | None = None
     compilations: int = 0
     stopped: str = ""
@@ -315,7 +315,7 @@ def phase_cost(endpoint: Endpoint, phase: str, request: Request, watched: bool =
         wait(endpoint.device)
         first_s = time.perf_counter() - begin
         compilations = _compiled_graphs() - before
-        spread = Spread.of_us(samples_us(call, endpoint.device, SAMPLES))
+        spread = Quartiles.of_us(samples_us(call, endpoint.device, SAMPLES))
         host = host_cost(call, endpoint.device) if watched else None
         launches = count_launches(call) if watched and endpoint.device == "cuda" else None
     _proved(endpoint)

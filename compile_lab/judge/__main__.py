@@ -2,15 +2,18 @@
 
 FUNCTION returns ``(model, batch)``, as for ``compile_lab.report``: a module, or a function, also one that is a whole
 step. It is called twice: the second time with the batch that ``--again``, another such function of FILE, returns, and
-after ``--change``, a function of FILE that is called with the model. The status is 0 if all that was judged is right,
+after ``--change``, a function of FILE that is called with the model; a generator undoes, after its ``yield``, what it
+changed outside the model, as the code of a class. The status is 0 if all that was judged is right,
 1 if something is wrong, or raises where eager mode does not, and 2 if nothing could be judged.
 """
 
 import argparse
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from ..report.given import function_of, raised, returned
-from ..report.target import UnusableModel
+from ..report.target import UnusableModel, named
 from ..virtual_gpu.chips import CHIPS
 from .judging import gradients
 
@@ -26,8 +29,8 @@ def main(arguments: list[str] | None = None) -> int:
     beside = asked.target.rpartition(":")[0]
     try:
         model, batch, _, name = returned(asked.target)
+        change = _beside(asked.target, asked.change) if asked.change else None
         again = returned(f"{beside}:{asked.again}")[1] if asked.again else None
-        change = function_of(f"{beside}:{asked.change}") if asked.change else None
     except UnusableModel as error:
         print(f"{error}", file=sys.stderr)
         return 2
@@ -40,6 +43,15 @@ def main(arguments: list[str] | None = None) -> int:
     if found.wrong or any(each.raised for each in found.verdicts):
         return 1
     return 0 if any(each.units for each in found.verdicts) else 2
+
+
+def _beside(target: str, name: str) -> Callable[..., Any]:
+    """The function ``name`` of the file as it was run for ``target``: run once more, its classes would be others than
+    the model's."""
+    file = named(target)[0]
+    run = [each for each in [*sys.modules.values()] if getattr(each, "__file__", None) == str(file.resolve())]
+    function = getattr(run[-1], name, None) if run else None
+    return function if callable(function) else function_of(f"{file}:{name}")  # which says what is missing
 
 
 if __name__ == "__main__":

@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._torch.dynamo import compiled_anew
+from .._torch.dynamo import compiled_anew, dynamo_config
 from .._torch.inductor import inductor_config
 from ..capture import NotCompiledError, compilation
-from ..doors import Told, check_whole, door
+from ..doors import PrintedRepr, check_whole, door
 from ..dynamo.tracing import quiet
 from ..inductor.generated import GeneratedCode, generated_code
 from ..inductor.wrapper import Wrapper
@@ -38,7 +38,8 @@ WRONG = 64.0
 """Units from which on a difference is no rounding. Rounding has been seen up to 53, in steps of AdamW."""
 DWARFED, SHARE = 100.0, 1e-3
 """Where moving operands by an ulp moves a result so many times as far as eager is from exact, and by such a share of
-its size, the program decides something by its last bit (a bucket, a largest element): that is not compared."""
+its size, the program decides something by its last bit (a bucket, a largest element): that is not compared. Where
+eager is as far from exact itself, as in the floor of a softmax's sum (pytorch#189787), either answer is rounding."""
 SWITCHES = tuple(dict.fromkeys(each.option for each in KNOWN_FAULTS))
 """Passes of Inductor's that are turned off, one by one, where its code for a chip is wrong."""
 
@@ -74,7 +75,7 @@ class Verdict:
 
 
 @dataclass(frozen=True, repr=False)
-class Judged(Told):
+class Judged(PrintedRepr):
     """The verdicts on a model's calls, and why some results could not be judged, by name."""
 
     verdicts: tuple[Verdict, ...]
@@ -108,13 +109,15 @@ def gradients(
     ``model`` is a module or a function, also a whole step with backwards and optimizers of its own; ``batch`` what it
     is called with: a dict of keyword arguments, a tuple, or a tensor. It is called twice, since some faults show only
     then: the second time with ``again``, another batch, if it is given, and after ``change(model)``, done to each
-    backend's copy (of a function: to a module that calls it). A backend whose code did not run is refused, and so is
-    a program that does not run in float64. Gradients are those for random cotangents, or the step's own.
+    backend's copy (of a function: to a module that calls it). What it changes outside the copy, as the code of a class,
+    lasts for the next backend: a generator undoes that after its ``yield``. A backend whose code did not run is
+    refused, and so is a program that does not run in float64. Gradients are those for random cotangents, or the step's
+    own.
 
     Judged are the backends "aot_eager" and "inductor" on this machine, and with a ``chip`` the code that Inductor
     writes for it: whether it returns memory that nothing has written, and what its kernels compute in Triton's
     interpreter, which takes a minute for a block. The model itself, its gradients and the batch stay as they are.
-    Random numbers are drawn by torch's own generator; the interpreter draws none.
+    Each call draws the same random numbers, by torch's generator, numpy's or Python's; the interpreter draws none.
 
     Raises what the model itself raises in eager mode.
 
@@ -241,6 +244,8 @@ def tolerance_needed(made: Any, eager: Any) -> float:
         return 0.0 if _same(made, eager) else math.inf
     if (made.shape, made.dtype) != (eager.shape, eager.dtype) or not torch.equal(made.isfinite(), eager.isfinite()):
         return math.inf
+    if not (eager.is_floating_point() or eager.is_complex()):
+        made, eager = made.double(), eager.double()
     made, eager = (widened(each).nan_to_num(0, 0, 0) for each in (made, eager))
     return float(((made - eager).abs() / (1 + eager.abs())).max()) if eager.numel() else 0.0
 
@@ -277,6 +282,7 @@ def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Ve
             quiet(),
             compilation(use_caches=True) as log,  # kernels and headers that are built already: no graph is found again
             inductor_config.patch({"fallback_random": True, "fx_graph_cache": False}),
+            dynamo_config.patch(use_numpy_random_stream=True),
         ):
             made: Values = subject.seen(lambda model: torch.compile(model, backend=backend))
         log.require_compiled()

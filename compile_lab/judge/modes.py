@@ -4,6 +4,8 @@ The first is what counts as exact; it holds for code that names float32 itself, 
 may do: how far a result goes when each operand of each operation, forward and backward, moves as rounding moves it.
 """
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -62,26 +64,41 @@ class Jitter(TorchDispatchMode):
         exact = func.name().startswith(ROUND_NOTHING) or kwargs.get("rounding_mode")
         if func.namespace == "aten" and not shares and not exact:
             # batch_norm changes its running statistics, too, though its schema does not say so
-            if "batch_norm" in schema.name or schema.name in ("aten::sum", "aten::mean"):
-                args = (self._moved(args[0], together=True), *args[1:])
+            if "batch_norm" in schema.name:
+                args = (self._summed(args[0], [each for each in range(args[0].ndim) if each != 1]), *args[1:])
+            elif schema.name in ("aten::sum", "aten::mean"):
+                given = args[1] if len(args) > 1 else None
+                args = (self._summed(args[0], given if isinstance(given, list | tuple) else None), *args[1:])
             else:
                 args, kwargs = tree_map(self._moved, (args, kwargs))
         return func(*args, **kwargs)
 
-    def _moved(self, value: Any, together: bool = False) -> Any:
-        """``together``: what is summed one after another is off by more than its elements, up to an ulp of each."""
+    def _summed(self, value: Any, axes: Sequence[int] | None) -> Any:
+        """What is summed over ``axes``, one element after another: the sum is off by more than its elements, and no
+        operation in eager mode need show it, which sums in a tree. Each addition rounds what is summed until then: that
+        is up to an ulp of each element, and where all have one sign half the square root of their number more."""
+        moved = self._moved(value)
+        if moved is value or value.dtype != torch.float32:  # what is shorter is summed in float32
+            return moved
+        mean, size = value.mean(axes, keepdim=True), value.abs().mean(axes, keepdim=True)
+        ulps = size + mean.abs() * (0.5 * math.sqrt(value.numel() / mean.numel()))
+        shifted = moved + torch.finfo(value.dtype).eps * ulps * self._drawn(mean)
+        return torch.where(shifted.isfinite(), shifted, moved)
+
+    def _moved(self, value: Any) -> Any:
         if not isinstance(value, Tensor) or value.layout != torch.strided or not value.numel():
             return value
         if not (value.is_floating_point() or value.is_complex()):
             return value
         value = value.resolve_conj()
+        moved = torch.addcmul(value, value, self._drawn(value), value=torch.finfo(value.dtype).eps)
+        return torch.where(moved.isfinite(), moved, value)  # a mask's largest number must not become infinite
+
+    def _drawn(self, value: Tensor) -> Tensor:
+        """Numbers between -1 and 1, as many as there are."""
         dtype = torch.complex64 if value.is_complex() else torch.float32
         draw = torch.rand(value.shape, generator=self.generator, dtype=dtype).mul_(2)
-        draw = draw.sub_(1 + 1j if value.is_complex() else 1).to(value)
-        moved = torch.addcmul(value, value, draw, value=torch.finfo(value.dtype).eps)
-        if together and value.dtype == torch.float32:
-            moved += value.abs().mean() * torch.finfo(value.dtype).eps * draw.flatten()[0]
-        return torch.where(moved.isfinite(), moved, value)  # a mask's largest number must not become infinite
+        return draw.sub_(1 + 1j if value.is_complex() else 1).to(value)
 
 
 def widened(value: Any) -> Any:

@@ -3,12 +3,15 @@
 import contextlib
 import copy
 import dataclasses
+import inspect
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import keystr, tree_flatten_with_path, tree_map
@@ -23,7 +26,8 @@ FORM = "form of "
 
 @dataclass(frozen=True)
 class Call:
-    """One call: what is done to the model before it, the batch, and how names of its results end."""
+    """One call: what is done to the model before it, the batch, and how names of its results end. What is done may be a
+    generator: what stands after its ``yield`` is done once all calls are over."""
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
@@ -53,29 +57,29 @@ class Subject:
         for each in (*model.parameters(), *model.buffers()) if exact else ():
             each.data = widened(each.data)
         step = how(model)
-        for number, call in enumerate(self.calls):
-            call.before(model)
-            args, kwargs = call.given(exact)
-            model.zero_grad()
-            before = {name: each._version for name, each in model.named_parameters()}
-            with torch.random.fork_rng(_gpus()), mode or contextlib.nullcontext():
-                torch.manual_seed(self.seed + number)
-                outputs = step(*args, **kwargs)
-                ran_its_own = any(each.grad is not None for each in model.parameters())
-                if (wanted := differentiable(outputs)) and not ran_its_own:  # a whole step's graph is used up
-                    torch.autograd.backward(wanted, tangents(wanted, self.seed + number))
-            shown = dict(_shown(model, args, kwargs, outputs))
-            shown |= {
-                f"{name} afterwards": each for name, each in model.named_parameters() if each._version > before[name]
-            }
-            found |= {f"{name}{call.said}": _kept(value) for name, value in shown.items()}
+        with contextlib.ExitStack() as undone:
+            for number, call in enumerate(self.calls):
+                if inspect.isgenerator(changing := call.before(model)):
+                    next(changing, None)
+                    undone.callback(next, changing, None)
+                args, kwargs = call.given(exact)
+                model.zero_grad()
+                before = {name: each._version for name, each in model.named_parameters()}
+                with drawn_from(self.seed + number), mode or contextlib.nullcontext():
+                    outputs = step(*args, **kwargs)
+                    ran_its_own = any(each.grad is not None for each in model.parameters())
+                    if (wanted := differentiable(outputs)) and not ran_its_own:  # a whole step's graph is used up
+                        torch.autograd.backward(wanted, tangents(wanted, self.seed + number))
+                shown = dict(_shown(model, args, kwargs, outputs))
+                changed = {name: each for name, each in model.named_parameters() if each._version > before[name]}
+                shown |= {f"{name} afterwards": each for name, each in changed.items()}
+                found |= {f"{name}{call.said}": _kept(value) for name, value in shown.items()}
         return found
 
     def first_outputs(self) -> Any:
         """What the first call returns in eager mode; nothing of the reader's is changed by it."""
         args, kwargs = self.calls[0].given()
-        with torch.random.fork_rng(_gpus()):
-            torch.manual_seed(self.seed)
+        with drawn_from(self.seed):
             return self.copied()(*args, **kwargs)
 
     def copied(self) -> nn.Module:
@@ -88,6 +92,22 @@ class Subject:
                 f"a {type(self.model).__name__} cannot be copied ({type(error).__name__}: {said}), and each backend is "
                 "given a copy: make what cannot be copied in forward, or leave it out"
             ) from error
+
+
+@contextlib.contextmanager
+def drawn_from(seed: int) -> Iterator[None]:
+    """Whatever draws random numbers in here, by torch, numpy or Python's ``random``, draws those of the seed; what is
+    drawn afterwards is what would have been."""
+    python, numpys = random.getstate(), numpy.random.get_state()
+    with torch.random.fork_rng(_gpus()):
+        torch.manual_seed(seed)
+        random.seed(seed)
+        numpy.random.seed(seed)
+        try:
+            yield
+        finally:
+            random.setstate(python)
+            numpy.random.set_state(numpys)
 
 
 def _gpus() -> list[int]:

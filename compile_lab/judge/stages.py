@@ -15,7 +15,7 @@ from torch import nn
 from .._torch.bisect import stock_bisection
 from .._torch.dynamo import reset_dynamo
 from ..capture import NotCompiledError
-from ..doors import Told, check_whole, door
+from ..doors import PrintedRepr, check_whole, door
 from .judging import in_a_line, subject_of, units_of, verdict_of
 
 LADDER = {
@@ -29,7 +29,7 @@ RIGHT, WRONG = "right", "wrong"
 
 
 @dataclass(frozen=True, repr=False)
-class StageAtFault(Told):
+class StageAtFault(PrintedRepr):
     """``outcomes``: "right", "wrong" or "raises …" for each backend of `LADDER`. ``backend`` is the first that is not
     right, empty if all are; ``subsystem`` what torch's bisector names in it, if it names anything, ``application``
     which time it was applied, and ``applied`` to what."""

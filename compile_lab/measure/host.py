@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
 
-from .timing import samples_us, spread_us, wait
+from .timing import samples_us, summary_us, wait
 
 SAMPLES = 15
 SAMPLE_US = 20_000
@@ -40,7 +40,7 @@ class HostCost:
 
 def host_cost(call: Callable[[], Any], device: str, samples: int = SAMPLES) -> HostCost:
     """What one ``call`` costs the host, once it has been compiled and warmed up."""
-    issued = spread_us(samples_us(call, device, samples, from_idle=True))
+    issued = summary_us(samples_us(call, device, samples, from_idle=True))
     thread_us = _thread_us(call, device, samples, issued["median_us"])
     return HostCost(issued["median_us"], issued["low_us"], issued["high_us"], round(thread_us, 3), busiest(call))
 

@@ -31,7 +31,7 @@ class Timed(Protocol):
     def high_ms(self) -> float: ...
 
 
-def told_apart(one: Timed, other: Timed) -> bool:
+def distinct(one: Timed, other: Timed) -> bool:
     """Whether two times can be told apart: their quartiles do not overlap."""
     return one.high_ms < other.low_ms or other.high_ms < one.low_ms
 
@@ -168,13 +168,13 @@ def prepared_samples_us(
     return [in_a_row(repeats) for _ in range(samples)]
 
 
-def spread_us(taken: Sequence[float]) -> dict[str, float]:
+def summary_us(taken: Sequence[float]) -> dict[str, float]:
     """``median_us`` and the quartiles ``low_us`` and ``high_us`` of microseconds, to a nanosecond."""
     low, median, high = statistics.quantiles(taken, n=4)
     return {"median_us": round(median, 3), "low_us": round(low, 3), "high_us": round(high, 3)}
 
 
-def spread_ms(taken_ms: Sequence[float], digits: int = 5) -> dict[str, float]:
+def summary_ms(taken_ms: Sequence[float], digits: int = 5) -> dict[str, float]:
     """``median_ms`` and the quartiles ``low_ms`` and ``high_ms`` of milliseconds, to so many digits."""
     low, median, high = (round(each, digits) for each in statistics.quantiles(taken_ms, n=4))
     return {"median_ms": median, "low_ms": low, "high_ms": high}

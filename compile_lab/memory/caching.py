@@ -150,7 +150,7 @@ class Reserved:
 
 
 @door
-def replay(asked: Sequence[Sequence[Request]], expandable: bool = False) -> tuple[list[Reserved], CachingAllocator]:
+def replay(requests: Sequence[Sequence[Request]], expandable: bool = False) -> tuple[list[Reserved], CachingAllocator]:
     """Steps of requests through one allocator: its figures for each, and the allocator at the last step's peak.
 
     >>> from compile_lab.memory.caching import replay
@@ -160,7 +160,7 @@ def replay(asked: Sequence[Sequence[Request]], expandable: bool = False) -> tupl
     """
     allocator, figures = CachingAllocator(expandable), []
     at_peak = allocator
-    for step in asked:
+    for step in requests:
         most = 0
         for owner, nbytes in step:
             if nbytes is None:
@@ -169,6 +169,6 @@ def replay(asked: Sequence[Sequence[Request]], expandable: bool = False) -> tupl
             allocator.allocate(owner, nbytes)
             if allocator.allocated_nbytes > most:
                 most = allocator.allocated_nbytes
-                at_peak = copy.deepcopy(allocator) if step is asked[-1] else allocator
+                at_peak = copy.deepcopy(allocator) if step is requests[-1] else allocator
         figures.append(Reserved(most, allocator.reserved_nbytes))
     return figures, at_peak

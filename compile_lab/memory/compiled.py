@@ -247,7 +247,7 @@ def _ones_like(buffer: Buffer) -> Tensor:
     return replace(_tensor(buffer, "aten.ones_like"), nbytes=nbytes)
 
 
-def _workspace(asked: Allocated) -> Buffer | None:
+def _workspace(allocated: Allocated) -> Buffer | None:
     """Memory that a kernel needs for itself: no node's result, so only its allocation says how large it is."""
-    sizes = tuple(size for size in asked.shape if isinstance(size, int))
-    return Buffer(asked.name, sizes, asked.dtype, asked.nbytes) if asked.nbytes is not None else None
+    sizes = tuple(size for size in allocated.shape if isinstance(size, int))
+    return Buffer(allocated.name, sizes, allocated.dtype, allocated.nbytes) if allocated.nbytes is not None else None

@@ -24,7 +24,7 @@ from ..doors import door
 from ..inductor.wrapper import Wrapper
 from ..measure.allocator import peak
 from ..measure.host import HostCost
-from ..measure.timing import collector_off, fp32_meant, samples_us, spread_us, told_apart, wait
+from ..measure.timing import collector_off, distinct, fp32_meant, samples_us, summary_us, wait
 from ..recordings import RecordedRow, Recording
 from .cuda_graphs import Launches, count_launches, skip_reasons, status
 
@@ -37,7 +37,7 @@ Step = Callable[[Callable[..., Any]], Any]
 
 
 @dataclass(frozen=True)
-class Spread:
+class Quartiles:
     """Milliseconds a call: the median of the samples, and their quartiles."""
 
     median_ms: float
@@ -45,9 +45,9 @@ class Spread:
     high_ms: float
 
     @classmethod
-    def of_us(cls, samples_us: Sequence[float]) -> "Spread":
+    def of_us(cls, samples_us: Sequence[float]) -> "Quartiles":
         """From the samples, in microseconds."""
-        return cls(*(round(value / 1e3, 5) for value in spread_us(samples_us).values()))
+        return cls(*(round(value / 1e3, 5) for value in summary_us(samples_us).values()))
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class ModeCost(RecordedRow):
     """
 
     mode: str
-    call: Spread | None = None
+    call: Quartiles | None = None
     cold: CompileTime | None = None
     warm: CompileTime | None = None
     kernels: int | None = None
@@ -209,7 +209,7 @@ class Comparison:
         total_s = {
             mode: cost.total_s(calls, start)
             for mode, cost in self.done.items()
-            if cost.call and (mode == "eager" or not self.eager.call or told_apart(cost.call, self.eager.call))
+            if cost.call and (mode == "eager" or not self.eager.call or distinct(cost.call, self.eager.call))
         }
         return next(mode for mode in MODES if total_s.get(mode, math.inf) <= 1.02 * min(total_s.values()))
 
@@ -467,7 +467,7 @@ def _s(microseconds: int | None) -> float:
     return (microseconds or 0) / 1e6
 
 
-def _beyond(seconds: float, parts: dict[str, float], call: Spread) -> CompileTime:
+def _beyond(seconds: float, parts: dict[str, float], call: Quartiles) -> CompileTime:
     """What the first calls took beyond as many later ones; what no phase accounts for is the first calls' own."""
     beyond = seconds - WARM_UP_CALLS * call.median_ms / 1e3
     parts = {**parts, "first calls": max(0.0, beyond - sum(parts.values()))}
@@ -481,7 +481,7 @@ def _settled(call: Callable[[], Any], device: str) -> dict[str, Any]:
     wait(device)
     gc.collect()
     with peak(device) as memory, collector_off():
-        spread = Spread.of_us(samples_us(call, device))
+        spread = Quartiles.of_us(samples_us(call, device))
     if device != "cuda":
         return {"call": spread}
     taken = {"peak_nbytes": memory.peak_nbytes, "reserved_nbytes": memory.reserved_nbytes}

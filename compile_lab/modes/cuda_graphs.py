@@ -90,9 +90,9 @@ def readable_reason(message: str) -> str:
     return said.strip().rstrip(".") or "torch gives no reason"
 
 
-def status(asked: bool, device: str, seen: Launches | None, reasons: tuple[str, ...]) -> str:
+def status(requested: bool, device: str, seen: Launches | None, reasons: tuple[str, ...]) -> str:
     """One line: whether CUDA graphs ran, by what the profiler saw, and torch's reasons if it skipped any."""
-    if not asked:
+    if not requested:
         return "not requested"
     if device != "cuda":
         return "none: the mode asks for CUDA graphs, and a CPU has none; the code is that of the mode without them"

@@ -21,9 +21,9 @@ from torch import nn
 from .._torch.dynamo import dynamo_config, dynamo_utils, reset_dynamo
 from ..doors import check_whole, door
 from ..measure.allocator import peak
-from ..measure.timing import spread_ms
+from ..measure.timing import summary_ms
 from ..recordings import RecordedRow, Recording
-from .cost import Spread, Step, device_of, from_nothing
+from .cost import Quartiles, Step, device_of, from_nothing
 from .crossing import seconds
 from .cuda_graphs import count_launches
 from .payback import LEAST_SAMPLES, Payback, payback
@@ -47,7 +47,7 @@ class WayCost(RecordedRow):
     compile_s: float | None = None
     compile_cpu_s: float | None = None
     graphs: int | None = None
-    step: Spread | None = None
+    step: Quartiles | None = None
     payback: Payback | None = None
     kernels: float | None = None
     peak_nbytes: int | None = None
@@ -253,7 +253,7 @@ class WaysRace:
 def _cost(way: str, entrant: _Entrant, eager_ms: list[float], rehearsed_s: list[float]) -> WayCost:
     if not entrant.taken_ms:
         raise ValueError(f"{way} has no samples: run() times the steps")
-    step, middle = Spread(**spread_ms(entrant.taken_ms, 4)), statistics.median(entrant.taken_ms)
+    step, middle = Quartiles(**summary_ms(entrant.taken_ms, 4)), statistics.median(entrant.taken_ms)
     counts = functools.partial(WayCost, graphs=entrant.graphs, kernels=entrant.kernels, peak_nbytes=entrant.peak_nbytes)
     if way == "eager":
         return counts(way, step=step)

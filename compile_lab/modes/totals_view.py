@@ -12,7 +12,7 @@ from ..page.figures import Drawing
 from ..page.marks import Axis, Line, lines
 from ..page.units import number
 from .cost import MODES, Comparison
-from .view import gain, table, told_apart
+from .view import distinct, gain, table
 
 COLOURS = dict(zip(MODES, ("grey", "blue", "orange", "purple", "green"), strict=True))
 SHORT = {"max-autotune-no-cudagraphs": "max-autotune-no-cg"}
@@ -106,11 +106,11 @@ def _value(comparison: Comparison, mode: str, calls: float, start: str, scale: A
 def _paid(comparison: Comparison, mode: str, start: str) -> int | None:
     """After how many calls a mode has paid; None for never, and where its calls are not told apart from eager's."""
     cost = comparison.costs[mode]
-    return cost.break_even(comparison.eager, start) if told_apart(cost, comparison.eager) else None
+    return cost.break_even(comparison.eager, start) if distinct(cost, comparison.eager) else None
 
 
 def _pays(comparison: Comparison, mode: str, start: str) -> str:
-    if not told_apart(comparison.costs[mode], comparison.eager):
+    if not distinct(comparison.costs[mode], comparison.eager):
         return "not told apart from eager"
     paid = _paid(comparison, mode, start)
     return "never" if paid is None else number(paid)

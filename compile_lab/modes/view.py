@@ -8,7 +8,7 @@ from ..page.figures import Drawing
 from ..page.marks import Axis, Row, segments, short
 from ..page.tables import Cell, Code, Table
 from ..page.units import number, with_quartiles
-from .cost import MODES, PHASES, Comparison, ModeCost, Spread
+from .cost import MODES, PHASES, Comparison, ModeCost, Quartiles
 
 
 def table(comparison: Comparison, start: str = "") -> Table:
@@ -26,9 +26,9 @@ def _row(comparison: Comparison, cost: ModeCost, start: str) -> list[Cell]:
     return [comparison.named(cost.mode), _time(cost.call), gain(cost, comparison.eager), *seconds, pays]
 
 
-def told_apart(cost: ModeCost, eager: ModeCost) -> bool:
+def distinct(cost: ModeCost, eager: ModeCost) -> bool:
     """Whether the quartiles of their times per call do not overlap."""
-    return bool(cost.call and eager.call and timing.told_apart(cost.call, eager.call))
+    return bool(cost.call and eager.call and timing.distinct(cost.call, eager.call))
 
 
 def gain(cost: ModeCost, eager: ModeCost) -> str | None:
@@ -36,7 +36,7 @@ def gain(cost: ModeCost, eager: ModeCost) -> str | None:
     if cost.mode == "eager" and cost is eager:
         return times(1.0)
     ratio = cost.speedup(eager)
-    return times(ratio) if ratio is None or told_apart(cost, eager) else "not told apart"
+    return times(ratio) if ratio is None or distinct(cost, eager) else "not told apart"
 
 
 def pays_after(cost: ModeCost, eager: ModeCost, start: str = "") -> str | None:
@@ -44,7 +44,7 @@ def pays_after(cost: ModeCost, eager: ModeCost, start: str = "") -> str | None:
     start = start or ("cold" if cost.cold else "warm")
     if getattr(cost, start) is None:
         return None
-    if cost.call and eager.call and not told_apart(cost, eager):
+    if cost.call and eager.call and not distinct(cost, eager):
         return "not told apart"
     calls, ends = cost.break_even(eager, start), cost.break_even_ends(eager, start)
     if calls is None:
@@ -54,7 +54,7 @@ def pays_after(cost: ModeCost, eager: ModeCost, start: str = "") -> str | None:
     return number(calls) + spread + ("" if start == "cold" else " (warm)")
 
 
-def _time(call: Spread | None) -> str | None:
+def _time(call: Quartiles | None) -> str | None:
     """A time per call with its quartiles, in milliseconds."""
     return with_quartiles(call.median_ms, call.low_ms, call.high_ms) if call else None
 

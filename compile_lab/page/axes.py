@@ -74,7 +74,7 @@ def checked(name: str, axis: Sequence[str] | Range | Rows) -> Axis:
     return options
 
 
-def asked(axis: Axis, choice: Mapping[str, Value]) -> bool:
+def applies(axis: Axis, choice: Mapping[str, Value]) -> bool:
     """Does the axis matter where the others stand so?"""
     where = axis.where if isinstance(axis, Range) else None
     return where is None or choice[where[0]] == where[1]
@@ -98,7 +98,7 @@ def taken(name: str, axis: Axis, value: Value) -> Value:
             raise ValueError(f"axis {name!r} has other blocks than {value!r}: each row keeps its own, in any order")
         return value
     if value not in axis:
-        raise ValueError(f"axis {name!r} has no option {value!r}; it has {listed(axis)}")
+        raise ValueError(f"axis {name!r} has no option {value!r}; it has {comma_list(axis)}")
     return value
 
 
@@ -120,10 +120,10 @@ def label(name: str) -> str:
     return name.replace("_", " ")
 
 
-def listed(names: Iterable[str]) -> str:
+def comma_list(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names)
 
 
-def said(choice: Mapping[str, Value]) -> str:
+def choice_text(choice: Mapping[str, Value]) -> str:
     """A choice in words: ``ranks = 4, schedule = 1F1B``."""
     return ", ".join(f"{label(name)} = {value}" for name, value in choice.items())

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..doors import door
-from .axes import Axis, Range, Rows, Value, checked, first, label, listed, said, taken, text, whole
+from .axes import Axis, Range, Rows, Value, checked, choice_text, comma_list, first, label, taken, text, whole
 from .figures import script_json
 from .live import address_of
 from .panels import Panel, answered, computed
@@ -108,7 +108,7 @@ class Explorer:
 
     def _know(self, names: Iterable[str]) -> None:
         if unknown := [name for name in names if name not in self.axes]:
-            raise ValueError(f"no axis {unknown[0]!r}; the axes are {listed(self.axes)}")
+            raise ValueError(f"no axis {unknown[0]!r}; the axes are {comma_list(self.axes)}")
 
     def __repr__(self) -> str:
         axes = "; ".join(f"{label(name)}: {self._offer(name, 0)}" for name in self.axes)
@@ -138,7 +138,7 @@ class Explorer:
             try:
                 panels.append(self.show(**choice)._repr_html_())
             except Exception as error:
-                error.add_note(f"in Explorer {self.title!r}, choice {said(choice)}")
+                error.add_note(f"in Explorer {self.title!r}, choice {choice_text(choice)}")
                 raise
         page = self._html(panels)
         if (size := len(page.encode())) > MOST_BYTES:
@@ -173,7 +173,7 @@ class Explorer:
 
     def _note(self) -> str:
         others = "; ".join(f"{label(name)}: {self._offer(name, 1)}" for name in self.axes)
-        shown = f"Shown is {said(self._first())}"
+        shown = f"Shown is {choice_text(self._first())}"
         if self._address:
             return f"{shown}. To choose: {others}."
         return f"{shown}, one of {len(self)} choices. The others: {others}."

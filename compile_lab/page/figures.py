@@ -218,7 +218,7 @@ class Series:
             if not low <= value <= high:
                 raise ValueError(f"series {self.name!r}: {value} is outside its spread {low} to {high}")
 
-    def _spread(self) -> dict[str, Any] | None:
+    def _error_bars(self) -> dict[str, Any] | None:
         if self.low is None or self.high is None:
             return None
         above = [high - value for high, value in zip(self.high, self.values, strict=True)]
@@ -275,7 +275,7 @@ def lines(
             mode="lines+markers",
             line={"color": _colour(index), "dash": _DASHES[index % len(_DASHES)], "width": 2},
             marker={"symbol": _SYMBOLS[index % len(_SYMBOLS)], "size": 8},
-            **({"error_y": ends} if (ends := one._spread()) else {}),
+            **({"error_y": ends} if (ends := one._error_bars()) else {}),
         )
         for index, one in enumerate(many)
     ]

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from .axes import Value, said
+from .axes import Value, choice_text
 from .figures import Drawing, Figure
 from .tables import Code, Table, paragraphs
 
@@ -42,7 +42,7 @@ def computed(panel: Callable[..., Any], choice: Mapping[str, Value]) -> Panel:
         if not isinstance(piece, Piece):
             kind = type(piece).__name__
             made_of = ", ".join(each.__name__ for each in (Table, Code, Figure, Drawing))
-            raise TypeError(f"a panel is made of text, {made_of}; for {said(choice)} it has a {kind}")
+            raise TypeError(f"a panel is made of text, {made_of}; for {choice_text(choice)} it has a {kind}")
     return Panel(pieces)
 
 

@@ -88,15 +88,15 @@ class Prediction:
         space = "" if self.unit in ("", "×") else "\N{NO-BREAK SPACE}"
         return f"{number(float(f'{value:.3g}') if isinstance(value, float) else value)}{space}{self.unit}"
 
-    def compared(self, said: float | str) -> str:
+    def compared(self, guess: float | str) -> str:
         """What the reader said beside the answer, in a sentence."""
-        if isinstance(said, str) or isinstance(self.measured, str):
-            ending = "just so." if said == self.measured else f"it is {self.text(self.measured)}."
-            return f"You said {self.text(said)}: {ending}"
-        both = f"You said {self.text(said)}; the answer is {self.text(self.measured)}"
-        if not self.log or said == self.measured:
+        if isinstance(guess, str) or isinstance(self.measured, str):
+            ending = "just so." if guess == self.measured else f"it is {self.text(self.measured)}."
+            return f"You said {self.text(guess)}: {ending}"
+        both = f"You said {self.text(guess)}; the answer is {self.text(self.measured)}"
+        if not self.log or guess == self.measured:
             return f"{both}."
-        times, side = said / self.measured, "high"
+        times, side = guess / self.measured, "high"
         if times < 1:
             times, side = 1 / times, "low"
         return f"{both}: {times:.2g} times too {side}." if times >= 1.05 else f"{both}: as good as right."

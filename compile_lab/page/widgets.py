@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from .axes import Axis, Range, Rows, Value, asked, first, label, said, text, whole
+from .axes import Axis, Range, Rows, Value, applies, choice_text, first, label, text, whole
 
 WIDGET = "application/vnd.jupyter.widget-view+json"
 # Up to here the options stand side by side, all in sight; beyond, they go into a list.
@@ -50,8 +50,8 @@ class Widgets:
     def _draw(self, change: object = None) -> None:
         choice = {name: control.value for name, control in self._controls.items()}
         for name, axis in self._axes.items():
-            self._controls[name].layout.display = None if asked(axis, choice) else "none"
-        self._status.value = f"<i>computing {html.escape(said(choice))} …</i>"
+            self._controls[name].layout.display = None if applies(axis, choice) else "none"
+        self._status.value = f"<i>computing {html.escape(choice_text(choice))} …</i>"
         try:
             # All at once, and not `with self._output`: there the client tells the kernel of each piece that it drew,
             # and nbclient that sends while a cell's reply comes may never read it (nbclient 0.11: the cell stands
@@ -86,12 +86,14 @@ class Widgets:
         try:
             return self._show(**choice)
         except KeyboardInterrupt:
-            return _Trouble("interrupted", f"{said(choice)} was not computed to its end; choose it again to retry.")
+            return _Trouble(
+                "interrupted", f"{choice_text(choice)} was not computed to its end; choose it again to retry."
+            )
         except Exception as error:
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent] or frames
             trace = "".join(traceback.format_list(own[-8:]))
-            message = f"{error} (while computing {said(choice)})"
+            message = f"{error} (while computing {choice_text(choice)})"
             return _Trouble(type(error).__name__, message, trace)
 
 

@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _answer(asked: argparse.Namespace, most: int | None, stops: Sequence[int]) -> Answer:
+def _answer(arguments: argparse.Namespace, most: int | None, stops: Sequence[int]) -> Answer:
     """The report that a worker makes, while a bar says what it is at."""
     with tqdm(total=0, bar_format="{desc:.<46} {n_fmt}/{total_fmt} {elapsed}") as bar:
 
@@ -52,7 +52,7 @@ def _answer(asked: argparse.Namespace, most: int | None, stops: Sequence[int]) -
             bar.update()
 
         answer = supervised(
-            [*WORKER, json.dumps(vars(asked))],
+            [*WORKER, json.dumps(vars(arguments))],
             memory_nbytes=most,
             stops=stops,
             phase=phase,
@@ -70,11 +70,11 @@ def _memory(limit_gb: float | None) -> int | None:
     return int(limit_gb * 1e9)
 
 
-def _output(asked: argparse.Namespace) -> Path:
+def _output(arguments: argparse.Namespace) -> Path:
     """The file to write, whole: the reader's code may change the folder. UnusableModel if it cannot be written."""
-    suffix = ".json" if asked.json else ".html"
-    file, _, function = asked.target.rpartition(":")
-    path = Path(asked.output or f"report-{Path(file).stem}-{function}{suffix}")
+    suffix = ".json" if arguments.json else ".html"
+    file, _, function = arguments.target.rpartition(":")
+    path = Path(arguments.output or f"report-{Path(file).stem}-{function}{suffix}")
     try:
         whole = path.resolve()
         there = whole.exists()

@@ -4,7 +4,7 @@ import re
 
 from ..source import readers_line, stack
 
-LONGEST, SAID_LINES = 300, 3
+LONGEST, MESSAGE_LINES = 300, 3
 
 ON_TWO_DEVICES = re.compile(r"Tensor device mismatch|tensors to be on the same device|Mismatching \S+ device between")
 """What torch says where a tensor of the CPU meets one of the GPU."""
@@ -69,7 +69,7 @@ OTHERWISE = (
 def advice(error: BaseException, limit_s: float) -> tuple[str, str]:
     """Why it failed, in a line, with the reader's own line if one is known, and what to do, in another."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = " ".join(lines[:SAID_LINES])
+    said = " ".join(lines[:MESSAGE_LINES])
     kind = type(error).__name__
     why = f"it was stopped after {limit_s:g} s" if kind == "PartTookTooLong" else f"{kind}: {said}"
     if at := readers_line(reversed(stack(getattr(error, "traceback", "")))):

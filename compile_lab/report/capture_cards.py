@@ -53,7 +53,7 @@ def handed_card(found: Captured) -> ReportCard:
     """What the reader compiles by itself: how often torch did so, why again, and whether it still does."""
     handed = found["handed"]
     count = sum(each.compilations for each in handed.parts)
-    marked = _listed(handed.marked) or ", ".join(f"`{each.function}`" for each in handed.parts)
+    marked = _paths_text(handed.marked) or ", ".join(f"`{each.function}`" for each in handed.parts)
     verdict = f"You compile {marked}{', each by itself' if len(handed.marked) > 1 else ' by itself'}: "
     entered = f"a {'step' if found.given.step else 'forward'} enters {_number(handed.entered, 'compiled graph')}"
     severity = "bad" if handed.at_limit or not handed.entered else "look"
@@ -86,7 +86,7 @@ def _limited(part: CompiledPart) -> str:
     return f"`torch._dynamo.config.{part.limit}`" if part.limit else ""
 
 
-def _listed(paths: tuple[str, ...]) -> str:
+def _paths_text(paths: tuple[str, ...]) -> str:
     """Paths of modules; of many the first and the last."""
     named = [f"`{each}`" for each in paths]
     return ", ".join(named) if len(named) < MOST_NAMED else f"{len(named)} modules from {named[0]} to {named[-1]}"
@@ -127,7 +127,7 @@ def _examples(breaks: tuple[GraphBreak, ...]) -> list[CardPart]:
 def guards_card(found: Captured) -> ReportCard:
     """What would compile again: tried on the model, and what it is guarded on."""
     tries, (optimizer, rates) = found.tries, found.rates
-    rows = tuple((each.change, _became(each), "; ".join(each.failed)) for each in tries[1:])
+    rows = tuple((each.change, _outcome_text(each), "; ".join(each.failed)) for each in tries[1:])
     rate = tuple(at for at, again in enumerate(rates, 1) if again)
     rows += (("learning rate changed", _rate(rate), f"{optimizer}.step compiled by itself, four changes"),)
     again = [each.change for each in tries[1:] if each.compiled_again]
@@ -153,7 +153,7 @@ def guards_card(found: Captured) -> ReportCard:
     return ReportCard("guards", "Guards, and what compiles again", verdict, severity, parts, figures)
 
 
-def _became(tried: Tried) -> str:
+def _outcome_text(tried: Tried) -> str:
     if tried.at_limit:
         limit = dynamo_config.recompile_limit
         return f"ran eagerly: a function is compiled {limit} times (`torch._dynamo.config.recompile_limit`)"

@@ -43,7 +43,7 @@ class PartFailed(Exception):
     """A card asks for a part that failed: ``part`` is its name, ``why`` its error, ``todo`` the way out."""
 
     def __init__(self, part: str, why: str, todo: str) -> None:
-        super().__init__(f"{PARTS[part].told} failed: {why}")
+        super().__init__(f"{PARTS[part].label} failed: {why}")
         self.part, self.why, self.todo = part, why, todo
 
 
@@ -154,7 +154,7 @@ class Captured:
 class CapturePart:
     """One question to an instrument: what it is called on the way, and how it is asked."""
 
-    told: str
+    label: str
     ask: Callable[[Captured], Any]
 
 
@@ -251,13 +251,13 @@ def captured(
     given: GivenModel,
     options: ReportOptions | None = None,
     only: Iterable[str] | None = None,
-    progress: Callable[[str], None] = lambda told: None,
+    progress: Callable[[str], None] = lambda label: None,
 ) -> Captured:
     """Ask every instrument once; ``only`` some of `PARTS`, in their order. ``progress`` is told each as it begins."""
     options = options or ReportOptions()
     parts: dict[str, Any] = {}
     seconds: dict[str, float] = {}
-    asked = asked_parts(options) if only is None else tuple(name for name in PARTS if name in set(only))
+    asked = report_parts(options) if only is None else tuple(name for name in PARTS if name in set(only))
     begun: dict[str, Begun] = {}
     with given.fakes:
         if "code" in asked:
@@ -269,7 +269,7 @@ def captured(
     found = Captured(given, options, parts, seconds, begun)
     try:
         for name in asked:
-            progress(PARTS[name].told)
+            progress(PARTS[name].label)
             start, left = time.perf_counter(), options.limit_s - (found.taken_s if name == "code" else 0)
             try:
                 with limited(left), contextlib.redirect_stdout(found.printed), given.fakes, kernels_interpreted():
@@ -299,6 +299,6 @@ def collected_seldom() -> Iterator[None]:
         gc.unfreeze()
 
 
-def asked_parts(options: ReportOptions) -> tuple[str, ...]:
+def report_parts(options: ReportOptions) -> tuple[str, ...]:
     """The parts of a report with these options."""
     return tuple(name for name in PARTS if name != "sharded" or options.devices)

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 SEVERITIES = ("bad", "failed", "look", "good")
 """Worst first: something is lost, the part itself failed, worth a look, nothing to do."""
-SAID = {
+SEVERITY_TEXT = {
     "bad": "costs you something",
     "failed": "could not be found out",
     "look": "worth a look",
@@ -78,7 +78,7 @@ class ReportCard:
             raise ValueError(f"card {self.name}: severity is one of {SEVERITIES}, not {self.severity!r}")
 
     def __str__(self) -> str:
-        return f"[{SAID[self.severity]}] {self.title}: {self.verdict}"
+        return f"[{SEVERITY_TEXT[self.severity]}] {self.title}: {self.verdict}"
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def kernels_card(found: Captured) -> ReportCard:
         *todo,
         CardTable(("", "launches", "matmuls", "bytes read and written"), tuple(rows)),
         _written(found),
-        *([] if "registers" not in found.parts else [_registers_said(found)]),
+        *([] if "registers" not in found.parts else [_registers_text(found)]),
         _boundaries(found),
     ]
     listings = sorted(code.written, key=lambda kernel: -kernel.nbytes)
@@ -69,9 +69,9 @@ def kernels_card(found: Captured) -> ReportCard:
     return ReportCard("kernels", f"Kernels for a virtual {code.chip}", verdict, severity, tuple(parts), figures)
 
 
-def whose(found: Captured, part: str, said: str) -> tuple[str, str]:
+def whose(found: Captured, part: str, message: str) -> tuple[str, str]:
     """What failed, in a sentence, and how bad that is: it is the step's own, if a GPU or torch on this machine would
-    say so, too; else the report's. ``part`` is what failed, and ``said`` how."""
+    say so, too; else the report's. ``part`` is what failed, and ``message`` how."""
     if part in ("casts", "code") and (where := found.on_two_devices):
         return f"{ON_A_GPU} {where}", "bad"
     trace = found.parts.get("trace")
@@ -79,7 +79,7 @@ def whose(found: Captured, part: str, said: str) -> tuple[str, str]:
         return "No graph was captured, so AOTAutograd was handed none: all of the step runs eagerly.", "bad"
     if found.compiled and found.compiled.raised:
         return f"Compiled, your step raises {found.compiled.raised}", "bad"
-    return f"{said}. {RAN}" if found.compiled else said, "failed"
+    return f"{message}. {RAN}" if found.compiled else message, "failed"
 
 
 def _written(found: Captured) -> CardTable:
@@ -103,7 +103,7 @@ def _lines(kernel: Kernel) -> str:
     return "\n".join([*said, *([f"and {more} more"] if more > 0 else [])])
 
 
-def _registers_said(found: Captured) -> CardText:
+def _registers_text(found: Captured) -> CardText:
     try:
         count = len(found.registers)
     except PartFailed as error:

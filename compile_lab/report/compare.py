@@ -10,7 +10,7 @@ from typing import Any
 
 from ..doors import is_source
 from ..page.units import signed, with_unit
-from .cards import SAID, SEVERITIES, CardPart, CardTable, CardText, ReportCard, ReportData
+from .cards import SEVERITIES, SEVERITY_TEXT, CardPart, CardTable, CardText, ReportCard, ReportData
 from .target import UnusableModel
 
 Figures = dict[tuple[str, str], tuple[int, str]]
@@ -45,14 +45,14 @@ def moved(before: Mapping[str, Any], after: ReportData) -> ReportCard:
     now = after.as_data()
     old, new = _figures(before), _figures(now)
     rows = [
-        (card, name, _said(*old[card, name]), _said(value, unit), _change(old[card, name][0], value))
+        (card, name, _amount(*old[card, name]), _amount(value, unit), _change(old[card, name][0], value))
         for (card, name), (value, unit) in new.items()
         if (card, name) in old and old[card, name][0] != value
     ]
     gone, come = _findings(before).items() - _findings(now).items(), _findings(now).items() - _findings(before).items()
     severities = {card["name"]: card["severity"] for card in before["cards"]}
     turned = [
-        (card.title, SAID[severities[card.name]], SAID[card.severity])
+        (card.title, SEVERITY_TEXT[severities[card.name]], SEVERITY_TEXT[card.severity])
         for card in after.cards
         if severities.get(card.name, card.severity) != card.severity
     ]
@@ -94,7 +94,7 @@ def _of_what(before: Mapping[str, Any], after: ReportData) -> str:
     return f"{said} Not the same in both: {', '.join(others)}." if others else said
 
 
-def _said(value: int, unit: str) -> str:
+def _amount(value: int, unit: str) -> str:
     return with_unit(value) if unit == "bytes" else f"{value:,}"
 
 

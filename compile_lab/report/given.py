@@ -41,7 +41,7 @@ RULES = {
 
 PhaseOf = Callable[[str], AbstractContextManager[None]]
 """What is opened around each run of the reader's code, by the run's name: a limit, a word to whoever waits."""
-SAID_CHARACTERS = 300
+MESSAGE_CHARACTERS = 300
 _WAYS_OUT = (
     (PartTookTooLong, "give it longer with --limit-s, or make the model or its batch smaller"),
     (SystemExit, "it must come back: put what ends a script under `if __name__ == '__main__':`, or leave it out"),
@@ -120,7 +120,7 @@ def loss_of(result: Any, rule: str) -> Tensor:
 def raised(error: BaseException) -> str:
     """An exception in a line, and where in the reader's code: ``KeyError: 'x', at my_file.py, line 3``."""
     try:
-        said = (str(error).strip().splitlines() or [""])[0][:SAID_CHARACTERS]
+        said = (str(error).strip().splitlines() or [""])[0][:MESSAGE_CHARACTERS]
     except BaseException:  # its own words are the reader's code, too
         said = ""
     kind = type(error).__name__
@@ -261,10 +261,10 @@ def _named(model: Any) -> str:
     return getattr(plain, "__name__", type(plain).__name__)
 
 
-def _gradients(model: nn.Module, loss: Tensor, told: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _gradients(model: nn.Module, loss: Tensor, result: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The trained parameters that get no gradient, and those that get a sparse one. No ``.grad`` is touched."""
     if not loss.requires_grad:
-        raise UnusableModel(f"{told}, and it needs no gradient: return a loss that hangs on the parameters")
+        raise UnusableModel(f"{result}, and it needs no gradient: return a loss that hangs on the parameters")
     trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
     with gradients_kept(model.parameters()):
         loss.backward()  # as a loop runs it: some of torch's checkpoints refuse `torch.autograd.grad`

@@ -12,7 +12,7 @@ from functools import partial
 from torch import nn
 
 from .._torch.dispatcher import dispatch_mode_is_active
-from .._torch.dynamo import compiled_anew
+from .._torch.dynamo import compiled_anew, leaves_eager
 from ..capture import Event, Log, Measured, Recompiled, compilation
 from ..dynamo.guards import in_words
 from ..dynamo.tracing import quiet
@@ -47,6 +47,8 @@ class HandedOver:
     """
 
     marked: tuple[str, ...]
+    left_eager: tuple[str, ...]
+    """Those of ``marked`` that torch's own ``module.compile()`` leaves eager, by their paths."""
     parts: tuple[CompiledPart, ...]
     entered: int
     kept_nbytes: int | None
@@ -63,7 +65,8 @@ def handed_over(given: GivenModel) -> HandedOver | None:
     whole = not given.step and (given.was_compiled or _compiled(given.model))
     if whole or dispatch_mode_is_active():
         return None
-    marked = tuple(path for path, each in given.model.named_modules() if path and _compiled(each))
+    marked = {path: each for path, each in given.model.named_modules() if path and _compiled(each)}
+    left_eager = tuple(path for path, each in marked.items() if not hasattr(each, "_orig_mod") and leaves_eager(each))
     run = given.step.run if given.step else partial(given.loss, *given.args, **given.kwargs)
     kept = None
     with compiled_anew(), quiet(), all_kept(given.step) if given.step else contextlib.nullcontext():
@@ -74,7 +77,7 @@ def handed_over(given: GivenModel) -> HandedOver | None:
         if not given.step:
             with contextlib.suppress(RuntimeError):  # a forward that takes gradients lets nobody look
                 kept = sum(each.extra_nbytes for each in eager_saved(given.loss, *given.args, **given.kwargs))
-    return HandedOver(marked, _parts(log), log.graph_calls, kept)
+    return HandedOver(tuple(marked), left_eager, _parts(log), log.graph_calls, kept)
 
 
 def _parts(log: Log) -> tuple[CompiledPart, ...]:

@@ -25,14 +25,14 @@ class JourneyList:
     measured: Drawing | None = None
 
     def __repr__(self) -> str:
-        steps = [f"{step.stage}, {step.size}: {step.told}\n{_text(step)}" for step in self.found.steps]
+        steps = [f"{step.stage}, {step.size}: {step.summary}\n{_text(step)}" for step in self.found.steps]
         last = [f"{TIMELINE}: {self.measured.alt}\n{self.measured.full_caption}"] if self.measured else []
         return "\n\n".join([*steps, *last, *([self.source] if self.source else [])])
 
     def _repr_html_(self) -> str:
         items = [
             f"<li><h4>{html.escape(step.stage)} <small>{html.escape(step.size)}</small></h4>"
-            f"<p>{marked_up(step.told)}</p>{_pre(step)}</li>"
+            f"<p>{marked_up(step.summary)}</p>{_pre(step)}</li>"
             for step in self.found.steps
         ]
         if self.measured:
@@ -42,7 +42,9 @@ class JourneyList:
         return f'<ol class="lab-journey">\n{steps}\n</ol>{told}'
 
 
-def road(trail: Trail, text: str, call: str, op: str, source: Any = "", measured: Drawing | None = None) -> JourneyList:
+def journey_list(
+    trail: Trail, text: str, call: str, op: str, source: Any = "", measured: Drawing | None = None
+) -> JourneyList:
     """The journey of the trail's line that contains `text`; arguments and errors as those of `journey`."""
     return JourneyList(journey(trail, text, call, op), str(source), measured)
 

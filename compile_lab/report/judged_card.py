@@ -33,7 +33,7 @@ def judged_card(found: Captured) -> ReportCard:
     lost = unwritten(found.given, code)
     try:
         step: JudgedStep | None = (judged := found["judged"])
-        said, severity, todo = _told(judged)
+        said, severity, todo = _conclusion(judged)
     except PartFailed as error:
         if not lost:
             raise
@@ -42,7 +42,7 @@ def judged_card(found: Captured) -> ReportCard:
     chip = found.options.chip
     if lost:
         fault, cure = _cure_of_unwritten(found)
-        memory = f"its code returns memory that nothing writes, {_listed(lost)}{fault}"
+        memory = f"its code returns memory that nothing writes, {_first_names(lost)}{fault}"
         said = f"WRONG for a virtual {chip}: {memory}. {said}"
         severity, todos = "bad", [cure, *todos]
     elif lost is None or not isinstance(code, GeneratedCode) or code.trouble:
@@ -60,7 +60,7 @@ def judged_card(found: Captured) -> ReportCard:
     return ReportCard("judged", TITLE, said, severity, tuple(parts), figures)
 
 
-def _told(step: JudgedStep) -> tuple[str, str, str]:
+def _conclusion(step: JudgedStep) -> tuple[str, str, str]:
     """What the judge says in a sentence, how bad that is, and what to do."""
     verdict = step.verdict
     if verdict is None:
@@ -71,7 +71,7 @@ def _told(step: JudgedStep) -> tuple[str, str, str]:
     if verdict.raised:
         return f"Compiled, your step raises {verdict.raised}.", "bad", cure_of(verdict.raised)
     if verdict.wrong:
-        names = _listed(verdict.wrong)
+        names = _first_names(verdict.wrong)
         return f"WRONG in {names}: compiled for this machine's CPU, that is no rounding.", "bad", WHOSE
     if not verdict.units:
         return "Nothing of it could be compared.", "look", ""
@@ -79,7 +79,7 @@ def _told(step: JudgedStep) -> tuple[str, str, str]:
     off = f"at most {verdict.units[worst]:.1f} units of rounding off ({worst}); from {WRONG:.0f} on it would be wrong"
     where, count = "compiled for this machine's CPU", len(verdict.units)
     if step.refused:  # first, since the judged ones may be those that say little
-        names = _listed(tuple(step.refused))
+        names = _first_names(tuple(step.refused))
         return f"Not compared: {names}, see why below. The other {count} results, {where}, are {off}.", "look", ""
     return f"Right: {count} results of two calls, {where}, are {off}.", "good", ""
 
@@ -96,7 +96,7 @@ def _cure_of_unwritten(found: Captured) -> tuple[str, str]:
     return "", f"try {switches} (there was no time to try it here)"
 
 
-def _listed(names: tuple[str, ...]) -> str:
+def _first_names(names: tuple[str, ...]) -> str:
     more = len(names) - MOST_NAMED
     return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 

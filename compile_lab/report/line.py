@@ -13,7 +13,7 @@ from typing import Any
 from ..aot.nodes import Graph, Node
 from ..aot.saved import Recomputed, SavedTensor
 from ..aot.training import training_graphs
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from ..dynamo.tracing import trace
 from ..inductor.generated import GeneratedCode, generated_code
 from ..inductor.records import Kernel
@@ -22,7 +22,7 @@ from ..virtual_gpu.chips import chip as known_chip
 
 
 @dataclass(frozen=True, repr=False)
-class Followed(Told):
+class Followed(PrintedRepr):
     """One line of Python, and what it became: graph nodes by name and operation, tensors, kernels."""
 
     line: Line
@@ -44,7 +44,7 @@ class Followed(Told):
 
 
 @dataclass(frozen=True, repr=False)
-class Trail(Told):
+class Trail(PrintedRepr):
     """All lines of a function or module that became tensor operations, in the order of the source."""
 
     lines: tuple[Followed, ...]

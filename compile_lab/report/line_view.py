@@ -28,7 +28,7 @@ class Column:
     """One stage of the follower: its name, what is counted there, and its text."""
 
     stage: str
-    told: str
+    caption: str
     listing: Listing
 
 
@@ -40,7 +40,7 @@ class SideBySide(Code):
 
     def __repr__(self) -> str:
         return "\n\n".join(
-            "\n".join([f"{column.stage}: {column.told}", *_marked(column.listing)]) for column in self.columns
+            "\n".join([f"{column.stage}: {column.caption}", *_marked(column.listing)]) for column in self.columns
         )
 
     def _repr_html_(self) -> str:
@@ -166,7 +166,7 @@ def _column(column: Column) -> str:
     style = "max-height: 9.5rem; overflow: auto; margin: 0"
     body = f'<pre tabindex="0" role="region" aria-label="{stage}" style="{style}">'
     return (
-        f'<section style="min-width: 0"><p class="lab-stage"><strong>{stage}</strong> {html.escape(column.told)}</p>'
+        f'<section style="min-width: 0"><p class="lab-stage"><strong>{stage}</strong> {html.escape(column.caption)}</p>'
         f"{body}{chr(10).join(lines)}</pre></section>"
     )
 

@@ -19,7 +19,7 @@ from ..recordings import here
 from ..virtual_gpu.chips import chip as chip_named
 from .advice import cure_of
 from .capture_cards import breaks_card, guards_card, handed_card
-from .captured import PARTS, Captured, PartFailed, ReportOptions, asked_parts, captured, collected_seldom
+from .captured import PARTS, Captured, PartFailed, ReportOptions, captured, collected_seldom, report_parts
 from .cards import CardText, PlainCell, ReportCard, worst_first
 from .chip_cards import casts_card, devices_card, kernels_card, whose
 from .given import RULES, GivenModel, given
@@ -87,7 +87,7 @@ def report(
     ValueError: pattern='ring' is not known; it is one of 'ddp', 'fsdp'
     """
     options = checked(chip, devices, pattern, limit_s, judge)
-    return told(given(model, batch, optimizer), options, _bar(options))
+    return build_report(given(model, batch, optimizer), options, _bar(options))
 
 
 def checked(chip: str, devices: int | None, pattern: str, limit_s: float, judge: bool = False) -> ReportOptions:
@@ -103,7 +103,9 @@ def checked(chip: str, devices: int | None, pattern: str, limit_s: float, judge:
     return ReportOptions(chip, devices, pattern, limit_s, judge)
 
 
-def told(subject: GivenModel, options: ReportOptions, progress: Callable[[str], None] | None = None) -> ModelReport:
+def build_report(
+    subject: GivenModel, options: ReportOptions, progress: Callable[[str], None] | None = None
+) -> ModelReport:
     """Capture, fill the cards, ask the questions."""
     begun = time.perf_counter()
     with state_kept(subject.model), collected_seldom():
@@ -147,7 +149,7 @@ def card(name: str, found: Captured) -> ReportCard:
 
 def _of_a_failed_part(name: str, title: str, error: PartFailed, found: Captured) -> ReportCard:
     """What failed, and torch's own verdict on the step beside it: where that raises, too, it is the finding."""
-    part = PARTS[error.part].told
+    part = PARTS[error.part].label
     why, severity = whose(found, error.part, f"{part[0].upper()}{part[1:]} failed: {error.why}")
     todo = cure_of(why) if severity == "bad" else error.todo
     texts = (f"**What to do:** {todo}.", eagerly(found, name))
@@ -205,10 +207,10 @@ def _bar(options: ReportOptions) -> Callable[[str], None]:
     from tqdm.auto import tqdm
 
     form = {"bar_format": "{desc}: {n_fmt}/{total_fmt}, {elapsed}", "leave": False, "disable": publishing()}
-    bar = tqdm(total=len(asked_parts(options)), **form)
+    bar = tqdm(total=len(report_parts(options)), **form)
 
-    def progress(told: str) -> None:
-        bar.set_description_str(told, refresh=False)
+    def progress(label: str) -> None:
+        bar.set_description_str(label, refresh=False)
         bar.update()
         if bar.n == bar.total:
             bar.close()
@@ -216,4 +218,4 @@ def _bar(options: ReportOptions) -> Callable[[str], None]:
     return progress
 
 
-__all__ = ["CARDS", "UnusableModel", "card", "checked", "report", "told"]
+__all__ = ["CARDS", "UnusableModel", "build_report", "card", "checked", "report"]

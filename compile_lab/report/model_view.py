@@ -8,9 +8,9 @@ from ..page.figures import Drawing
 from ..page.marks import Axis, Line, lines
 from ..page.tables import Table, marked_up, paragraphs
 from ..page.units import unit_of, with_unit
-from .cards import SAID, CardCode, CardCurve, CardPart, CardTable, CardText, PlainCell, ReportCard, ReportData
+from .cards import SEVERITY_TEXT, CardCode, CardCurve, CardPart, CardTable, CardText, PlainCell, ReportCard, ReportData
 
-LISTED_NBYTES = 500_000
+MOST_LISTING_NBYTES = 500_000
 """Of listings on one page, in bytes: what comes after is named and left out."""
 MARKS = (Path(__file__).parents[1] / "page" / "marks.css").read_text("utf-8")
 BEFORE_UNIT = re.compile(r"(?<=\d) (?=(?:bytes?|[kMGT]?B|[nµm]?s|min|%|×)(?!\w))")
@@ -96,7 +96,7 @@ def _fact(value: object) -> str:
 def _overview(report: ReportData) -> str:
     items = "".join(
         f'<li class="{card.severity}"><a href="#report-{card.name}">{html.escape(card.title)}</a>'
-        f'<span class="tag">{SAID[card.severity]}</span></li>'
+        f'<span class="tag">{SEVERITY_TEXT[card.severity]}</span></li>'
         for card in report.cards
     )
     return f"<nav><ul>{items}</ul></nav>"
@@ -123,7 +123,7 @@ class _Listings:
     """How much of listings may still stand on the page."""
 
     def __init__(self) -> None:
-        self.left = LISTED_NBYTES
+        self.left = MOST_LISTING_NBYTES
 
     def take(self, source: str) -> bool:
         """Whether this one still has room; then it takes it."""
@@ -138,7 +138,7 @@ def _card(card: ReportCard, listings: _Listings) -> str:
     parts = "\n".join(_part(part, listings) for part in card.parts)
     return (
         f'<section class="{card.severity}" id="report-{card.name}"><h2>{html.escape(card.title)}'
-        f'<span class="tag">{SAID[card.severity]}</span></h2>'
+        f'<span class="tag">{SEVERITY_TEXT[card.severity]}</span></h2>'
         f'<p class="verdict">{marked_up(card.verdict)}</p>\n{parts}</section>'
     )
 

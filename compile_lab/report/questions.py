@@ -35,11 +35,11 @@ UNROLLED = 16
 def question(ask: Question) -> Question:
     """Register a question under its function's name, which is the finding's, too."""
 
-    def asked(found: Captured) -> NamedFinding | None:
+    def finding(found: Captured) -> NamedFinding | None:
         answer = ask(found)
         return answer and NamedFinding(ask.__name__, *answer)
 
-    QUESTIONS[ask.__name__] = asked
+    QUESTIONS[ask.__name__] = finding
     return ask
 
 
@@ -83,6 +83,20 @@ def parts_at_their_limit(found: Captured) -> Answer:
         f"`torch._dynamo.config.{first.limit}` is reached; again because: {'; '.join(first.failed)}.",
         "Compile the model as a whole; or let the parts not differ in what is guarded: hand all of them one backend "
         "object, and keep numbers that differ in tensors.",
+    )
+
+
+@question
+def parts_left_eager(found: Captured) -> Answer:
+    """Does ``module.compile()`` leave parts eager because their class is torch's own?"""
+    if not (found.handed and (left := found.handed.left_eager)):
+        return None
+    kinds = sorted({type(found.given.model.get_submodule(path)).__name__ for path in left})
+    return (
+        "Parts that you compile in their place stay eager.",
+        f"`{left[0]}`{f' and {len(left) - 1} more' if left[1:] else ''}: under `module.compile()` torch "
+        f"{torch.__version__} compiles nothing of its classes ({', '.join(kinds)}), and does not say so; 2.14 does.",
+        f"Put `torch.compile({left[0]})` in the place of `{left[0]}`, or compile a class of your own around it.",
     )
 
 

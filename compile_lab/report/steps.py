@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from ..inductor.records import EXTERN, Kernel
 from ..inductor.view import shortened
 from ..page.units import with_unit
@@ -24,14 +24,14 @@ class Step:
 
     stage: str
     size: str
-    told: str
+    summary: str
     excerpt: Listing
     named: str = ""
     """What to look at: a pattern that one of the lines has."""
 
 
 @dataclass(frozen=True, repr=False)
-class Journey(Told):
+class Journey(PrintedRepr):
     """A line of Python through all stages, in order."""
 
     line: Line
@@ -39,7 +39,7 @@ class Journey(Told):
     steps: tuple[Step, ...]
 
     def __str__(self) -> str:
-        return "\n".join(f"{step.stage}: {step.told}" for step in self.steps)
+        return "\n".join(f"{step.stage}: {step.summary}" for step in self.steps)
 
 
 @door

@@ -48,7 +48,7 @@ _FORMS: tuple[dict[str, type], ...] = (
     {"refused": str},
     {"report": str, "summary": str},
 )
-ASKS_TO_STOP = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
+STOP_SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name))
 
 
 class SubjectFailed(Exception):
@@ -78,7 +78,7 @@ def stops_noted() -> Iterator[list[int]]:
     if threading.current_thread() is not threading.main_thread():
         yield noted
         return
-    heard = [each for each in ASKS_TO_STOP if signal.getsignal(each) is not signal.SIG_IGN]  # as nohup has it
+    heard = [each for each in STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # as nohup has it
     before = {each: signal.signal(each, lambda number, _: noted.append(number)) for each in heard}
     try:
         yield noted

@@ -33,7 +33,7 @@ from .architectures import ARCHITECTURES, made
 from .captured import ReportOptions
 from .given import GivenModel, given
 from .limits import LIMIT_S
-from .model import state_kept, told
+from .model import build_report, state_kept
 
 Row = dict[str, Any]
 WITH_EVERY_CARD, WITH_THE_PEAK, OF = 45, 40, 50
@@ -64,7 +64,7 @@ def row(name: str, whole: bool = False, limit_s: float = LIMIT_S) -> Row:
         model, batch = made(name)
     begun = time.perf_counter()
     subject = given(model, batch, name=name)
-    found = told(subject, options)
+    found = build_report(subject, options)
     seconds = time.perf_counter() - begun
     return {
         "name": name,

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..page.tables import Table, marked_up
 from ..page.units import number, with_unit
-from .cards import SAID, SEVERITIES, ReportData
+from .cards import SEVERITIES, SEVERITY_TEXT, ReportData
 from .survey import LONGEST_S, has_the_peak
 
 
@@ -55,7 +55,7 @@ def _row(each: Mapping[str, Any]) -> list[Any]:
 
 
 def _card(name: str, report: ReportData, address: str) -> str:
-    counts = [(SAID[kind], sum(card.severity == kind for card in report.cards)) for kind in SEVERITIES]
+    counts = [(SEVERITY_TEXT[kind], sum(card.severity == kind for card in report.cards)) for kind in SEVERITIES]
     counted = " · ".join(f"{count} {said}" for said, count in counts if count)
     worst = report.cards[0]
     return (

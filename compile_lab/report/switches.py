@@ -110,13 +110,13 @@ class _Taken(ast.NodeTransformer):
     def visit_If(self, node: ast.If) -> Any:
         self.generic_visit(node)
         goes_around = all(isinstance(each, ast.Continue | ast.Pass | ast.Return) for each in node.body)
-        if node.lineno != self.line or not goes_around or not _asks_whether_empty(node.test):
+        if node.lineno != self.line or not goes_around or not _tests_emptiness(node.test):
             return node
         self.taken = True
         return node.orelse or ast.Pass()
 
 
-def _asks_whether_empty(test: ast.expr) -> bool:
+def _tests_emptiness(test: ast.expr) -> bool:
     match test:
         case ast.UnaryOp(ast.Not()) | ast.Compare(_, [ast.Eq()], [ast.Constant(0)]):
             return True

@@ -21,7 +21,7 @@ from torch.utils._pytree import tree_map
 
 from .._torch.dispatcher import without_fakes
 from .._torch.dynamo import reset_dynamo
-from ..devices.collectives import Program, counted, held_here, pretended
+from ..devices.collectives import Program, counted, fake_process_group, held_here
 from ..dynamo.recompiles import Watched, WatchedCall, watch
 from ..inductor.generated import GeneratedCode
 from ..precision import casts
@@ -89,7 +89,7 @@ def tried(given: GivenModel, seconds: float = math.inf, watched: Watched | None 
         with modes_kept(given.model):
             for change, training, cut in _changes(given):
                 if not found and watched.calls:
-                    found.append(_told(change, watched.calls[0]))
+                    found.append(_trial(change, watched.calls[0]))
                     continue
                 if time.perf_counter() > until:
                     found.append(Tried(change, "", NOT_TRIED, ()))
@@ -114,10 +114,10 @@ def _one(watched: Watched, given: GivenModel, change: str, args: tuple[Any, ...]
         watched(*args, **kwargs)
     if len(watched.calls) == made:
         return Tried(change, "", "could not be tried", ())
-    return _told(change, watched.calls[made])
+    return _trial(change, watched.calls[made])
 
 
-def _told(change: str, call: WatchedCall) -> Tried:
+def _trial(change: str, call: WatchedCall) -> Tried:
     return Tried(change, call.arguments, call.outcome, call.unlike_first or call.failed)
 
 
@@ -252,7 +252,7 @@ def registers(code: GeneratedCode) -> Mapping[str, Resources]:
 
 def on_devices(given: GivenModel, devices: int, pattern: str) -> OnDevices:
     """What a device holds and sends: the real step under DDP or FSDP2, as on one of so many imaginary devices."""
-    with pretended(devices):
+    with fake_process_group(devices):
         program, wrapped = _parallel(given, devices, pattern)
         sent = counted(program, warm_up=1)
         for parameter in program.modules[0].parameters():

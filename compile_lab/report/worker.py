@@ -20,15 +20,15 @@ from typing import Any, NoReturn
 
 from ..source import users_line
 from ..virtual_gpu.client import started
-from .captured import asked_parts
+from .captured import report_parts
 from .compare import earlier, moved
 from .given import loaded, raised, way_out
 from .limits import limited
-from .model import checked, told
+from .model import build_report, checked
 from .model_view import page
 from .supervisor import LOST
 
-BESIDE_PARTS = 6
+EXTRA_PHASES = 6
 """Phases besides the parts: import, function, first forward, first backward, the way to the virtual GPU, the page."""
 _DIES_WITH_PARENT = 1
 """PR_SET_PDEATHSIG, as linux/prctl.h numbers it."""
@@ -60,12 +60,12 @@ class Channel:
         return found.st_dev, found.st_ino
 
 
-def main(asked: str) -> NoReturn:
-    """Make the report that the JSON ``asked`` says, tell the supervisor, end: no thread, no exit handler is asked."""
+def main(request: str) -> NoReturn:
+    """Make the report that the JSON ``request`` says, tell the supervisor, end: no thread, no exit handler is asked."""
     channel = Channel(os.dup(1))
     _prepare(channel)
     try:
-        channel.tell(**_answer(json.loads(asked), channel))
+        channel.tell(**_answer(json.loads(request), channel))
         _exit(0)
     except BaseException as error:
         sys.stderr.write(f"{raised(error)}\n")
@@ -85,12 +85,12 @@ def _prepare(channel: Channel) -> None:
         for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU):
             faulthandler.register(number, channel.pipe, all_threads=False, chain=True)
 
-    def exit_told(status: int) -> NoReturn:
+    def report_exit(status: int) -> NoReturn:
         if _getpid() == channel.owner:
             channel.tell(exit=str(users_line(sys._getframe(1)) or ""))
         _exit(status)
 
-    os._exit = exit_told
+    os._exit = report_exit
 
 
 def _end_with_the_supervisor(channel: Channel) -> None:
@@ -112,7 +112,7 @@ def _end_with_the_supervisor(channel: Channel) -> None:
         threading.Thread(target=wait, daemon=True).start()
 
 
-def _answer(asked: dict[str, Any], channel: Channel) -> dict[str, str]:
+def _answer(request: dict[str, Any], channel: Channel) -> dict[str, str]:
     """The last word: the report, or why there is none."""
     running = "the start"
     phases = 0
@@ -120,27 +120,27 @@ def _answer(asked: dict[str, Any], channel: Channel) -> dict[str, str]:
     def begins(name: str) -> None:
         nonlocal running
         running = name
-        channel.tell(phase=name, limit_s=float(asked["limit_s"]), of=phases)
+        channel.tell(phase=name, limit_s=float(request["limit_s"]), of=phases)
 
     @contextlib.contextmanager
     def phase(name: str) -> Iterator[None]:
         begins(name)
-        with limited(asked["limit_s"]):
+        with limited(request["limit_s"]):
             yield
 
     try:
-        options = checked(asked["chip"], asked["devices"], asked["pattern"], asked["limit_s"], asked["judge"])
-        phases = BESIDE_PARTS + len(asked_parts(options))
-        before = earlier(Path(asked["compare"])) if asked["compare"] else None
-        sys.argv = [asked["target"].rpartition(":")[0]]
+        options = checked(request["chip"], request["devices"], request["pattern"], request["limit_s"], request["judge"])
+        phases = EXTRA_PHASES + len(report_parts(options))
+        before = earlier(Path(request["compare"])) if request["compare"] else None
+        sys.argv = [request["target"].rpartition(":")[0]]
         with started(options.chip):  # takes seconds, as the import of the reader's file does
-            subject = loaded(asked["target"], asked["fake"], phase)
+            subject = loaded(request["target"], request["fake"], phase)
         begins("the way to the virtual GPU")
-        found = told(subject, options, begins)
+        found = build_report(subject, options, begins)
         begins("the page")
         if before:
             found = replace(found, cards=(moved(before, found), *found.cards))
-        data = asked["json"]
+        data = request["json"]
         text = json.dumps(found.as_data(), indent=1, ensure_ascii=False) + "\n" if data else page(found)
         return {"report": text, "summary": str(found)}
     except ValueError as error:

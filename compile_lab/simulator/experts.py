@@ -82,14 +82,14 @@ def expert_loads(
     room = CAPACITY / experts if remedy == "capacity 1.25" else 1.0
     taken = [min(share, room) for share in shares]
     loads = []
-    for mine in placed(experts, ranks, remedy == "place hot with cold"):
+    for mine in experts_by_rank(experts, ranks, remedy == "place hot with cold"):
         rows = sum(taken[expert] for expert in mine)
         padding = len(mine) * room - rows if remedy == "capacity 1.25" else 0.0
         loads.append(Load(rows, (ranks - 1) * rows, ranks * padding, sum(taken) - rows))
     return loads, max(0.0, 1 - sum(taken))
 
 
-def placed(experts: int, ranks: int, mixed: bool) -> list[list[int]]:
+def experts_by_rank(experts: int, ranks: int, mixed: bool) -> list[list[int]]:
     """Which experts each rank holds: the first ones together, or dealt to and fro so that hot meets cold."""
     each = experts // ranks
     if not mixed:

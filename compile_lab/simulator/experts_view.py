@@ -30,10 +30,10 @@ def axes() -> dict[str, tuple[str, ...] | Range]:
 def skew_panel(ranks: str, experts_a_token: str, remedy: str, skew: float) -> list[str | Drawing]:
     """64 experts over some ranks: what each computes and sends, in parts of the even share; ValueError as the model."""
     loads, dropped = expert_loads(skew, int(ranks), choices=int(experts_a_token), remedy=remedy)
-    return [told(loads, dropped), rows(loads)]
+    return [summary(loads, dropped), rows(loads)]
 
 
-def told(loads: list[Load], dropped: float) -> str:
+def summary(loads: list[Load], dropped: float) -> str:
     """The fullest rank, how long the others wait for it, and what is lost."""
     most = max(each.computed for each in loads)
     mean = sum(each.computed for each in loads) / len(loads)

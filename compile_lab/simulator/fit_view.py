@@ -104,14 +104,14 @@ def fits(
     found = fitted(shape, PATTERNS[pattern], devices, chip, checkpointing=on)
     other = fitted(shape, found.plan.pattern, devices, chip, checkpointing=not on)
     return [
-        _said(found, chip, PATTERNS[pattern] == BEST and devices > 1),
+        _summary(found, chip, PATTERNS[pattern] == BEST and devices > 1),
         memory(found, chip),
         pace(found),
         _decides(found, other),
     ]
 
 
-def _said(found: Fit, chip: str, chosen: bool) -> str:
+def _summary(found: Fit, chip: str, chosen: bool) -> str:
     mesh = " × ".join(f"{axis} {size}" for axis, size in found.plan.mesh.items())
     how = ", the fastest that fits" if found.fits else ", which holds least"
     verdict = "It fits" if found.fits else "It does not fit"

@@ -141,7 +141,7 @@ def work(
 
 
 @door
-def issued(asked: Demand, calls: int = 1) -> Issued:
+def issued(demand: Demand, calls: int = 1) -> Issued:
     """When each kernel of so many calls in a row is issued, started and done. ValueError for no call.
 
     >>> from compile_lab.simulator.issuing import issued, work
@@ -152,10 +152,10 @@ def issued(asked: Demand, calls: int = 1) -> Issued:
     check_whole("calls", calls)
     runs, host_us, gpu_us = [], 0.0, 0.0
     for call in range(calls):
-        for issue_us, launch in zip(asked.issues_us, asked.kernels_us, strict=True):
+        for issue_us, launch in zip(demand.issues_us, demand.kernels_us, strict=True):
             begun_us, host_us = host_us, host_us + issue_us
             for kernel_us in launch:
                 start_us = max(host_us, gpu_us)
                 gpu_us = start_us + kernel_us
                 runs.append(KernelRun(call, begun_us, host_us, start_us, gpu_us))
-    return Issued(asked, tuple(runs))
+    return Issued(demand, tuple(runs))

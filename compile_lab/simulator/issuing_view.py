@@ -99,7 +99,7 @@ def lanes(ways: Mapping[str, Demand], way: str) -> Drawing:
     issues = {(run.begun_us, run.issued_us): run.call > 0 for run in found.runs}
     computes = {(run.start_us, run.end_us): run.call > 0 for run in found.runs}
     rows = [
-        Row(lane[:3], _told_apart(lane, spans, until, size), "", f"Two calls, {way}")
+        Row(lane[:3], _segments(lane, spans, until, size), "", f"Two calls, {way}")
         for lane, spans in (("CPU issues", issues), ("GPU computes", computes))
     ]
     for name, each in ways.items():
@@ -123,9 +123,9 @@ def lanes(ways: Mapping[str, Demand], way: str) -> Drawing:
     )
 
 
-def queue(asked: Demand) -> list[Drawing]:
+def queue(demand: Demand) -> list[Drawing]:
     """How many kernels wait to be computed, along the time of two calls; nothing where none ever waits."""
-    found = issued(asked, CALLS)
+    found = issued(demand, CALLS)
     steps = found.waiting()
     most, every = max(depth for _, depth in steps), max(1, len(steps) // 300)
     size, unit = (1e3, "ms") if found.end_us >= 1e4 else (1, "µs")
@@ -145,7 +145,7 @@ def microseconds(value: float) -> str:
     return f"{value:,.0f} µs" if 100 <= value < 1e4 else f"{value:.3g} µs" if value < 1e4 else f"{value / 1e3:,.3g} ms"
 
 
-def _told_apart(lane: str, spans: Mapping[tuple[float, float], bool], until: float, size: float) -> list[Segment]:
+def _segments(lane: str, spans: Mapping[tuple[float, float], bool], until: float, size: float) -> list[Segment]:
     """A lane's boxes, pale where `spans` says so; of too many, how much of each part of the time is used."""
     if len(spans) <= MOST_BOXES:
         return [

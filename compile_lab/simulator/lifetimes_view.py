@@ -51,10 +51,10 @@ def budgeted(model: str, budget: float) -> list[str | Drawing]:
     step, plain, none = (_lived(model, each) for each in (budget, 1, 0))
     most = max(each.peak_nbytes for each in (step, plain, none))
     until = max(len(each.live) for each in (step, plain, none))
-    return [_told(step, plain), mountain(step, plain, most, until), largest(step, until)]
+    return [_sentence(step, plain), live_bytes(step, plain, most, until), largest(step, until)]
 
 
-def _told(step: LivedStep, plain: LivedStep) -> str:
+def _sentence(step: LivedStep, plain: LivedStep) -> str:
     more, work = step.again - plain.again, sum(step.graph.flops.values())
     waits = f"At budget {step.budget:g}, **{with_unit(step.held_nbytes)}** wait for the backward"
     peak = f"The peak is **{with_unit(step.peak_nbytes)}**"
@@ -68,7 +68,7 @@ def _told(step: LivedStep, plain: LivedStep) -> str:
     return f"{waits}, where it is {with_unit(plain.held_nbytes)} at 1; {again}. {peak}, {against}."
 
 
-def mountain(step: LivedStep, plain: LivedStep, most_nbytes: int, until: int) -> Drawing:
+def live_bytes(step: LivedStep, plain: LivedStep, most_nbytes: int, until: int) -> Drawing:
     """The bytes alive at each operation, by kind; the axes hold so many bytes and operations, so that pictures compare.
 
     Raises ValueError for axes that do not hold the step.

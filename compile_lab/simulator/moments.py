@@ -27,7 +27,7 @@ WORKSPACE_NBYTES = 2**26
 """cuBLAS's and cuBLASLt's, of 32 MiB each on Hopper: the first matmul makes them, and they stay."""
 
 
-def peak_beside(layout: Layout, stage: int, gradients: int) -> int:
+def transient_peak(layout: Layout, stage: int, gradients: int) -> int:
     """Bytes of the largest moment, beside parameters and the optimizer's state; ``gradients``: of all that are kept."""
     found = _of_a_pipeline if layout.size("pp") > 1 else _of_a_step
     return max(found(layout, stage, gradients))

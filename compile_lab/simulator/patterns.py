@@ -19,7 +19,7 @@ from ..page.units import in_gb
 from .collectives import Collective, Held
 from .holdings import activations, buffers
 from .meshes import AXES, MACHINE, PLANNED, SEQUENCE_PARALLEL, VARIANTS, mesh_of
-from .moments import peak_beside
+from .moments import transient_peak
 from .sharding import Shape, check_divides
 from .traffic import FP32, Layout, collectives
 
@@ -206,7 +206,7 @@ def _share(layout: Layout, stage: int, states: int) -> Share:
     held = {kind: sliced if kind in layout.slices else whole for kind in ("parameters", "gradients", "state")}
     kept = Held(held["parameters"], held["gradients"], states * held["state"], activations(layout, stage))
     resting = held["parameters"] + states * held["state"]
-    peak = resting + peak_beside(layout, stage, held["gradients"])
+    peak = resting + transient_peak(layout, stage, held["gradients"])
     return Share(kept, sum(buffers(layout, stage).values()), collectives(layout, stage), peak)
 
 

@@ -64,7 +64,7 @@ def panel(
     row = own(*times) if model == OWN else recorded(model, way)
     found = balance(row, steps, restarts, a_restart_finds)
     return [
-        told(row, steps, restarts, a_restart_finds, devices),
+        summary(row, steps, restarts, a_restart_finds, devices),
         along(row, steps, restarts, a_restart_finds, row.source or OWN_SOURCE),
         scales(found.saved_s, found.compile_s),
     ]
@@ -96,7 +96,7 @@ def own(eager: float, compiled: float, unsure: float, cold: float, later: float)
     )
 
 
-def told(row: CompiledWay, steps: int, restarts: int, cache: str, devices: int = 1) -> str:
+def summary(row: CompiledWay, steps: int, restarts: int, cache: str, devices: int = 1) -> str:
     """The verdict with its interval, the break-even, and how many restarts the saving bears."""
     found = balance(row, steps, restarts, cache)
     net, whole_s = found.net_s, steps * row.eager_ms / 1e3
@@ -147,7 +147,11 @@ def along(
 
 def lost_or_saved(net: Interval) -> str:
     """``2.29 minutes (2.13 to 2.59) saved``."""
-    return f"{spread(net)} saved" if net.value >= 0 else f"{spread(Interval(-net.value, -net.high, -net.low))} lost"
+    return (
+        f"{interval_text(net)} saved"
+        if net.value >= 0
+        else f"{interval_text(Interval(-net.value, -net.high, -net.low))} lost"
+    )
 
 
 def _places(steps: int, restarts: int) -> list[tuple[int, int]]:
@@ -232,7 +236,7 @@ def duration(seconds: float) -> str:
     return f"{significant(seconds / size)} {unit}"
 
 
-def spread(one: Interval) -> str:
+def interval_text(one: Interval) -> str:
     """A time and its interval in one unit: ``3.21 hours (3.02 to 3.4)``."""
     unit, size = unit_of(max(abs(one.low), abs(one.high)))
     value, low, high = (significant(part / size) for part in (one.value, one.low, one.high))

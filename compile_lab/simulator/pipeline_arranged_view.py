@@ -44,14 +44,14 @@ def _span(done: list[Action]) -> float:
     return max((action.end for action in done), default=0)
 
 
-def _picture(orders: list[Order], done: list[Action], told: list[Fault], limit: float) -> Drawing:
+def _picture(orders: list[Order], done: list[Action], faults: list[Fault], limit: float) -> Drawing:
     times = {action[1:4]: action for action in done}
     finished, waiting = _span(done), Counter(rank for rank, order in enumerate(orders) for _ in order)
     waiting.subtract(action.rank for action in done)
     longest = max(finished + 2 * max(waiting.values()), limit)
     until = next(end for end in STARTS if end >= longest)
     canvas, scale = Canvas(size=18), (_RIGHT - _LEFT) / until
-    why = {(fault.rank, fault.at): fault.why for fault in told}
+    why = {(fault.rank, fault.at): fault.why for fault in faults}
     for rank, order in enumerate(orders):
         top = _ROW * rank + 34
         canvas.words(0, top + 27, f"rank {rank}")
@@ -76,7 +76,7 @@ def _picture(orders: list[Order], done: list[Action], told: list[Fault], limit: 
                     canvas.box(
                         box[0] - 2, top - 3, box[2] + 4, _BAR + 6, PALETTE["vermillion"], dashed=True, title=title
                     )
-        if said := next((fault for fault in told if fault.rank == rank), None):
+        if said := next((fault for fault in faults if fault.rank == rank), None):
             canvas.words(_LEFT, top + _BAR + 20, f"✕ {said.why}", colour=PALETTE["vermillion"], bold=True, size=17)
     bottom = _ROW * len(orders) + 34
     canvas.line([(_LEFT + limit * scale, 28), (_LEFT + limit * scale, bottom)], dashed=True)
@@ -84,6 +84,6 @@ def _picture(orders: list[Order], done: list[Action], told: list[Fault], limit: 
     canvas.axis(_LEFT, bottom, _RIGHT - _LEFT, round_ticks(until, "F"))
     alt = f"{len(orders)} ranks' blocks along the time, until {finished:g} F; the limit is {limit:g}. "
     alt += " ".join(f"Rank {rank}: {' '.join(f'{k}{m}' for k, _, m in order)}." for rank, order in enumerate(orders))
-    alt += "".join(f" Not allowed: rank {fault.rank}, {fault.why}." for fault in told)
+    alt += "".join(f" Not allowed: rank {fault.rank}, {fault.why}." for fault in faults)
     legend = key({"forward": "blue", "backward": "orange", "waits": "grey", "not allowed (dashed)": "vermillion"})
     return Drawing(canvas.svg(), alt, legend=legend)

@@ -217,7 +217,7 @@ def _alt(timeline: Timeline) -> str:
 _LEFT, _UNTIL, _HELD, _EDGE, _LINE = 66, 735, 775, 985, 30
 
 
-def glance(several: Mapping[str, Timeline], caption: str = "", *, unit: str = "") -> Drawing:
+def overview(several: Mapping[str, Timeline], caption: str = "", *, unit: str = "") -> Drawing:
     """The same work in several orders, on one axis of time, each with its waiting, and beside it what a rank holds.
 
     A square is a micro-batch's activations through all of a rank's layers; as many places are drawn as there are
@@ -268,7 +268,7 @@ def opening() -> Drawing:
         part = 4 / count  # of a rank's layers, in a stage
         several[name] = simulate(name, count, 8, forward=part, input_grad=part, weight_grad=part)
     caption = "Eight micro-batches on four ranks, simulated. F is the forward of a rank's layers for one micro-batch"
-    drawn = glance(several, f"{caption}; a backward takes 2 F", unit="F")
+    drawn = overview(several, f"{caption}; a backward takes 2 F", unit="F")
     waits = " and ".join(f"{name} waits {each.bubble_fraction:.0%}" for name, each in several.items())
     held = " and ".join(f"{max(each.held_microbatches):g}" for each in several.values())
     alt = f"The same work on four ranks in two orders, on one axis of time: {waits} of it; a rank holds up to {held}"

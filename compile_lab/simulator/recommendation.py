@@ -14,7 +14,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..doors import Told, door
+from ..doors import PrintedRepr, door
 from ..page.units import in_gb, significant
 from .host import HostRates, issue_s
 from .links import Links
@@ -102,7 +102,7 @@ class Choice:
 
 
 @dataclass(frozen=True, repr=False)
-class Recommendation(Told):
+class Recommendation(PrintedRepr):
     """The patterns that fit, best first; why the others do not; and what was assumed."""
 
     choices: tuple[Choice, ...]

@@ -46,10 +46,10 @@ def panel(
         check_amount(name, value)
     work = sized_work(model, context, WEIGHTS[weights], heads_a_key=int(query_heads_a_key))
     found = capacity(work, batch, memory * 1e9, bandwidth * 1e12, arithmetic * 1e12)
-    return [told(found), *limits(found, memory * 1e9)]
+    return [summary(found), *limits(found, memory * 1e9)]
 
 
-def told(found: Capacity) -> str:
+def summary(found: Capacity) -> str:
     """The step, its tokens a second, what fits, and what binds, in words."""
     each = found.tokens_per_s / found.batch
     return (

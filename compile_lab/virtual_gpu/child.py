@@ -154,23 +154,23 @@ def _own(error: BaseException) -> BaseException:
     return inner or error
 
 
-def _run(asked: dict[str, Any]) -> bytes:
+def _run(request: dict[str, Any]) -> bytes:
     travel.landing = "cuda"
-    with fake_cuda.tracing(asked["config"]):
-        function, args, kwargs = travel.unpacked(asked["body"])
+    with fake_cuda.tracing(request["config"]):
+        function, args, kwargs = travel.unpacked(request["body"])
         return travel.dumps(function(*args, **kwargs), values=False)
 
 
-def _interpret(asked: dict[str, Any]) -> bytes:
+def _interpret(request: dict[str, Any]) -> bytes:
     from .judging import judged
 
-    return travel.dumps(judged(asked["body"], asked["config"]), values=True)
+    return travel.dumps(judged(request["body"], request["config"]), values=True)
 
 
-def _launch(asked: dict[str, Any]) -> bytes:
+def _launch(request: dict[str, Any]) -> bytes:
     from .launching import launched
 
-    return travel.dumps(launched(asked["body"]), values=True)
+    return travel.dumps(launched(request["body"]), values=True)
 
 
 _WORK: dict[str, Callable[[dict[str, Any]], bytes]] = {"run": _run, "interpret": _interpret, "launch": _launch}

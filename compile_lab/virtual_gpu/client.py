@@ -60,7 +60,7 @@ def run(
     """
     where = chip_named(chip)
     body = _packed((function, args, kwargs), values=False)
-    answer = asked("generate", "run", where, body, timeout_s, config=dict(config or {}))
+    answer = answer_of("generate", "run", where, body, timeout_s, config=dict(config or {}))
     return travel.loads(answer)
 
 
@@ -122,7 +122,7 @@ def begin(chip: str | Chip, function: Callable[..., Any], /, *args: Any, **kwarg
         answer: Future[Any] = Future()
         answer.set_exception(error)
         return Begun(answer)
-    return _begun(lambda: travel.loads(asked("generate", "run", where, body, TIMEOUT_S, config={})))
+    return _begun(lambda: travel.loads(answer_of("generate", "run", where, body, TIMEOUT_S, config={})))
 
 
 @contextlib.contextmanager
@@ -198,11 +198,11 @@ def interpret(
     """
     where = chip_named(chip)
     body = _packed((fn, args, kwargs, edit or {}), values=True)
-    answer = asked("interpret", "interpret", where, body, timeout_s, config=dict(config or {}))
+    answer = answer_of("interpret", "interpret", where, body, timeout_s, config=dict(config or {}))
     return Interpreted(**travel.loads(answer), chip=where)
 
 
-def asked(mode: server.Mode, work: str, chip: Chip, body: bytes, timeout_s: float, **more: Any) -> bytes:
+def answer_of(mode: server.Mode, work: str, chip: Chip, body: bytes, timeout_s: float, **more: Any) -> bytes:
     """Have a child do `work` with `body`: its answer, or its exception as a VirtualGPUError."""
     check_seconds("timeout_s", timeout_s)
     request = {"work": work, "chip": chip, "body": body, "folder": str(Path.cwd())}
@@ -214,7 +214,7 @@ def asked(mode: server.Mode, work: str, chip: Chip, body: bytes, timeout_s: floa
     if done == "done":
         return told[0]
     kind, message, traceback = told
-    raise VirtualGPUError(f"{kind} on the {chip}: {_placed(message)}", kind, traceback)
+    raise VirtualGPUError(f"{kind} on the {chip}: {_without_folders(message)}", kind, traceback)
 
 
 def _packed(thing: Any, *, values: bool) -> bytes:
@@ -230,7 +230,7 @@ def _sources() -> dict[str, Any]:
     return {name: entry for name, entry in known.items() if len(entry) == 4 and not Path(name).exists()}
 
 
-def _placed(message: str) -> str:
+def _without_folders(message: str) -> str:
     """An exception's own words without folders of this machine; torch's advice and its lists stay in the traceback."""
     message = message.partition("\n\nSet TORCHDYNAMO_VERBOSE")[0].strip()
     message = re.sub(r'File "([^"]+)", line (\d+)', lambda found: place(found[1], int(found[2])), message)

@@ -152,8 +152,8 @@ def _from_machine_code(cubin: bytes, disassembled: bool) -> dict[str, Any]:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
         try:
-            usage = _told("cuobjdump", "-res-usage", str(path))
-            sass = _told("nvdisasm", "-c", "-gp", str(path)) if disassembled else None
+            usage = _output("cuobjdump", "-res-usage", str(path))
+            sass = _output("nvdisasm", "-c", "-gp", str(path)) if disassembled else None
         except (OSError, subprocess.SubprocessError, AttributeError) as error:
             missing = f"triton's cuobjdump and nvdisasm do not run here ({error})"
             return {"sass": None, "registers": None, "spills": None, "missing": missing}
@@ -165,7 +165,7 @@ def _from_machine_code(cubin: bytes, disassembled: bool) -> dict[str, Any]:
     return found
 
 
-def _told(tool: str, *arguments: str) -> str:
+def _output(tool: str, *arguments: str) -> str:
     from triton import knobs
 
     command = [getattr(knobs.nvidia, tool).path, *arguments]

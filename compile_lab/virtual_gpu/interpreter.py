@@ -132,8 +132,8 @@ class _Kernel:
             raise UnsupportedKernel(f"the source of {self.name} defines no kernel under one of Inductor's decorators")
         return self.decorated["function"]
 
-    def _decorator(self, **said: Any) -> Callable[[Any], Any]:
-        self.decorated.update(said)
+    def _decorator(self, **options: Any) -> Callable[[Any], Any]:
+        self.decorated.update(options)
         return lambda function: self.decorated.setdefault("function", function)
 
     def run(self, *args: Any, stream: Any = None, **_: Any) -> None:

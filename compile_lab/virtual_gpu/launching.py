@@ -9,7 +9,7 @@ from ..doors import door
 from . import travel
 from .assembly import Config, assemble
 from .chips import chip as chip_named
-from .client import asked
+from .client import answer_of
 from .errors import UnsupportedKernel, VirtualGPUError
 from .kernels import HandWritten, hand_written
 
@@ -48,7 +48,7 @@ def interpret_kernel(
     _compile(kernel, args, constants)
     body = travel.packed((made, sizes, args, constants), values=True)
     try:
-        return travel.loads(asked("interpret", "launch", chip_named("H200"), body, timeout_s, config={}))
+        return travel.loads(answer_of("interpret", "launch", chip_named("H200"), body, timeout_s, config={}))
     except VirtualGPUError as error:
         if "without an answer" not in str(error):
             raise

@@ -27,7 +27,7 @@ def without_locations(mlir: str) -> tuple[str, Lines]:
     for line in mlir.splitlines():
         if line.startswith("#loc"):
             continue
-        plain, locations = _parted(line)
+        plain, locations = _split_locations(line)
         text.append(plain)
         sources.append(_line_of(locations[-1], named) if locations else None)
         if plain.lstrip().startswith("}") and opened:
@@ -37,7 +37,7 @@ def without_locations(mlir: str) -> tuple[str, Lines]:
     return "\n".join(text), _joined(zip(sources, range(1, len(text) + 1), strict=True))
 
 
-def _parted(line: str) -> tuple[str, list[str]]:
+def _split_locations(line: str) -> tuple[str, list[str]]:
     """A line of MLIR without its ``loc(…)``, and the insides of these."""
     plain, locations = "", []
     while (start := line.find(" loc(")) >= 0:

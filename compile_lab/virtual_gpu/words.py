@@ -30,20 +30,20 @@ class _AsCompiled(triton_interpreter.ASTTransformer):
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.Call:
         self.generic_visit(node)
         later = [ast.Lambda(ast.arguments([], [], None, [], [], None, []), value) for value in node.values]
-        return _asking("chip_and" if isinstance(node.op, ast.And) else "chip_or", later)
+        return _call_node("chip_and" if isinstance(node.op, ast.And) else "chip_or", later)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.expr:
         self.generic_visit(node)
-        return _asking("chip_not", [node.operand]) if isinstance(node.op, ast.Not) else node
+        return _call_node("chip_not", [node.operand]) if isinstance(node.op, ast.Not) else node
 
     def visit_Call(self, node: ast.Call) -> ast.Call:
         self.generic_visit(node)
         if isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
-            return _asking("chip_call", [node.func, *node.args], node.keywords)
+            return _call_node("chip_call", [node.func, *node.args], node.keywords)
         return node
 
 
-def _asking(name: str, args: list[Any], named: Any = ()) -> ast.Call:
+def _call_node(name: str, args: list[Any], named: Any = ()) -> ast.Call:
     return ast.Call(ast.Name(name, ast.Load()), args, list(named))
 
 

@@ -131,9 +131,9 @@ def ready(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
     return optimizer
 
 
-def state_of(spread: Parallel, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+def state_of(parallel: Parallel, optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     """What a checkpoint holds: weights and the optimizer's moments, under the names of the one-process model."""
-    named = dict(spread.named_parameters())
+    named = dict(parallel.named_parameters())
     return {
         "model": {name: parameter.detach() for name, parameter in named.items()},
         "optimizer": {name: optimizer.state[parameter] for name, parameter in named.items()},
@@ -141,13 +141,13 @@ def state_of(spread: Parallel, optimizer: torch.optim.Optimizer) -> dict[str, An
 
 
 def restore(
-    folder: Path, run: dict[str, Any], spread: Parallel, optimizer: torch.optim.Optimizer, device: torch.device
+    folder: Path, run: dict[str, Any], parallel: Parallel, optimizer: torch.optim.Optimizer, device: torch.device
 ) -> int:
     """The step to go on with: that of the folder's checkpoint, or 0, and then a first checkpoint is written.
 
     As `mini_model.checkpoint.restore`; rank 0 says what the user should know. run["steps"]: of the whole run.
     """
-    state = state_of(spread, optimizer)
+    state = state_of(parallel, optimizer)
     found = sharded_checkpoint.load(folder, run, state)
     if found is None:
         sharded_checkpoint.save(folder, run, 0, state)

@@ -86,7 +86,7 @@ def whole_run(asked: TrainingOptions) -> dict:
 def test_the_command_saves_its_step_at_each_signal_that_asks_to_stop_and_says_how_to_go_on(
     number, tmp_path, monkeypatch, capsys
 ):
-    add, before = TrainingLog.add, [signal.getsignal(each) for each in stops.ASKS]
+    add, before = TrainingLog.add, [signal.getsignal(each) for each in stops.STOP_SIGNALS]
 
     def pressed(self, steps):
         add(self, steps)
@@ -101,8 +101,10 @@ def test_the_command_saves_its_step_at_each_signal_that_asks_to_stop_and_says_ho
         )
         assert main(words) == 128 + number
         assert "stopped after step 1 of 12; nothing was saved" in capsys.readouterr().err
-    assert [signal.getsignal(each) for each in stops.ASKS] == [signal.SIG_DFL] * 3  # a second one ends it at once
-    for each, handler in zip(stops.ASKS, before, strict=True):
+    assert [signal.getsignal(each) for each in stops.STOP_SIGNALS] == [
+        signal.SIG_DFL
+    ] * 3  # a second one ends it at once
+    for each, handler in zip(stops.STOP_SIGNALS, before, strict=True):
         signal.signal(each, handler)
     assert main([*words, "--checkpoint", f"{tmp_path}/run.pt"]) == 0
     shown = capsys.readouterr()

@@ -1,6 +1,7 @@
 """The table of experiments: a module and a JSON file for each row, and one form of `record`."""
 
 import ast
+import warnings
 from pathlib import Path
 
 import pytest
@@ -63,3 +64,10 @@ def test_a_published_notebook_shows_no_progress(monkeypatch, capsys):
     monkeypatch.delenv(registry.PUBLISH)
     assert list(registry.progress("steps")([1, 2])) == [1, 2]
     assert "steps: " in capsys.readouterr().err
+
+
+def test_what_torch_leaves_to_eager_mode_is_not_measured_as_compiled(monkeypatch):
+    words = "a GPU does not support bfloat16 compilation natively, skipping"
+    monkeypatch.setattr(patterns, "record", lambda *_: warnings.warn(words, stacklevel=1))
+    with pytest.raises(UserWarning, match="bfloat16 compilation"):
+        measure("patterns", "cpu")

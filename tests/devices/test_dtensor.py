@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from compile_lab.devices import ranks
-from compile_lab.devices.dtensor import Judge, PlacedCall, check_layout, gradients_of, wrong_in
+from compile_lab.devices.dtensor import DTensorCall, Judge, check_layout, gradients_of, wrong_in
 
 pytestmark = [pytest.mark.processes, pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")]
 
@@ -41,7 +41,7 @@ def mean_of_squares(a, b):
 
 
 def placed(function, args, layout, gradient=False):
-    call = PlacedCall(function, tuple(args), tuple(layout), gradient=gradient, operator=function.__name__)
+    call = DTensorCall(function, tuple(args), tuple(layout), gradient=gradient, operator=function.__name__)
     check_layout(call, 2)
     return call
 

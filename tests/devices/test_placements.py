@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributed.tensor import Shard, distribute_tensor, init_device_mesh
 
-from compile_lab.devices.collectives import pretended
+from compile_lab.devices.collectives import fake_process_group
 from compile_lab.devices.placements import parts, reduced, whole
 
 WORDS = ("R", "S(0)", "S(1)", "P(sum)", "P(avg)", "P(max)", "P(min)")
@@ -26,7 +26,7 @@ def test_parts_make_the_tensor(word, ranks, dtype):
 def test_shards_are_those_that_torch_makes(size):
     x = torch.arange(3.0 * size).reshape(size, 3)
     for rank in range(4):
-        with pretended(4, rank):
+        with fake_process_group(4, rank):
             mesh = init_device_mesh("cpu", (4,))
             theirs = distribute_tensor(x, mesh, [Shard(0)], src_data_rank=None).to_local()
         assert torch.equal(parts(x, "S(0)", 4)[rank], theirs)

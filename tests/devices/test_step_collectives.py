@@ -12,7 +12,7 @@ from torch.distributed.device_mesh import init_device_mesh
 
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.inductor import generated_graphs
-from compile_lab.devices import pretended, ranks
+from compile_lab.devices import fake_process_group, ranks
 from compile_lab.devices.step_collectives import WAYS, StepCollectives, _read, in_buckets, on_virtual_gpus
 from mini_model.simple_fsdp import simple_fsdp
 
@@ -66,7 +66,7 @@ def test_on_paper_what_lies_under_a_product_is_hidden():
 def test_on_pretended_ranks_the_bytes_are_the_models_whatever_the_way():
     whole = sum(each.nbytes for each in mlp().parameters())
     found = {}
-    with pretended(8):
+    with fake_process_group(8):
         mesh = init_device_mesh("cpu", (8,))
         for name in ("as it is", "reordered", "bucketed"):
             reset_dynamo()

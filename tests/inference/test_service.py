@@ -9,7 +9,7 @@ from toy_service import LONG, TOY, USUAL, decode, prefill
 
 from compile_lab.capture import NotCompiledError
 from compile_lab.inference.service import Answer, PhaseCost, Request, Stream, payback, phase_cost, serve, warm_up
-from compile_lab.modes.cost import Spread
+from compile_lab.modes.cost import Quartiles
 from compile_lab.simulator.payback import ONCE
 
 pytestmark = pytest.mark.processes
@@ -50,7 +50,7 @@ def made(mode, usual_ms, first_ms, spread=0.0):
 
 def test_what_is_settled_and_invested_follows_from_the_answers():
     stream = made("default", 10.0, 4010.0)
-    assert stream.settled(USUAL) == Spread(10, 10, 10) and stream.invested_s(USUAL) == pytest.approx(4.0)
+    assert stream.settled(USUAL) == Quartiles(10, 10, 10) and stream.invested_s(USUAL) == pytest.approx(4.0)
     assert stream.tokens_per_s(USUAL) == pytest.approx(300) and stream.compilations == {1: 2, 22: 1}
     assert stream.settled(LONG) is None and stream.invested_s(LONG) is None
     assert Stream.from_json(json.loads(json.dumps(stream.to_json()))) == stream

@@ -1,8 +1,10 @@
 """The judge lets rounding pass, names what is wrong, and refuses what hangs on a last bit."""
 
 import math
+import random
 from dataclasses import dataclass
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -13,6 +15,7 @@ from torch import nn
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.judge import climbed, gradients, stage_at_fault
 from compile_lab.judge.__main__ import main
+from compile_lab.judge.judging import subject_of, units_of
 
 pytestmark = pytest.mark.processes
 
@@ -69,6 +72,41 @@ def test_rounding_is_not_wrong(model, batch):
     assert found.wrong == () and not found.refused, found
     assert not any(each.raised for each in found.verdicts)
     assert all(each.units and max(each.units.values()) < 32 for each in found.verdicts)
+
+
+def masked_by_numpy(x, chosen):
+    keep = torch.from_numpy(numpy.random.rand(8) < 0.5)
+    return torch.where(keep & chosen, x * random.random(), 0.0)
+
+
+@pytest.mark.slow
+def test_the_same_random_numbers_are_drawn_each_time_and_afterwards_those_that_would_have_been():
+    random.seed(1), numpy.random.seed(1)
+    expected = random.random(), numpy.random.rand()
+    random.seed(1), numpy.random.seed(1)
+    subject = subject_of(masked_by_numpy, (drawn(4, 8, grad=True), torch.arange(8) > 2), None, 0)
+    first, second = (subject.seen(lambda model: model) for _ in range(2))
+    assert all(torch.equal(first[name], second[name]) for name in first if torch.is_tensor(first[name]))
+    assert (random.random(), numpy.random.rand()) == expected
+    assert units_of(subject)[1] == {}
+    found = gradients(masked_by_numpy, (drawn(4, 8, grad=True), torch.arange(8) > 2))
+    assert found.wrong == () and not found.refused, found
+
+
+def test_a_mask_of_bools_is_judged():
+    found = gradients(lambda x, mask: torch.where(mask, x, 0.0), (drawn(8, grad=True), torch.arange(8) > 2))
+    assert found.wrong == () and {"output", "args[1] afterwards"} <= found.verdicts[1].units.keys()
+
+
+def test_a_sum_of_many_numbers_of_one_sign_may_be_off_by_what_adding_them_in_turn_rounds():
+    def moved_by(model, x):
+        units, _ = units_of(subject_of(model, x, None, 0))
+        return float((units["output"].noise / units["output"].exact.abs()).mean())
+
+    in_turn = numpy.add.accumulate(numpy.full(2**16, 0.1, numpy.float32))[-1]
+    error = abs(float(in_turn) / (2**16 * float(numpy.float32(0.1))) - 1)
+    assert error / moved_by(lambda x: x.sum(), torch.full((2**16,), 0.1)) < 64
+    assert moved_by(lambda x: x.sum(0), torch.full((4, 64), 0.1)) < 4e-7  # and no more where they are few
 
 
 @pytest.mark.slow
@@ -186,10 +224,32 @@ def test_a_fault_of_the_second_call_needs_the_change_between():  # pytorch#19785
     assert "output (second call)" in gradients(Shadowed(), torch.ones(2), change=shadow).wrong
 
 
+class Doubled(nn.Module):
+    def by(self, x):
+        return 2 * x
+
+    def forward(self, x):
+        return self.by(x)
+
+
+def tripled_for_a_while(model):
+    kept = Doubled.by.__code__
+    Doubled.by.__code__ = (lambda self, x: 3 * x).__code__
+    yield
+    Doubled.by.__code__ = kept
+
+
+@pytest.mark.skipif(RELEASE != (2, 13), reason="tried on 2.13")
+def test_a_change_of_a_class_is_undone_for_the_next_backend():  # pytorch#197860
+    found = gradients(Doubled(), torch.ones(2), change=tripled_for_a_while)
+    assert [each.wrong for each in found.verdicts] == [("output (second call)",)] * 2 and not found.refused
+    assert Doubled()(torch.ones(1)).item() == 2
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(RELEASE not in ((2, 11), (2, 12), (2, 13), (2, 14)), reason="2.15 writes it")
 def test_memory_that_no_kernel_writes_is_found_for_a_chip_with_its_switch():  # pytorch#193061
-    from compile_lab.judge.judging import _for_chip, subject_of
+    from compile_lab.judge.judging import _for_chip
 
     found = _for_chip("H200", subject_of(Modulated(768), drawn(1, 8192, 768, grad=True), None, 0), {})
     [wrong] = found.wrong
@@ -282,6 +342,24 @@ def test_the_command_has_a_status(tmp_path, capsys):
     assert main([f"{file}:other"]) == 2 and "has no function 'other'" in capsys.readouterr().err
     with inductor_config.patch(post_grad_custom_pre_pass=negated):
         assert main([f"{file}:made"]) == 1 and "WRONG in gradient of weight" in capsys.readouterr().out
+
+
+CLASS_OF_ITS_OWN = """
+import torch
+class Own(torch.nn.Linear):
+    pass
+def made():
+    return Own(4, 2), torch.ones(3, 4)
+def change(model):
+    assert isinstance(model, Own)
+"""
+
+
+def test_the_command_changes_the_model_by_a_function_of_the_file_that_made_it(tmp_path):
+    file = tmp_path / "with_a_class.py"
+    file.write_text(CLASS_OF_ITS_OWN)
+    assert main([f"{file}:made", "--change", "change"]) == 0
+    assert main([f"{file}:made", "--change", "none"]) == 2
 
 
 MINE = """

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from compile_lab.measure.timing import WARM_UP_CALLS, in_turn_us, samples_us, told_apart
+from compile_lab.measure.timing import WARM_UP_CALLS, distinct, in_turn_us, samples_us
 
 
 @pytest.mark.parametrize("from_idle", [False, True])
@@ -21,8 +21,8 @@ def test_a_long_call_is_made_once_a_sample(clock):
 
 def test_times_whose_quartiles_touch_are_not_told_apart():
     one, near, far = (SimpleNamespace(low_ms=low, high_ms=low + 1) for low in (1.0, 2.0, 2.1))
-    assert not told_apart(one, near) and not told_apart(near, one)
-    assert told_apart(one, far) and told_apart(far, one)
+    assert not distinct(one, near) and not distinct(near, one)
+    assert distinct(one, far) and distinct(far, one)
 
 
 def test_calls_are_timed_side_by_side_round_by_round_in_changing_order(clock):

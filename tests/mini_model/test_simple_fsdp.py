@@ -8,7 +8,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Shard
 
 from compile_lab.aot import training_graphs
-from compile_lab.devices import pretended, ranks
+from compile_lab.devices import fake_process_group, ranks
 from mini_model.model import GPTConfig, MiniGPT
 from mini_model.simple_fsdp import simple_fsdp
 
@@ -77,7 +77,7 @@ def collectives(graph, name):
 
 
 def step(**options):
-    with pretended(8):
+    with fake_process_group(8):
         model = simple_fsdp(gpt(), init_device_mesh("cpu", (8,)), **options)
         with torch.autocast("cpu", torch.bfloat16, enabled="dtype" in options):
             return training_graphs(model, TOKENS, TOKENS), sum(1 for _ in model.parameters())
@@ -107,7 +107,7 @@ def test_a_narrow_gather_sends_half_the_bytes_and_gradients_are_reduced_in_full(
 
 
 def test_a_slice_does_not_keep_the_whole_alive_and_a_tied_parameter_stays_one():
-    with pretended(4, rank=3):
+    with fake_process_group(4, rank=3):
         model, plain = simple_fsdp(gpt(), init_device_mesh("cpu", (4,))), gpt()
         whole = dict(plain.named_parameters())
         for name, slices in model.named_parameters():

@@ -3,12 +3,12 @@
 import pytest
 
 from compile_lab.modes import totals_view
-from compile_lab.modes.cost import Comparison, CompileTime, ModeCost, Spread
+from compile_lab.modes.cost import Comparison, CompileTime, ModeCost, Quartiles
 
 
 def cost(mode, median_ms, cold_s=None):
     compiled = cold_s and CompileTime(cold_s, {"Dynamo": cold_s})
-    return ModeCost(mode, Spread(median_ms, median_ms, median_ms), compiled, compiled)
+    return ModeCost(mode, Quartiles(median_ms, median_ms, median_ms), compiled, compiled)
 
 
 COSTS = {

@@ -26,8 +26,8 @@ def test_rows_take_any_order_of_each_rows_own_blocks():
 
 def test_an_axis_that_matters_at_one_option_alone_is_asked_there_alone():
     own = Range(1, 8, start=2, where=("model", "my own"))
-    assert axes.asked(own, {"model": "my own"}) and not axes.asked(own, {"model": "7 B"})
-    assert axes.asked(Range(1, 8, start=2), {}) and axes.asked(("a", "b"), {})
+    assert axes.applies(own, {"model": "my own"}) and not axes.applies(own, {"model": "7 B"})
+    assert axes.applies(Range(1, 8, start=2), {}) and axes.applies(("a", "b"), {})
 
 
 def test_a_logarithmic_slider_stands_at_multiples_of_its_step():

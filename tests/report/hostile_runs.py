@@ -39,7 +39,7 @@ class Forked:
 
     def work(self, asked, pipes):
         os.setsid()
-        for number in supervisor.ASKS_TO_STOP:
+        for number in supervisor.STOP_SIGNALS:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         for target, source in enumerate((os.open(os.devnull, os.O_RDONLY), *pipes)):
             os.dup2(source, target)
@@ -60,7 +60,7 @@ def run(folder, case):
     ctypes.CDLL(None).prctl(ADOPTS, 1)  # whoever outlives the command is seen here
     supervisor.start = Forked
     supervisor.GRACE_S, supervisor.MOST_PROCESSES, supervisor.MOST_ANSWERED = 3.0, 40, 2_000_000
-    captured.asked_parts = worker.asked_parts = lambda options: PARTS
+    captured.report_parts = worker.report_parts = lambda options: PARTS
     begun = time.monotonic()
     output = "pages/out.html" if Path("pages").exists() else "out.html"
     status = command.main(["hostile.py:make", "-o", output, *case.arguments])

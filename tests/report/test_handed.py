@@ -70,6 +70,20 @@ def test_the_whole_graph_is_not_told_as_the_readers_program():
     assert whole.severity == "look" and whole.verdict.endswith("That is of the model compiled as one.")
 
 
+@pytest.mark.skipif(torch.__version__ >= "2.14", reason="it compiles them")
+def test_parts_of_torchs_own_classes_stay_eager_in_their_place_and_the_report_says_how_to_compile_them():
+    model = Row([1, 1])
+    model.parts = nn.ModuleList([nn.Linear(4, 4), Part(1), nn.Sequential(nn.Linear(4, 4), nn.ReLU())])
+    for part in model.parts:
+        part.compile(backend="eager")
+    found = of(model)
+    assert found.handed.left_eager == ("parts.0", "parts.2") and found.handed.entered == 1
+    finding = QUESTIONS["parts_left_eager"](found)
+    assert "Linear, Sequential" in finding.told and "torch.compile(parts.0)" in finding.cure
+    model.parts = nn.ModuleList([torch.compile(nn.Linear(4, 4), backend="eager")])
+    assert QUESTIONS["parts_left_eager"](of(model)) is None
+
+
 def test_wrapped_parts_are_found_by_their_paths_and_a_compiled_function_by_its_call():
     model = Row([1, 1])
     model.parts = nn.ModuleList(torch.compile(part, backend="eager") for part in model.parts)

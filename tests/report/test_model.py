@@ -18,7 +18,7 @@ from compile_lab.report.captured import PARTS, Captured, CapturePart, ReportOpti
 from compile_lab.report.cards import report_of
 from compile_lab.report.given import given, loaded
 from compile_lab.report.limits import PartTookTooLong, limited
-from compile_lab.report.model import CARDS, card, cards_of, state_kept, told
+from compile_lab.report.model import CARDS, build_report, card, cards_of, state_kept
 from compile_lab.report.model_view import page
 from compile_lab.report.tries import _blocks, on_devices, tried
 from compile_lab.tensors import nbytes
@@ -160,7 +160,7 @@ def test_the_kernels_have_their_time_from_the_reports_begin(monkeypatch):
 @pytest.mark.slow
 def test_the_page_is_one_file_that_needs_nobody(found, monkeypatch):
     monkeypatch.setattr("compile_lab.report.model.captured", lambda *_, **__: found)
-    made = told(found.given, found.options)
+    made = build_report(found.given, found.options)
     text = page(made)
     assert len(text.encode()) < 1_000_000
     assert not re.search(r"<script|<link|<img|@import|url\(|\ssrc=", text)

@@ -5,7 +5,7 @@ from itertools import chain
 import pytest
 
 from compile_lab.simulator import expert_loads
-from compile_lab.simulator.experts import REMEDIES, placed, popularity
+from compile_lab.simulator.experts import REMEDIES, experts_by_rank, popularity
 from compile_lab.simulator.experts_view import skew_panel
 
 
@@ -44,8 +44,8 @@ def test_the_hot_rank_dispatches_least_and_sends_most():
 def test_hot_with_cold_is_fairer():
     fullest = [max(each.computed for each in expert_loads(1.0, 4, remedy=remedy)[0]) for remedy in REMEDIES[:2]]
     assert fullest[1] < fullest[0] / 2
-    assert sorted(chain(*placed(8, 4, True))) == list(range(8))
-    assert placed(8, 2, False) == [[0, 1, 2, 3], [4, 5, 6, 7]]
+    assert sorted(chain(*experts_by_rank(8, 4, True))) == list(range(8))
+    assert experts_by_rank(8, 2, False) == [[0, 1, 2, 3], [4, 5, 6, 7]]
 
 
 @pytest.mark.parametrize(

@@ -219,7 +219,7 @@ def test_a_pretended_rank_computes_on_one_thread_and_gives_the_others_back():
     before = torch.get_num_threads()
     torch.set_num_threads(3)
     try:
-        with collectives.pretended(4):
+        with collectives.fake_process_group(4):
             assert torch.get_num_threads() == 1
         assert torch.get_num_threads() == 3
     finally:
@@ -229,7 +229,7 @@ def test_a_pretended_rank_computes_on_one_thread_and_gives_the_others_back():
 def test_a_pretended_group_is_refused_beside_a_real_one_and_leaves_nothing_behind():
     with pytest.raises(ValueError, match="no rank 8 of 8"):
         count(chain(), 8, rank=8)
-    with collectives.pretended(4), pytest.raises(RuntimeError, match="destroy_process_group"):
+    with collectives.fake_process_group(4), pytest.raises(RuntimeError, match="destroy_process_group"):
         count(chain(), 8)
     assert not dist.is_initialized()
     with pytest.raises(ZeroDivisionError):

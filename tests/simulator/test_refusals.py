@@ -133,7 +133,7 @@ def test_a_choice_that_cannot_be_is_told_to_the_reader_of_an_explorer(panel, goo
         (lambda: pipeline_arranged_view.arranged(" ".join(f"F{m} B{m}" for m in range(101))), "202 blocks"),
         (lambda: pipeline_view.bubbles({}), "at least one"),
         (lambda: pipeline_view.bubbles(simulate("GPipe", 2, 4), until=8), "until=8.*takes 15"),
-        (lambda: pipeline_view.glance({str(m): simulate("GPipe", 2, m) for m in (2, 4)}), "the same work"),
+        (lambda: pipeline_view.overview({str(m): simulate("GPipe", 2, m) for m in (2, 4)}), "the same work"),
         # a wire
         (lambda: buckets([1], 0), "more than 0 bytes"),
         (lambda: buckets([-1], 5), "nbytes is -1"),

@@ -170,7 +170,7 @@ def place(cell: nodes.container) -> None:
         cell["classes"].append("lab-sentence")
     is_wide = any(sign in stored for sign in WIDE) and "lab-prediction" not in stored
     if "lab-verdict" in stored and not is_wide:
-        beside(cell)
+        to_margin(cell)
     for part in [cell] if "folded" in cell else outputs(cell):
         part["classes"] += ["lab-wide"] * is_wide
     for listing in cell.findall(nodes.literal_block):
@@ -186,7 +186,7 @@ def longest(text: str) -> int:
     return max(map(len, unescape(TAG.sub("", text)).splitlines()), default=0)
 
 
-def beside(cell: nodes.container) -> None:
+def to_margin(cell: nodes.container) -> None:
     """A verdict as a note beside the paragraph before it; below that paragraph where there is no margin."""
     cell["classes"] += ["lab-side", "lab-claim"]
     parent, at = cell.parent, cell.parent.index(cell)
@@ -204,7 +204,7 @@ def keep_back(cell: nodes.container) -> None:
     """Puts what follows, up to the next heading or prediction, into a box, below a line that says what is in it."""
     parent, at = cell.parent, cell.parent.index(cell) + 1
     after = parent.children[at:]
-    ends = (place for place, node in enumerate(after) if isinstance(node, nodes.section) or asks(node))
+    ends = (place for place, node in enumerate(after) if isinstance(node, nodes.section) or has_prediction(node))
     answer = after[: next(ends, len(after))]
     for node in answer:
         parent.remove(node)
@@ -213,7 +213,7 @@ def keep_back(cell: nodes.container) -> None:
     parent.insert(at, [veil, box("", *answer, tag="div", classes=["lab-follows"])])
 
 
-def asks(node: nodes.Node) -> bool:
+def has_prediction(node: nodes.Node) -> bool:
     return any("lab-prediction" in shown(cell) for cell in cells(node))
 
 

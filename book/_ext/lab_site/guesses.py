@@ -15,7 +15,7 @@ from compile_lab.page.tables import marked_up
 
 from . import status
 
-ASKED = re.compile(r'<script type="application/json" class="lab-asked">(.*?)</script>', re.DOTALL)
+QUESTION = re.compile(r'<script type="application/json" class="lab-asked">(.*?)</script>', re.DOTALL)
 
 
 def guesses(path: Path) -> list[tuple[int, str]]:
@@ -23,7 +23,7 @@ def guesses(path: Path) -> list[tuple[int, str]]:
     found = []
     for cell in json.loads(path.read_text("utf-8"))["cells"]:
         for output in cell.get("outputs", []):
-            for data in ASKED.findall("".join(output.get("data", {}).get("text/html", ""))):
+            for data in QUESTION.findall("".join(output.get("data", {}).get("text/html", ""))):
                 asked = json.loads(data)
                 if "guessed" in asked:
                     found.append((cell["execution_count"], asked["question"]))

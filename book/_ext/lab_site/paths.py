@@ -32,7 +32,7 @@ def hours(minutes: int) -> str:
     return " ".join(f"{number}\N{NO-BREAK SPACE}{unit}" for number, unit in ((whole, "h"), (rest, "min")) if number)
 
 
-class Listed(FromChapters):
+class PathRows(FromChapters):
     """One row a line of the content: ``what a reader says | where to go``."""
 
     has_content = True
@@ -48,7 +48,7 @@ class Listed(FromChapters):
         return self.show(f'<table class="lab-table lab-paths"><tr>{"</tr><tr>".join(lines)}</tr></table>')
 
 
-class Paths(Listed):
+class Paths(PathRows):
     """``{lab-paths}`` with lines as ``I train on one GPU | 01 02 06``: the chapters, and the time that they take."""
 
     def run(self):
@@ -67,7 +67,7 @@ class Paths(Listed):
         return int(found[1] or 60)
 
 
-class Where(Listed):
+class Where(PathRows):
     """``{lab-where}`` with lines as ``It hangs | 11 When a rank fails; book/hang_lab``: links to sections and pages."""
 
     def run(self):

@@ -35,7 +35,7 @@ class _PipelineScheduleRuntime:
     def _prepare_schedule_with_comms(self, orders): ...
 """,
 }
-ASKED = """
+PROGRAM = """
 def get_schedule_ops(schedule, pp_degree, num_microbatches):
     stages = [SimpleNamespace(group_rank=0, group_size=pp_degree, num_stages=2 * pp_degree) for _ in range(2)]
     made = globals()[f"Schedule{schedule}"](stages, num_microbatches)
@@ -58,7 +58,7 @@ def cut() -> str:
             wanted.add(name)
             names += _named(ast.parse(there[name]))
     kept = dict.fromkeys(source for name, source in there.items() if name in wanted)
-    return "\n\n".join([HEAD.format(version=importlib.metadata.version("torch")), *kept, ASKED])
+    return "\n\n".join([HEAD.format(version=importlib.metadata.version("torch")), *kept, PROGRAM])
 
 
 def _bound(node: ast.stmt) -> list[str]:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from compile_lab.measure.timing import spread_us, sustained_ms
+from compile_lab.measure.timing import summary_us, sustained_ms
 
 from ...registry import Progress
 from .fused_chain import Case, measure_case
@@ -44,5 +44,5 @@ def copy_gb_per_s(device: str) -> float:
     """Bytes read and written a second, by a copy that is too large for any cache."""
     source = torch.ones(COPIED_NBYTES[device] // 4, device=device)
     target = torch.empty_like(source)
-    taken = spread_us([1e3 * ms for ms in sustained_ms(lambda: target.copy_(source), source.device)])
+    taken = summary_us([1e3 * ms for ms in sustained_ms(lambda: target.copy_(source), source.device)])
     return round(2 * COPIED_NBYTES[device] / taken["median_us"] / 1e3, 1)

@@ -27,7 +27,7 @@ def change(case: Mapping[str, Any], direction: str = "backward", variant: str = 
     return "faster" if other["high_us"] < eager["low_us"] else "no difference"
 
 
-def told(case: Mapping[str, Any], direction: str, variant: str = "compiled") -> str:
+def speedup_text(case: Mapping[str, Any], direction: str, variant: str = "compiled") -> str:
     """The speed-up in words: ``1.27×``, or "not told apart" where the quartiles overlap."""
     apart = change(case, direction, variant) != "no difference"
     return f"{speedup(case, direction, variant):.2f}×" if apart else "not told apart"
@@ -40,7 +40,7 @@ def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object
             name_of(case),
             microseconds(case["variants"]["eager"][direction]),
             microseconds(case["variants"]["compiled"][direction]),
-            told(case, direction),
+            speedup_text(case, direction),
             round(case["matmul"][direction]["median_us"], 1),
         ]
         for case in cases

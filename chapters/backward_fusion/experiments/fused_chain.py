@@ -21,7 +21,7 @@ from compile_lab.inductor.lowering import collecting
 from compile_lab.measure.allocator import peak
 from compile_lab.measure.judge import relative_error
 from compile_lab.measure.kernels import kernel_times
-from compile_lab.measure.timing import fp32_meant, prepared_samples_us, samples_us, spread_us
+from compile_lab.measure.timing import fp32_meant, prepared_samples_us, samples_us, summary_us
 
 DTYPES = {"bf16": torch.bfloat16, "fp32": torch.float32}
 TWO_PASSES = {"triton.mix_order_reduction": False}
@@ -191,9 +191,9 @@ def _measured(
     most = _fitting(held)
     samples = SAMPLES[device]
     return {
-        "forward": spread_us(samples_us(forward, device, samples))
+        "forward": summary_us(samples_us(forward, device, samples))
         | {"kernels": kernel_times(lambda _: forward(), [None] * 5)},
-        "backward": spread_us(prepared_samples_us(forward, backward, device, samples, most))
+        "backward": summary_us(prepared_samples_us(forward, backward, device, samples, most))
         | {"kernels": kernel_times(backward, [forward() for _ in range(min(5, most))])},
         "held_nbytes": held,
         "errors": _errors(module, inputs, backward(forward()), exact),
@@ -263,4 +263,4 @@ def _matmuls(case: Case, device: str) -> dict[str, Any]:
     assert isinstance(linear, nn.Linear)
     x, w, b, dy = inputs[0].detach(), linear.weight.detach(), linear.bias.detach(), gradient
     calls = {"forward": lambda: torch.addmm(b, x, w.T), "backward": lambda: (torch.mm(dy, w), torch.mm(dy.T, x))}
-    return {name: spread_us(samples_us(call, device, SAMPLES[device])) for name, call in calls.items()}
+    return {name: summary_us(samples_us(call, device, SAMPLES[device])) for name, call in calls.items()}

@@ -6,7 +6,7 @@ from typing import Any
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, dotted
 
-from .backward_fusion_view import busy_us, change, name_of, outside, speedup, times, told
+from .backward_fusion_view import busy_us, change, name_of, outside, speedup, speedup_text, times
 
 WHOLE, UNDECIDED, OUTSIDE = "from start to end", "not told apart: quartiles overlap", "on the GPU, outside the matmuls"
 Case = Mapping[str, Any]
@@ -26,7 +26,7 @@ def whole(cases: Iterable[Case], provenance: object) -> Drawing:
         f"Of {len(cases)} compiled backwards {found.count('faster')} are faster than eager's, {found.count('slower')} "
         f"slower, and {found.count('no difference')} not told apart."
     )
-    rows = [Row(name_of(case), _whole(case), told(case, "backward")) for case in cases]
+    rows = [Row(name_of(case), _whole(case), speedup_text(case, "backward")) for case in cases]
     return _drawn(rows, title, table=times(cases, "backward", provenance), provenance=provenance)
 
 

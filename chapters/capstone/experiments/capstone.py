@@ -29,7 +29,7 @@ from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.doors import shown
 from compile_lab.measure.allocator import peak
 from compile_lab.measure.judge import relative_error_together
-from compile_lab.measure.timing import spread_ms, wait
+from compile_lab.measure.timing import summary_ms, wait
 from compile_lab.measure.trace import profiled
 from compile_lab.recordings import RecordingError
 
@@ -76,7 +76,7 @@ def record(
     for part in progress(parts):
         part()
     reset_dynamo()
-    return study.told()
+    return study.recording()
 
 
 class LadderStudy:
@@ -128,7 +128,7 @@ class LadderStudy:
                     seen[name] += visit[1] if visit else []
         for name, times in taken.items():
             if len(times) > 1:
-                self.rows[name] |= spread_ms(times, 4) | {"samples": len(times)}
+                self.rows[name] |= summary_ms(times, 4) | {"samples": len(times)}
                 clocks, watts = zip(*seen[name], strict=True) if seen[name] else ((), ())
                 self.rows[name] |= {"clock_mhz": list(clocks), "power_w": list(watts)}
 
@@ -149,7 +149,7 @@ class LadderStudy:
                 curve = functools.partial(self._curve, name, seed, batches)
                 self.attempts.in_time(curve, name=name, part="losses")
 
-    def told(self) -> dict[str, Any]:
+    def recording(self) -> dict[str, Any]:
         config = self._fresh_model(subjects.capstone_rungs()[JUDGE]).config
         sizes = {"batch": BATCH[self.device], "length": LENGTH[self.device], "layers": config.layers, "dim": config.dim}
         parts = {"copy_nbytes": (1 << 30,), "matrix_sizes": (8192,)} if self.device == "cuda" else {}
@@ -220,7 +220,7 @@ class LadderStudy:
             if at == steps // 2:
                 driver = _ask_driver()
         wait(self.device)
-        return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)], _told_by(driver)
+        return [a.elapsed_time(b) for a, b in itertools.pairwise(marks)], _readings(driver)
 
     def _kernels(self, step: Any) -> list[dict[str, Any]]:
         once = functools.partial(step.step, *self.batch)
@@ -326,7 +326,7 @@ def _ask_driver() -> subprocess.Popen | None:
         return None
 
 
-def _told_by(driver: subprocess.Popen | None) -> list[tuple[float, float]]:
+def _readings(driver: subprocess.Popen | None) -> list[tuple[float, float]]:
     """(MHz of the multiprocessors, W), if it said so."""
     said = driver.communicate()[0].splitlines() if driver else []
     found = [float(each) for each in said[0].split(",")] if said and "N/A" not in said[0] else []

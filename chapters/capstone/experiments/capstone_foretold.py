@@ -52,16 +52,16 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
 
 
 def _of(rung: str, alone_ms: float, ladder: dict[str, Any], rates: Network) -> Iterator[Predicted]:
-    def spread(pattern: str, ranks: int) -> Plan:
+    def planned(pattern: str, ranks: int) -> Plan:
         shape = subjects.minigpt("gpt2-124m", device="meta").config
         batch = ladder["batch"] * ranks
         return plan(shape, pattern, ranks, batch=batch, length=ladder["length"], precision="bf16")
 
-    one = spread("one device", 1)
+    one = planned("one device", 1)
     computing_s = alone_ms / 1e3 - update_s(one, rates)
     network = replace(rates, flop_per_s=compute_s(one, Network(flop_per_s=1.0)) / computing_s)
     for ranks in DEVICES:
         for pattern in PATTERNS if ranks > 1 else ("one device",):
-            step = estimate(spread(pattern, ranks), CARD_NBYTES, network)
+            step = estimate(planned(pattern, ranks), CARD_NBYTES, network)
             ms, device_ms, issued_ms = (round(each, 3) for each in (step.step_ms, step.device_ms, step.issued_ms))
             yield Predicted(rung, pattern, ranks, ms, device_ms, issued_ms, round(alone_ms / step.step_ms, 4))

@@ -54,7 +54,7 @@ def record(
     for part in progress((study.build, study.judge, study.tune, study.time, study.profile)):
         part()
     reset_dynamo()
-    return study.told()
+    return study.recording()
 
 
 class PeersStudy(LadderStudy):
@@ -78,8 +78,8 @@ class PeersStudy(LadderStudy):
         elif self.peer:
             self._made(name, does, "peer", functools.partial(PeerStep, self.peer, self.device, TUNED))
 
-    def told(self) -> dict[str, Any]:
-        told = super().told()
+    def recording(self) -> dict[str, Any]:
+        told = super().recording()
         return {key: told[key] for key in KEPT}
 
     def _peers(self) -> dict[str, tuple[str, Callable[[], Any]]]:

@@ -15,7 +15,7 @@ from ...shared import capstone_view
 Row = Mapping[str, Any]
 WAYS = ("compiled", "max-autotune", "float8", "float8 by rows", "cuDNN")
 DEFAULT, TUNED, FLOAT8, BY_ROWS, CUDNN = (f"peer, {way}" for way in WAYS)
-"""The peer's steps that `told` speaks of."""
+"""The peer's steps that `text` speaks of."""
 
 
 def timed(recording: Recording) -> dict[str, Row]:
@@ -62,7 +62,7 @@ def picture(recording: Recording) -> Drawing:
 
 
 @door
-def told(recording: Recording, elsewhere: Recording) -> list[str]:
+def text(recording: Recording, elsewhere: Recording) -> list[str]:
     """A paragraph each on tuning, on float8, on attention and what did not run, and on another machine's ratios."""
     rows, there = timed(recording), timed(elsewhere)
     default, tuned, float8, by_rows, cudnn = (rows[name] for name in (DEFAULT, TUNED, FLOAT8, BY_ROWS, CUDNN))
@@ -92,7 +92,7 @@ def _faster(rows: Mapping[str, Row]) -> str:
 
 
 def _apart(one: Row, other: Row) -> str:
-    return "told apart" if capstone_view.told_apart(one, other) else "not told apart"
+    return "told apart" if capstone_view.distinct(one, other) else "not told apart"
 
 
 def _stopped(recording: Recording) -> str:

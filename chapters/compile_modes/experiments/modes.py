@@ -25,7 +25,7 @@ from compile_lab.capture import NotCompiledError
 from compile_lab.measure.child import Child
 from compile_lab.measure.host import host_cost
 from compile_lab.measure.timing import in_turn_us
-from compile_lab.modes.cost import MODES, WARM_UP_CALLS, ModeCost, Spread, Step, measure_each, torch_compile
+from compile_lab.modes.cost import MODES, WARM_UP_CALLS, ModeCost, Quartiles, Step, measure_each, torch_compile
 
 from ...experiment import OUT_OF_TIME, reason
 from ...registry import Progress
@@ -271,7 +271,7 @@ def _together(
         taken = in_turn_us(calls, device)
         found = {}
         for mode, samples_us in taken.items():
-            call = Spread.of_us(samples_us)
+            call = Quartiles.of_us(samples_us)
             found[mode] = {"call": call, "host": host_cost(calls[mode], device)}
     except Exception as error:
         return "measured", reason(error)

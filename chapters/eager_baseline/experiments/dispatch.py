@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from compile_lab.eager import dispatch
-from compile_lab.measure.timing import one_thread, samples_us, spread_us
+from compile_lab.measure.timing import one_thread, samples_us, summary_us
 from compile_lab.measure.trace import Trace, TraceEvent, profiled
 
 from ...registry import Progress
@@ -125,7 +125,7 @@ def quartiles_us(
     `timing.samples_us`.
     """
     with one_thread():
-        return spread_us(samples_us(call, device, samples or SAMPLES[device], from_idle))
+        return summary_us(samples_us(call, device, samples or SAMPLES[device], from_idle))
 
 
 def launches(call: Callable[[], Any]) -> list[dict[str, Any]]:

@@ -103,10 +103,10 @@ def errors(rows: Iterable[Row]) -> str:
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row["pattern"], []).append(row)
-    return ", ".join(f"{name} {_spread(each)}" for name, each in found.items())
+    return ", ".join(f"{name} {_error_range(each)}" for name, each in found.items())
 
 
-def _spread(rows: Iterable[Row]) -> str:
+def _error_range(rows: Iterable[Row]) -> str:
     """The lowest and the highest error of the steps, or the only one."""
     found = sorted(map(step_error, rows))
     return " to ".join(dict.fromkeys(signed(each, ".0%") for each in (found[0], found[-1])))
@@ -148,7 +148,7 @@ def orders(by_case: Mapping[str, Sequence[Row]]) -> Table:
     for name, rows in by_case.items():
         pairs = pairs_in_order(rows)
         wrong = "; ".join(f"{quick} is quicker than {slow}" for (quick, slow), right in pairs.items() if not right)
-        spread = _spread(row for row in rows if row["ranks"] > 1)
+        spread = _error_range(row for row in rows if row["ranks"] > 1)
         listed.append((name, f"{sum(pairs.values())} of {len(pairs)}", wrong or "none", spread))
     columns = ["case", "pairs in order", "the plan misses that", "error"]
     return Table(columns, listed, align="llll", folded="Case by case: pairs in order, and the plan's errors")
@@ -189,7 +189,7 @@ def steps(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
             for row in rows
         ],
         Axis("a step", "ms"),
-        title=f"The plan's steps are off by {_spread(rows)}.",
+        title=f"The plan's steps are off by {_error_range(rows)}.",
         caption=f"{name}. Behind a row: the plan's error. Thin: the quartiles.",
         colours={PLANNED: "sky", MEASURED: "blue", "all issued": "vermillion"},
         provenance=provenance,

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from compile_lab._torch.dynamo import graph_break, reset_dynamo
-from compile_lab.measure.timing import samples_us, spread_us
+from compile_lab.measure.timing import samples_us, summary_us
 
 from ...registry import Progress
 
@@ -76,6 +76,6 @@ def record(device: str, progress: Progress = iter, *, sizes: Iterable[int] | Non
         x = torch.rand(numel, device=device, generator=torch.Generator(device).manual_seed(0))
         with torch.no_grad():
             taken = samples_us(functools.partial(fn, x), device)
-        rows.append({"numel": numel, "breaks": breaks, **spread_us(taken)})
+        rows.append({"numel": numel, "breaks": breaks, **summary_us(taken)})
     reset_dynamo()
     return {"ops": OPS, "rows": rows}

@@ -17,7 +17,7 @@ from typing import Any
 from compile_lab.simulator.collectives import Collective
 
 from ...registry import Progress
-from ..gspmd import AXIS, FREE, compiled_for, jax_here, partitioned, placed, read
+from ..gspmd import AXIS, FREE, compiled_for, jax_here, partitioned, put_inputs, read
 from ..gspmd_block import LAYOUTS, block_program, fused, loss, mlp
 from ..gspmd_side_by_side import jax_example
 from ..gspmd_three_ways import hand_written
@@ -30,7 +30,7 @@ PIPELINES = {"CPU": ("cpu", ""), "GPU": ("cuda", ""), "GPU, sums not joined": ("
 """For each: jax's platform, and XLA's flags. In the last the pass is off that adds partial results before it sums."""
 STREAM_ALONE = "tp+sp, the stream alone"
 WRITTEN = ("q, k, v apart", "q, k, v in one matmul", "by hand", "by hand, without pcast")
-TOLD = ("programs", "layouts", "dtypes")
+PRINTED = ("programs", "layouts", "dtypes")
 """What a process prints of its pipeline, a line for each program."""
 RUNS, TIMEOUT_S = {"cuda": 30, "cpu": 3}, 240.0
 
@@ -44,7 +44,7 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     "collectives"}], "dtypes": [{"pipeline", "dtype", "collectives"}], "stopped": {pipeline: why}}``. ``error``:
     |found − exact| / |exact| of all gradients together, against one device's. On a CPU the first pipeline alone.
     """
-    found: dict[str, list[dict[str, Any]]] = {each: [] for each in TOLD}
+    found: dict[str, list[dict[str, Any]]] = {each: [] for each in PRINTED}
     stopped: dict[str, str] = {}
     pipelines = PIPELINES if device == "cuda" else {"CPU": PIPELINES["CPU"]}
     for name, (platform, flags) in progress(list(pipelines.items())):
@@ -120,7 +120,7 @@ def _compiled(
     begun = time.perf_counter()
     lowered, compiled = compiled_for(fn, args, layout, mesh=axes, partitioner="shardy", out=out)
     seconds = time.perf_counter() - begun
-    given, times = placed(args, compiled), []
+    given, times = put_inputs(args, compiled), []
     found = compiled(*given)
     for _ in range(runs):
         start = time.perf_counter()

@@ -82,7 +82,7 @@ def layouts_table(recording: Recording) -> Table:
     found: dict[str, dict[str, str]] = {}
     for each in recording.result["layouts"]:
         if each["size"] == CHAPTERS:
-            found.setdefault(each["layout"], {})[each["pipeline"]] = _told(_recorded(each["collectives"]))
+            found.setdefault(each["layout"], {})[each["pipeline"]] = _summary(_recorded(each["collectives"]))
     rows = [(name, told["CPU"], told["GPU"], _by_formula(name, devices)) for name, told in found.items()]
     columns = ["layout", "XLA's pipeline for CPUs", "for GPUs", "by the formula"]
     caption = f"Collectives of a step of the block on {devices} devices, and what each sends on a ring"
@@ -91,7 +91,7 @@ def layouts_table(recording: Recording) -> Table:
 
 def _by_formula(layout: str, devices: int) -> str:
     rows = formula(layout, devices) if layout in LAYOUTS else None
-    return _told(rows) if rows else ""
+    return _summary(rows) if rows else ""
 
 
 @door
@@ -114,7 +114,7 @@ def payload_nbytes(recording: Recording, pipeline: str, dtype: str) -> int:
     return sums[pipeline, dtype]
 
 
-def _told(collectives: Sequence[Any]) -> str:
+def _summary(collectives: Sequence[Any]) -> str:
     """Counts by kind, and what a device sends; of a `Collective`, or of what is recorded of one."""
     sent_nbytes = sum(each.sent_nbytes for each in collectives)
     return f"{collectives_in_words(collectives)}; {sent_nbytes:,.0f} B" if collectives else "nothing"

@@ -14,7 +14,7 @@ from compile_lab._torch.dynamo import compiled_anew
 from compile_lab.capture import GuardTree, compilation
 from compile_lab.doors import door
 from compile_lab.dynamo.guards import guards_of
-from compile_lab.measure.timing import samples_us, spread_us
+from compile_lab.measure.timing import samples_us, summary_us
 
 LAYERS = (10, 20, 40)
 FILTERS = {
@@ -46,7 +46,7 @@ def guard_cost(
         model = nn.Sequential(*[nn.Linear(2, 2) for _ in range(count)])
         guards, times = _measured(model, way, samples)
         row = {"layers": count, "parameters": 2 * count, "way": way, "guards": guards}
-        rows.append({**row, **spread_us(times)})
+        rows.append({**row, **summary_us(times)})
     return rows
 
 

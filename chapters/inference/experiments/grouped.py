@@ -19,7 +19,7 @@ from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab._torch.grouped import few_tilings
 from compile_lab._torch.inductor import inductor_config
 from compile_lab._torch.packages import package_sources, packaged, unpacked
-from compile_lab.measure.timing import durations_ms, spread_ms, sustained_ms
+from compile_lab.measure.timing import durations_ms, summary_ms, sustained_ms
 
 from ...experiment import Attempts
 from ...registry import Progress
@@ -134,7 +134,7 @@ class Study:
     def _row(self, way: str, experts: int, tokens: int, times: list[float], error: float) -> dict[str, Any]:
         rate = 4 * tokens * self.width * self.hidden / statistics.median(times) / 1e9
         where = {"way": way, "experts": experts, "tokens": tokens}
-        return {**where, **spread_ms(times), "tflop_per_s": rate, "error": error}
+        return {**where, **summary_ms(times), "tflop_per_s": rate, "error": error}
 
 
 def _matrix_rate(device: str, n: int) -> float:

@@ -126,7 +126,7 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
     for plan, mode in progress(steps):
         found = models[plan.name]
         measure = _by_itself if device == "cuda" else _one_mode
-        _or_told(found["stopped"], mode, until, functools.partial(measure, plan, mode, device, found, until))
+        _run_or_record(found["stopped"], mode, until, functools.partial(measure, plan, mode, device, found, until))
         gc.collect()
     found = {"rates": rates, "search": SEARCH, "budget_s": budget_s, "vocabulary": subjects.GPT2_PADDED}
     return {**found, "models": list(models.values())}
@@ -192,7 +192,7 @@ def _nothing_yet(plan: ServicePlan) -> dict[str, Any]:
     return {"name": plan.name, "what": plan.what, "usual": asdict(plan.usual), **empty, **later}
 
 
-def _or_told(stopped: dict[str, str], part: str, until: float, measure: Callable[[], None]) -> None:
+def _run_or_record(stopped: dict[str, str], part: str, until: float, measure: Callable[[], None]) -> None:
     """A part that breaks, or for which no time is left, is told of in ``stopped``; the recording goes on."""
     attempts = Attempts(until - time.monotonic())
     attempts.in_time(measure, part=part)
@@ -212,8 +212,8 @@ def _one_mode(plan: ServicePlan, mode: str, device: str, found: dict[str, Any], 
         compiled = endpoint.compiled(mode, search)
         found["streams"].append(serve(compiled, plan.requests(mode), until).to_json())
         if mode == "default" and plan.restart:
-            _or_told(found["stopped"], "restart", until, functools.partial(_restart, plan, device, found))
-        _or_told(
+            _run_or_record(found["stopped"], "restart", until, functools.partial(_restart, plan, device, found))
+        _run_or_record(
             found["stopped"],
             f"{mode}, errors",
             until,

@@ -70,7 +70,7 @@ def record(device: str, progress: Progress = iter, *, budget_s: float = BUDGET_S
 def _by_itself(way: str, device: str, counts: tuple[int, ...]) -> list[Throughput]:
     """Rows from one process, up to the first that failed, at least one. An ended process's error is its signal."""
     rows: list[Throughput] = []
-    with Child(_told, way, device, counts) as child:
+    with Child(_send_rows, way, device, counts) as child:
         try:
             while len(rows) < len(counts):
                 rows.append(child.heard(CHILD_S))
@@ -85,7 +85,7 @@ def _by_itself(way: str, device: str, counts: tuple[int, ...]) -> list[Throughpu
     return rows
 
 
-def _told(pipe: Connection, way: str, device: str, counts: tuple[int, ...]) -> None:
+def _send_rows(pipe: Connection, way: str, device: str, counts: tuple[int, ...]) -> None:
     model, inputs = _subject(device)
     call = WAYS[way](model)
     for count in counts:

@@ -16,7 +16,7 @@ from torch.nn.attention.flex_attention import BlockMask, create_block_mask
 
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.measure.judge import largest_relative_error
-from compile_lab.measure.timing import durations_ms, spread_ms
+from compile_lab.measure.timing import durations_ms, summary_ms
 from compile_lab.memory.measured import measure_peak
 
 from ...experiment import Attempts
@@ -85,10 +85,12 @@ class FlexStudy:
         calls: dict[tuple[str, str], Callable[[], Any]] = {
             ("made", f"mask, {name}"): self._maker(mask, length) for name, mask in masks.items()
         }
-        blocks = {name: self.told("made", f"mask, {name}", length, calls["made", f"mask, {name}"]) for name in masks}
+        blocks = {
+            name: self.run_in_time("made", f"mask, {name}", length, calls["made", f"mask, {name}"]) for name in masks
+        }
         self.masks += [_visited(name, length, found) for name, found in blocks.items() if found]
         calls["made", "mask, causal, compiled"] = self._maker(masks["causal"], length, compiled=True)
-        ways = self.told("made", "mask in a tensor", length, lambda: _dense(length, self.device)) or {}
+        ways = self.run_in_time("made", "mask in a tensor", length, lambda: _dense(length, self.device)) or {}
         ways |= {f"flex, {name}": _flex(found) for name, found in blocks.items() if found}
         for part, run in (("forward", _forward), ("step", _step)):
             calls |= {(part, way): functools.partial(run, attention, qkv) for way, attention in ways.items()}
@@ -96,7 +98,7 @@ class FlexStudy:
         if length <= JUDGED:
             self._judged(length, qkv, masks, calls)
 
-    def told(self, part: str, way: str, length: int, work: Callable[[], Any]) -> Any:
+    def run_in_time(self, part: str, way: str, length: int, work: Callable[[], Any]) -> Any:
         """What some work gives, or None, with the reason kept: that it failed, or that the time was over."""
         return self.attempts.in_time(work, way=way, length=length, part=part)
 
@@ -119,7 +121,7 @@ class FlexStudy:
             first_s = round(time.perf_counter() - start, 3)
             return {"first_s": first_s, "peak_nbytes": measure_peak(call).peak_nbytes}
 
-        found = self.told(part, way, length, begin)
+        found = self.run_in_time(part, way, length, begin)
         return found and {"way": way, "length": length, "part": part, **found, "error": None}
 
     def _in_turns(self, length: int, begun: Mapping[Any, dict[str, Any] | None], calls: Mapping[Any, Any]) -> None:
@@ -133,7 +135,7 @@ class FlexStudy:
                 times += self.tried(part, way, length, some) or []
         for key, times in taken.items():
             if times:
-                self.rows.append({**rows[key], **spread_ms(times)})
+                self.rows.append({**rows[key], **summary_ms(times)})
 
     def _judged(self, length: int, qkv: Results, masks: Mapping[str, Any], calls: Mapping[Any, Any]) -> None:
         """Enter into the rows of a length how far their results are from dense attention in float64."""

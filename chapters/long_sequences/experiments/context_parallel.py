@@ -13,7 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from compile_lab._torch.context_parallel import dealt_and_sent
 from compile_lab.devices import ranks
-from compile_lab.measure.timing import durations_ms, spread_ms
+from compile_lab.measure.timing import durations_ms, summary_ms
 from compile_lab.recordings import RecordedRow
 
 from ...registry import Progress
@@ -90,7 +90,7 @@ def _timed(parts: Sequence[Tensor], length: int, order: str, method: str, size: 
     before = torch.cuda.memory_allocated()
     step()
     peak = torch.cuda.max_memory_allocated() - before
-    spread = spread_ms(durations_ms(step, query.device, REPEATS))
+    spread = summary_ms(durations_ms(step, query.device, REPEATS))
     for each in leaves:
         each.requires_grad_(False)
     return Timed(length, order, method, size, **spread, peak_nbytes=peak)

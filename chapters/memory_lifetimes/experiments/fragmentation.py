@@ -12,7 +12,7 @@ BATCHES = {"varying": (8, 12, 10, 14, 9, 16, 11, 15), "padded": 8 * (16,)}
 SIZES = {"layers": 2, "dim": 256, "heads": 4, "vocabulary": 8192}
 
 
-def asked(batches: Sequence[int]) -> list[list[Request]]:
+def demand(batches: Sequence[int]) -> list[list[Request]]:
     """The requests of one eager step for each batch, of a MiniGPT with a vocabulary of 8,192; made on a CPU."""
     model = subjects.minigpt("mini", "cpu", **SIZES)
     steps = {}

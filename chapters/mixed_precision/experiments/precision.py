@@ -21,7 +21,7 @@ from compile_lab.capture import compilation
 from compile_lab.inductor.lowering import collecting
 from compile_lab.measure.allocator import peak
 from compile_lab.measure.judge import relative_error
-from compile_lab.measure.timing import samples_us, spread_us, wait
+from compile_lab.measure.timing import samples_us, summary_us, wait
 from compile_lab.measure.trace import Trace, TraceEvent, profiled
 from compile_lab.precision.casts import cast_kernels, casts_only, dtypes, probed
 from compile_lab.precision.formats import float32_products, loss_errors, op_errors, quantised
@@ -127,7 +127,7 @@ def _rates(precision: str, n: int, device: str) -> list[Row]:
     product = _product(precision, a, b)
     with float32_products("high" if precision == "tf32" else "highest"):
         found = product()[:ERROR_ROWS]
-        taken = spread_us(samples_us(product, device, RATE_SAMPLES))
+        taken = summary_us(samples_us(product, device, RATE_SAMPLES))
     exact = a[:ERROR_ROWS].double() @ b.double()
     rate = 2 * n**3 / taken["median_us"] / 1e6
     error = relative_error(found, exact)
@@ -199,7 +199,7 @@ def _step_case(precision: str, compiled: bool, device: str) -> Row:
             log.require_compiled()
             if not graphs:
                 raise RuntimeError(f"{precision}: no graph was lowered, so nothing is known of the kernels that ran")
-        taken = spread_us(samples_us(step, device, STEP_SAMPLES))
+        taken = summary_us(samples_us(step, device, STEP_SAMPLES))
         with peak(device) as memory:
             step()
         alone = _named_casts(graphs) if compiled else None

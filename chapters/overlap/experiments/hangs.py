@@ -4,7 +4,7 @@ from typing import Any
 
 from ...registry import Progress
 from ..hangs import runs
-from ..hangs.listed import CASES
+from ..hangs.case_table import CASES
 
 
 def record(device: str, progress: Progress = iter) -> dict[str, Any]:

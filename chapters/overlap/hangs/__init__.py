@@ -1,6 +1,6 @@
 """Ranks that part ways and wait for each other: who, at which collective, on which line; and programs that do it."""
 
-from .parting import Parting
+from .divergence import Divergence
 from .watch import watched, where
 
-__all__ = ["Parting", "watched", "where"]
+__all__ = ["Divergence", "watched", "where"]

@@ -52,11 +52,11 @@ def _card(each: HangResult, is_open: bool) -> str:
     if each.detail:
         parts.append(_folded("torch, with <code>TORCH_DISTRIBUTED_DEBUG=DETAIL</code>", _by_rank(each.detail)))
     if each.analyser:
-        told = _said(_STACK.sub(r"\1(…)", each.analyser))
+        told = _preformatted(_STACK.sub(r"\1(…)", each.analyser))
         parts.append(_folded("torch's analyser of the flight recorders, <code>torchfrtrace</code>", told))
     parts += [
         f'<p class="lab-code-title">What ours says, {each.after_s:.2f} s after the first rank failed</p>',
-        _said(each.ours),
+        _preformatted(each.ours),
         f'<p class="lab-code-title">The cure</p><p>{marked_up(each.cured_by)}</p>',
         "" if each.cure == each.program else Code(each.cure)._repr_html_(),
         f'<p class="lab-note">{_result(each)}</p>',
@@ -74,10 +74,10 @@ def _result(each: HangResult) -> str:
 
 
 def _by_rank(messages: Sequence[str]) -> str:
-    return _said("\n".join(f"rank {rank}: {message}" for rank, message in enumerate(messages)))
+    return _preformatted("\n".join(f"rank {rank}: {message}" for rank, message in enumerate(messages)))
 
 
-def _said(text: str) -> str:
+def _preformatted(text: str) -> str:
     return f'<pre class="lab-said">{html.escape(_OPTIONS.sub("TensorOptions(…)", text))}</pre>'
 
 

@@ -16,8 +16,8 @@ from typing import Any
 from compile_lab.devices.ranks import Ending, endings
 from compile_lab.recordings import RecordedRow
 
+from .case_table import CASES
 from .cases import PATIENCE_S, HangCase, source
-from .listed import CASES
 from .watch import watched
 
 LIMIT_S = 150.0
@@ -76,7 +76,7 @@ def judge(case: HangCase, detail: bool = True, patience: float = PATIENCE_S) -> 
         cured = _ended(case, "cure", folder / ("hung" if case.again else "cured"), patience)
     note = named.get("note", "")
     parting = named.get("parting", {"kind": "", "odd": (), "lines": ()})
-    got = tuple(repr(each.value) if each.status == 0 else _said(each, "") for each in cured)
+    got = tuple(repr(each.value) if each.status == 0 else _message(each, "") for each in cured)
     return HangResult(
         case.name,
         case.title,
@@ -85,8 +85,8 @@ def judge(case: HangCase, detail: bool = True, patience: float = PATIENCE_S) -> 
         source(case.program, *case.needs),
         source(case.cure, *case.cure_needs),
         case.cured,
-        tuple(_said(each, note) for each in hung),
-        tuple(_said(each, "") for each in told),
+        tuple(_message(each, note) for each in hung),
+        tuple(_message(each, "") for each in told),
         analyser,
         note,
         parting["kind"],
@@ -139,7 +139,7 @@ _HOST = re.compile(r"\[?(?:\d{1,3}\.){3}\d{1,3}\]?(:\d+)?")
 _FOLDER = re.compile(r"(?:/[\w.+-]+)+/([\w.+-]+\.(?:py|cc|cpp|h))")
 
 
-def _said(ending: Ending, note: str) -> str:
+def _message(ending: Ending, note: str) -> str:
     """What a rank raised, without our note, addresses and folders."""
     if ending.status is None:
         return "(it still ran, and was ended)"

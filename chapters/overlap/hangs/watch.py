@@ -27,7 +27,7 @@ from compile_lab._torch.dynamo import compiling
 from compile_lab.doors import check_amount, door
 from compile_lab.source import Line, is_users
 
-from .parting import Parting, Stand, parted
+from .divergence import Divergence, RankState, find_divergence
 
 BEAT_S = 0.1
 """Between two records of a rank that nobody asks, at least. The last one is what is known of a rank that was killed."""
@@ -67,7 +67,7 @@ def watched(folder: Path, *, after_s: float | None = None) -> Iterator[None]:
         watch.end()
 
 
-def where(folder: Path) -> Parting:
+def where(folder: Path) -> Divergence:
     """Where the ranks that are watched from ``folder`` part, asked now, from any process; waits up to `ANSWER_S`.
 
     Raises FileNotFoundError where no rank has written anything yet.
@@ -84,14 +84,14 @@ def where(folder: Path) -> Parting:
             break
         time.sleep(_POLL_S)
     gone = {rank for rank, stand in stands.items() if not stand.ended and _gone(stand)}
-    return parted(stands, gone=gone, silent=set(silent))
+    return find_divergence(stands, gone=gone, silent=set(silent))
 
 
-def _read(file: Path) -> Stand:
-    return Stand.from_json(json.loads(file.read_text()))
+def _read(file: Path) -> RankState:
+    return RankState.from_json(json.loads(file.read_text()))
 
 
-def _gone(stand: Stand) -> bool:
+def _gone(stand: RankState) -> bool:
     """Is its process no more? Only a process of this host can be asked."""
     if stand.host != socket.gethostname():
         return False
@@ -147,7 +147,7 @@ class _RankWatch:
         written, answered, told, pause = time.time(), 0.0, False, BEAT_S
         while not self._over.wait(_POLL_S):
             with suppress(Exception):  # the folder may go before the rank does
-                asked = self._asked()
+                asked = self._requested_at()
                 began = time.time()
                 if asked > answered or began > written + pause:
                     stand = self._write()
@@ -158,17 +158,17 @@ class _RankWatch:
                         told = True
                         print(f"rank {self.rank} waits for {waits:.1f} s. {where(self._folder)}", file=sys.stderr)
 
-    def _asked(self) -> float:
+    def _requested_at(self) -> float:
         file = self._folder / "asked"
         return file.stat().st_mtime if file.exists() else 0.0
 
-    def _write(self) -> Stand:
+    def _write(self) -> RankState:
         with self._writing:
             stand = self._stand()
             _replace(self._folder / f"rank.{self.rank}.json", json.dumps(stand.to_json()).encode())
             return stand
 
-    def _stand(self) -> Stand:
+    def _stand(self) -> RankState:
         at, record, groups = time.time(), pickle.loads(flight_record()), group_members()
         # torch 2.13 names no group in a dump over gloo, and its own analyser ends with a KeyError.
         record["pg_config"] = {name: {"name": name, "desc": name, "ranks": str(own)} for name, own in groups.items()}
@@ -176,7 +176,7 @@ class _RankWatch:
         entries = [each for each in record["entries"] if each["record_id"] > self._first][-KEPT:]
         frame = sys._current_frames().get(self._main or 0)
         line = self._failed_at or _program_line(frame)
-        return Stand(
+        return RankState(
             rank=self.rank,
             size=self.size,
             at=at,

@@ -111,7 +111,7 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
             failed.append({"schedules": series.schedules, "ranks": series.ranks, **series.named})
             failed[-1]["why"] = str(error).splitlines()[-1]
             continue
-        runs += [{**_said(steps), "predicted": _predicted(steps.best, alone[key]), **series.named} for steps in found]
+        runs += [{**_as_row(steps), "predicted": _predicted(steps.best, alone[key]), **series.named} for steps in found]
         if series.ranks == drawn:
             timelines += [{**_plain(each), **series.named} for each in found if each.best.microbatches == 2 * drawn]
     sizes = {"layers_of_a_rank": work.layers, "dim": work.dim, "heads": work.heads, "dtype": str(work.dtype)[6:]}
@@ -178,7 +178,7 @@ def _predicted(found: Timeline, alone: Mapping[str, Any]) -> dict[str, float]:
     return {name: round(value, 5) for name, value in (said | {"transfer_ms": alone["transfer"]}).items()}
 
 
-def _said(steps: Steps) -> dict[str, Any]:
+def _as_row(steps: Steps) -> dict[str, Any]:
     """Medians and quartiles over the steps; the simulation is of the quickest step's own times."""
     best = steps.best
     again, gaps = resimulated(best), gaps_of(best)
@@ -186,8 +186,8 @@ def _said(steps: Steps) -> dict[str, Any]:
         "schedule": best.schedule,
         "ranks": best.ranks,
         "microbatches": best.microbatches,
-        "span_ms": _spread([each.span for each in steps.timelines]),
-        "bubble": _spread([each.bubble_fraction for each in steps.timelines]),
+        "span_ms": _quartiles([each.span for each in steps.timelines]),
+        "bubble": _quartiles([each.bubble_fraction for each in steps.timelines]),
         "best_span_ms": round(best.span, 4),
         "best_bubble": round(best.bubble_fraction, 5),
         "simulated_span_ms": round(again.span, 4),
@@ -219,7 +219,7 @@ def _ahead(steps: Steps) -> dict[str, float]:
     return {kind: round(statistics.median(left[kind]), 4) for kind in sorted(left)}
 
 
-def _spread(values: Sequence[float]) -> dict[str, float]:
+def _quartiles(values: Sequence[float]) -> dict[str, float]:
     low, median, high = statistics.quantiles(values, n=4, method="inclusive")
     return {"median": round(median, 5), "low": round(low, 5), "high": round(high, 5)}
 

@@ -98,7 +98,7 @@ def record(device: str, progress: Progress = iter, *, names: tuple[str, ...] | N
     finally:
         for child in [*running.values(), *ready.values()]:
             child.stop()
-    rows = [{"name": name, **_said(name, device), "ways": found[name]} for name in sorted(found, key=_order)]
+    rows = [{"name": name, **_header(name, device), "ways": found[name]} for name in sorted(found, key=_order)]
     return {"subjects": rows, "at_a_time": most, "cores": os.cpu_count(), "vocabulary": subjects.GPT2_PADDED}
 
 
@@ -114,7 +114,7 @@ def _shape(name: str, device: str) -> RegionalSubject:
     return replace(one, layers=min(one.layers, 4), dim=64, heads=1, batch=4)
 
 
-def _said(name: str, device: str) -> dict[str, Any]:
+def _header(name: str, device: str) -> dict[str, Any]:
     one = _shape(name, device)
     what = one.what if device == "cuda" else f"a try-out on a CPU: {one.layers} layers of width 64, 4 × 64 tokens"
     return {"what": what, "layers": one.layers, "dim": one.dim, "training": one.training, "series": one.series}

@@ -193,7 +193,7 @@ def _kill(running: subprocess.Popen) -> None:
     running.communicate()
 
 
-def child(asked: Mapping[str, Any]) -> dict[str, Any]:
+def child(request: Mapping[str, Any]) -> dict[str, Any]:
     """In the process that is started: train some steps, and say what the first took and what the caches said.
 
     With a checkpoint it goes on from there, and leaves one after each step. Prints a line after each step.
@@ -205,36 +205,36 @@ def child(asked: Mapping[str, Any]) -> dict[str, Any]:
 
     from ...shared import subjects
 
-    sys.path.insert(0, asked["place"])
+    sys.path.insert(0, request["place"])
     from loss_of import loss_of
 
-    shape = dict(asked["shape"])
+    shape = dict(request["shape"])
     batch = shape.pop("batch")
-    model = subjects.deep_gpt(**shape, device=asked["device"])
+    model = subjects.deep_gpt(**shape, device=request["device"])
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     tokens = subjects.tokens(model, batch)
     nbytes = None
-    if asked["load"]:
-        content = Path(asked["load"]).read_bytes()
+    if request["load"]:
+        content = Path(request["load"]).read_bytes()
         nbytes = len(content)
         if torch.compiler.load_cache_artifacts(content) is None:
             raise RuntimeError("the artifacts could not be read: save them again, with the torch that loads them")
-    compiled = torch.compile(loss_of, options=asked["options"] or None)
+    compiled = torch.compile(loss_of, options=request["options"] or None)
 
     def step() -> tuple[float, float, float]:
         """Seconds on the clock, and of work; the loss."""
         begin, worked = time.perf_counter(), _worked_s()
-        with torch.autocast(asked["device"], torch.bfloat16, enabled=asked["device"] == "cuda"):
+        with torch.autocast(request["device"], torch.bfloat16, enabled=request["device"] == "cuda"):
             loss = compiled(model, *tokens)
         loss.backward()
-        if asked["device"] == "cuda":
+        if request["device"] == "cuda":
             torch.cuda.synchronize()
         took = time.perf_counter() - begin, _worked_s() - worked
         optimizer.step()
         optimizer.zero_grad()
         return *took, loss.item()
 
-    checkpoint = Path(asked["checkpoint"]) if asked["checkpoint"] else None
+    checkpoint = Path(request["checkpoint"]) if request["checkpoint"] else None
     done, rows = 0, []
     if checkpoint and checkpoint.exists():
         kept = torch.load(checkpoint)
@@ -253,11 +253,11 @@ def child(asked: Mapping[str, Any]) -> dict[str, Any]:
             print(f"step {number + 1} {rows[-1][2]}", flush=True)
     first, *later = rows
     middle = [statistics.median(column) for column in zip(*later, strict=True)]
-    if asked["save"]:
+    if request["save"]:
         saved = torch.compiler.save_cache_artifacts()
         assert saved is not None  # what was compiled is there to be saved
         content, _ = saved
-        Path(asked["save"]).write_bytes(content)
+        Path(request["save"]).write_bytes(content)
         nbytes = len(content)
     return {
         "seconds": round(max(0.0, first[0] - middle[0]), 3),

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from compile_lab.measure.timing import SAMPLES
-from compile_lab.modes.cost import Comparison, Spread
+from compile_lab.modes.cost import Comparison, Quartiles
 from compile_lab.modes.regional import Regional, WayCost, recorded
 from compile_lab.recordings import load
 from compile_lab.simulator import payback
@@ -75,7 +75,7 @@ def of_mode(one: Comparison, model: str, mode: str, way: str) -> CompiledWay:
     return CompiledWay(model, way, eager.call.median_ms, rounded(saved), starts, str(one.provenance))
 
 
-def step(call: Spread) -> Interval:
+def step(call: Quartiles) -> Interval:
     """A step's milliseconds, and the interval of their median."""
     return Interval.from_quartiles(call.median_ms, call.low_ms, call.high_ms, SAMPLES)
 

@@ -12,7 +12,7 @@ from torch.distributed.tensor.experimental import implicit_replication
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from ...shared.subjects import deep_gpt, headwise, styled
-from ..redistributions import MEGATRON, Redistribution, redistributions, spread
+from ..redistributions import MEGATRON, Redistribution, distribute, redistributions
 
 SEED = 0
 
@@ -45,7 +45,7 @@ def minigpt_step(plan: Mapping[str, str] | None = MEGATRON, layers: int = 2) -> 
     losses: list[float] = []
     if plan is None:
         return _styled(model, tokens, mesh, losses), losses, alone
-    spread(headwise(model), mesh, plan)
+    distribute(headwise(model), mesh, plan)
     placed = distribute_tensor(tokens, mesh, [Replicate()], src_data_rank=None)
 
     def step() -> None:

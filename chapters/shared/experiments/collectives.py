@@ -9,7 +9,7 @@ import torch.distributed as dist
 
 from compile_lab.devices import ranks
 from compile_lab.devices.steps import step_times_us
-from compile_lab.measure.timing import spread_us
+from compile_lab.measure.timing import summary_us
 from compile_lab.simulator.collectives import Collective
 
 from ...registry import Progress
@@ -59,7 +59,7 @@ def _row(kind: str, nbytes: int, device: str) -> dict[str, Any]:
             call()
 
     times = step_times_us({kind: calls_in_a_row}, device, SAMPLES[device], warm_up=1)[kind]
-    taken = spread_us([whole / repeats for whole, _ in times])
+    taken = summary_us([whole / repeats for whole, _ in times])
     per_s = 1e6 / taken["median_us"]
     sent = Collective(kind, "world", n, 1, nbytes).sent_nbytes
     bandwidths = {"algorithm_gb_s": nbytes * per_s / 1e9, "bus_gb_s": sent * per_s / 1e9}

@@ -132,7 +132,7 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
         alone.append(about | measured)
         for case in found[0]:
             said = {"predicted": forecast.get(case)}
-            runs.append(about | said | told(case, [each[case] for each in found]))
+            runs.append(about | said | as_row(case, [each[case] for each in found]))
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
     about = {"model": MODEL[device], "wide": WIDE[device], "precision": precision}
     return about | {"alone": alone, "runs": runs, "failed": failed}
@@ -264,13 +264,13 @@ def _ddp_step(device: str, setting: Setting, bucket_mb: float | None, send: bool
 
 
 def _fsdp_step(
-    device: str, setting: Setting, reshard: bool, told: Callable[[list[Any]], None]
+    device: str, setting: Setting, reshard: bool, on_blocks: Callable[[list[Any]], None]
 ) -> Callable[[], torch.Tensor]:
     model = _model(device, setting.wide)
     inputs = subjects.tokens(model, setting.batch)
     blocks = [fully_shard(block, reshard_after_forward=reshard) for block in model.blocks]
     fully_shard(model, reshard_after_forward=reshard)
-    told(blocks)
+    on_blocks(blocks)
     return step_of(model, device, inputs)
 
 
@@ -284,7 +284,7 @@ def step_of(run: nn.Module, device: str, inputs: tuple[torch.Tensor, torch.Tenso
     return overlap_runs.training_step(forward, optimizer, *inputs)
 
 
-def told(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
+def as_row(case: str, by_rank: list[overlap_runs.StepRun]) -> dict[str, Any]:
     rows = [_rounded(run, ("step_ms", "low_ms", "high_ms", "host_ms")) for run in by_rank]
     seen = [run.overlap for run in by_rank]
     for row, found in zip(rows, seen, strict=True):

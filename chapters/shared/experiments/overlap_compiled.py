@@ -23,7 +23,7 @@ from compile_lab.measure.allocator import peak
 
 from ...registry import Progress
 from .. import subjects
-from .overlap import BATCHES, MODEL, NOTHING_SENT, ranks_there, step_of, told
+from .overlap import BATCHES, MODEL, NOTHING_SENT, as_row, ranks_there, step_of
 
 VOCABULARY = {"cuda": 50_304, "cpu": 600}
 """Rows that ranks can share equally, as `simple_fsdp` asks; GPT-2's own 50,257 are odd."""
@@ -69,7 +69,7 @@ def compared(
         found = ranks.run(_on_rank, n, cases, device, batch, timeout=580, backend=backend)
         measured, begun, stopped = zip(*found, strict=True)
         about = {"ranks": n, "batch": batch}
-        runs += [about | begun[0][case] | told(case, [each[case] for each in measured]) for case in measured[0]]
+        runs += [about | begun[0][case] | as_row(case, [each[case] for each in measured]) for case in measured[0]]
         runs += [about | {"case": case, "stopped": why} for case, why in stopped[0].items()]
     precision = "bf16 autocast, parameters and gradients in float32" if device == "cuda" else "float32"
     return {"model": MODEL[device], "vocabulary": VOCABULARY[device], "precision": precision, "runs": runs}

@@ -14,7 +14,7 @@ from compile_lab.devices import ranks
 from compile_lab.devices.overlap import on_the_wire
 from compile_lab.devices.steps import profiled, step_times_us
 from compile_lab.measure.allocator import peak
-from compile_lab.measure.timing import spread_us
+from compile_lab.measure.timing import summary_us
 from compile_lab.simulator.host import HostRates
 from compile_lab.simulator.meshes import PATTERNS
 from compile_lab.simulator.overlap import Overlap
@@ -278,7 +278,7 @@ def _joined(of_ranks: list[dict[str, Any]]) -> dict[str, Any]:
     found = {key: [rank[key] for rank in of_ranks] for key in ("first_peak_nbytes", "peak_nbytes")}
     found["losses"] = [statistics.fmean(each) for each in zip(*(rank["losses"] for rank in of_ranks), strict=True)]
     sent = _sent([rank["overlap"] for rank in of_ranks])
-    return {"stopped": "", **spread_us(slowest), "issued_us": spread_us(issued)["median_us"], **sent, **found}
+    return {"stopped": "", **summary_us(slowest), "issued_us": summary_us(issued)["median_us"], **sent, **found}
 
 
 def _sent(overlaps: Sequence[Overlap | None]) -> dict[str, float | None]:
@@ -318,7 +318,7 @@ def _loss(own: torch.Tensor, case: PatternCase) -> float:
 def _training_step(device: str, case: PatternCase, plan: Plan) -> Callable[[], torch.Tensor]:
     model = subjects.of_shape(_shape(case.model), device)
     tokens, targets = subjects.tokens(model, plan.batch)
-    forward_backward, groups = subjects.spread(
+    forward_backward, groups = subjects.parallel_step(
         model, case.pattern, dict(plan.mesh), microbatches=plan.microbatches, dtype=DTYPE, mode=case.mode
     )
     optimizer = torch.optim.AdamW(groups, fused=True)

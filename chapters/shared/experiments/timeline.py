@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from compile_lab.measure.timing import samples_us, spread_us
+from compile_lab.measure.timing import samples_us, summary_us
 from compile_lab.measure.trace import Trace, profiled
 from compile_lab.recordings import RecordedRow
 
@@ -83,7 +83,7 @@ def record(
         call = _call(name, called, tokens, targets)
         for _ in range(WARM_UP):
             call()
-        spread = spread_us(samples_us(call, device, samples))
+        spread = summary_us(samples_us(call, device, samples))
         kernels = kernels_of(profiled(call, device))
         if device == "cuda" and not kernels:
             raise RuntimeError(f"{name}, {mode}: the profiler saw no kernel on the GPU")

@@ -22,7 +22,7 @@ from compile_lab._torch.inductor import launched_kernels
 from compile_lab.capture import KernelsWritten, compilation
 from compile_lab.measure.judge import largest_error
 from compile_lab.measure.kernels import kernel_times
-from compile_lab.measure.timing import durations_ms, spread_us, sustained_ms
+from compile_lab.measure.timing import durations_ms, summary_us, sustained_ms
 
 from ...experiment import reason
 from ...registry import Progress
@@ -238,7 +238,7 @@ def _measured(dtype: str, x: torch.Tensor, ways: list[Way]) -> list[Row]:
     del exact
     moved, rows = 2 * x.numel() * x.element_size(), []
     for way, error, taken_us in zip(ways, errors, _in_turns(ways, x.device), strict=True):
-        spread = spread_us(taken_us)
+        spread = summary_us(taken_us)
         told = {"max_error": error, "rounding_error": None if error is None else rounding, "kernel": way.kernel}
         rows.append({"dtype": dtype, "kind": way.kind, "name": way.name, **spread})
         rows[-1] |= {"gb_per_s": round(moved / spread["median_us"] / 1e3, 1), **told}

@@ -31,9 +31,11 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     return {name: [row.to_json() for row in rows] for name, rows in found.items()}
 
 
-def schedules() -> list[tuple[str, bool]]:
-    """Each schedule with donated buffers, as torch has them; those that split the backward without them, too."""
-    return [(name, True) for name in stages.SCHEDULES] + [(name, False) for name in stages.SPLIT]
+def schedules() -> list[tuple[str, str]]:
+    """Each schedule over stages compiled as torch does; those that split the backward the other ways, too."""
+    return [
+        (name, way) for way in stages.WAYS for name in (stages.SCHEDULES if way == stages.DONATED else stages.SPLIT)
+    ]
 
 
 def recorded(result: dict[str, Any]) -> Orders:

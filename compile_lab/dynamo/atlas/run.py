@@ -82,8 +82,8 @@ def registry() -> dict[str, str]:
 
 def judge(entry: AtlasEntry) -> AtlasResult:
     """Run one entry: its trigger, compiled and eagerly, and its cure in one graph."""
-    strict = _said(entry, fullgraph=True)
-    said = strict or _said(entry, fullgraph=False)
+    strict = _message(entry, fullgraph=True)
+    said = strict or _message(entry, fullgraph=False)
     match = _ID.search(said)
     found = match.group(1).upper() if match else None
     trouble = "" if found == entry.id else f"gave {found}: {said[:300]}"
@@ -125,7 +125,7 @@ def _plain(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _said(entry: AtlasEntry, fullgraph: bool) -> str:
+def _message(entry: AtlasEntry, fullgraph: bool) -> str:
     with _quiet(entry.config), error_on_graph_break(True):
         try:
             torch.compile(entry.function, backend="eager", fullgraph=fullgraph)(*entry.arguments())
@@ -171,13 +171,13 @@ def _raised(result: Any) -> bool:
     return type(result) is tuple and len(result) == 3 and type(result[0]) is str and result[0] == _RAISED
 
 
-def _part(said: str, heading: str) -> str:
-    match = re.search(rf"^  {heading}: (.*?)(?=^  \S|\n\n|\Z)", said, re.MULTILINE | re.DOTALL)
+def _part(message: str, heading: str) -> str:
+    match = re.search(rf"^  {heading}: (.*?)(?=^  \S|\n\n|\Z)", message, re.MULTILINE | re.DOTALL)
     return match.group(1).strip() if match else ""
 
 
-def _without_paths(said: str) -> str:
+def _without_paths(message: str) -> str:
     """The message without addresses and folders, which differ from run to run."""
-    said = re.sub(r"0x[0-9a-f]{6,}", "0x…", said)
-    said = re.sub(r"(?:/[\w.+-]+)+/site-packages/", "", said)
-    return re.sub(r"(?:/[\w.+-]+)+/([\w.+-]+\.py)", r"\1", said)
+    message = re.sub(r"0x[0-9a-f]{6,}", "0x…", message)
+    message = re.sub(r"(?:/[\w.+-]+)+/site-packages/", "", message)
+    return re.sub(r"(?:/[\w.+-]+)+/([\w.+-]+\.py)", r"\1", message)

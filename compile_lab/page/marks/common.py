@@ -127,9 +127,9 @@ class Sheet:
         return {name: colour for name, colour in self.colours.items() if name in used}
 
     def drawing(
-        self, body: str, said: Iterable[str], table: Table, hues: Mapping[str, str], shapes: Sequence[str] = ()
+        self, body: str, sentences: Iterable[str], table: Table, hues: Mapping[str, str], shapes: Sequence[str] = ()
     ) -> Drawing:
-        """The picture; its words are the title and what is `said`. ValueError without a title."""
+        """The picture; its words are the title and the `sentences`. ValueError without a title."""
         if not self.title.strip():
             raise ValueError("a picture has a title: one sentence that says what is to be seen in it")
         signs = [(hue, sign, name) for (name, hue), sign in zip(hues.items(), shapes or "■" * len(hues), strict=False)]
@@ -139,7 +139,7 @@ class Sheet:
             f"<span class='m-word m-ink-{hue}'><i class='m-sign-{hue}'>{sign}</i> {html.escape(name)}</span>"
             for hue, sign, name in signs
         )
-        told = "; ".join(part for part in said if part).replace("\u202f", " ")
+        told = "; ".join(part for part in sentences if part).replace("\u202f", " ")
         alt = f"{self.title} {told}." if told else self.title
         return Drawing(body, alt, self.caption, self.table or table, self.provenance, legend, self.title)
 

@@ -68,7 +68,7 @@ class Row:
             found[part.series] = found.get(part.series, 0) + part.value
         return found
 
-    def placed(self) -> Iterator[tuple[float, Segment]]:
+    def with_starts(self) -> Iterator[tuple[float, Segment]]:
         """Each segment with its start: its own, or the end of the one before."""
         end = 0.0
         for part in self.segments():
@@ -76,7 +76,7 @@ class Row:
             end = start + part.value
             yield start, part
 
-    def beside(self) -> list[float]:
+    def other_values(self) -> list[float]:
         """What else the axis has to hold."""
         return [*self.marks.values(), *(end for ends in self.spreads.values() for end in ends)]
 
@@ -116,15 +116,15 @@ def segments(
     hues = sheet.hues(
         [*(part.series for row in rows for part in row.segments()), *(n for row in rows for n in row.marks)]
     )
-    ends = [end for row in rows for start, part in row.placed() for end in (start, start + part.value)]
+    ends = [end for row in rows for start, part in row.with_starts() for end in (start, start + part.value)]
     scale = _scale(axis, rows, ends, sheet)
     lanes = []
     for row in rows:
         several = len(row.segments()) > 1
-        bits = [_segment(start, part, hues, scale, axis.unit, several) for start, part in row.placed()]
+        bits = [_segment(start, part, hues, scale, axis.unit, several) for start, part in row.with_starts()]
         bits += [f"<i class='m-tick m-{hues[name]}' style='left:{scale.at(at)}'></i>" for name, at in row.marks.items()]
         after = with_unit(sum(row.sums().values()), axis.unit) if row.after is None else row.after
-        last = max([*(start + part.value for start, part in row.placed()), *row.beside()], default=scale.low)
+        last = max([*(start + part.value for start, part in row.with_starts()), *row.other_values()], default=scale.low)
         lanes.append(_Lane(row, bits, after, last, "m-bar" + " m-thin" * row.thin))
     return _stacked(lanes, scale, axis, sheet, hues)
 
@@ -202,7 +202,7 @@ def _dotted(rows: Sequence[Row], axis: Axis, sheet: Sheet) -> Drawing:
             hover, look = attribute(f"{name}: {with_unit(value, axis.unit)}"), f"m-dot m-sign-{hues[name]}"
             bits.append(f"<b class='{look}' style='left:{scale.at(value)}' title='{hover}'>{shapes[name]}</b>")
         after = row.after if row.after is not None else with_unit(high, axis.unit) if values else "–"
-        lanes.append(_Lane(row, bits, after, max([high, *row.beside()]), "m-dots"))
+        lanes.append(_Lane(row, bits, after, max([high, *row.other_values()]), "m-dots"))
     return _stacked(lanes, scale, axis, sheet, hues, SHAPES)
 
 
@@ -258,7 +258,7 @@ class _Lane:
 
 
 def _scale(axis: Axis, rows: Sequence[Row], values: Sequence[float], sheet: Sheet) -> Scale:
-    beside = [value for row in rows for value in row.beside()]
+    beside = [value for row in rows for value in row.other_values()]
     return axis.scale([*values, *beside, *(at for at, _ in sheet.references.values())])
 
 
@@ -297,7 +297,7 @@ def _stacked(
     made += [ticks] * bool(scale.ticks)
     look = "m-rows" + " m-long" * (longest > LONG)
     body = f"<div class='{look}' style='--after:{0.52 * longest + 0.5:.1f}rem'>{''.join(made)}</div>"
-    said = [_said(lane.row, axis, len(hues) > 1, in_all=not shapes) for lane in lanes]
+    said = [_row_text(lane.row, axis, len(hues) > 1, in_all=not shapes) for lane in lanes]
     said += [f"{name}: {with_unit(at, axis.unit)}" for name, (at, _) in sheet.references.items()]
     return sheet.drawing(body, said, _table([lane.row for lane in lanes], axis, list(hues)), hues, shapes)
 
@@ -312,7 +312,7 @@ def _segment(start: float, part: Segment, hues: Mapping[str, str], scale: Scale,
     return f"<span class='{look}' style='{place}' title='{hover}'>{inside}</span>"
 
 
-def _said(row: Row, axis: Axis, named: bool, in_all: bool) -> str:
+def _row_text(row: Row, axis: Axis, named: bool, in_all: bool) -> str:
     sums = row.sums()
     parts = [f"{name} {short(value)}" if named else short(value) for name, value in [*sums.items(), *row.marks.items()]]
     if in_all and row.after is None and len(sums) > 1:

@@ -24,12 +24,12 @@ def test_levels_hold_what_lies_in_no_other_and_what_lies_in_one():
 def test_the_shares_are_those_of_the_trace_and_what_overlaps_counts_once():
     assert profile_view.covered_us(KERNELS) == 25 and profile_view.covered_us([]) == 0
     assert (profile_view.span_us(Trace(KNOWN)), profile_view.span_us(Trace(KNOWN[:1] + KERNELS))) == (80, 60)
-    told = profile_view.told(Trace((*KNOWN, *KERNELS)))
+    told = profile_view.summary(Trace((*KNOWN, *KERNELS)))
     assert all(part in told for part in ("80 µs", "2 operators", "88%", "31%"))
-    assert "GPU" not in profile_view.told(Trace(KNOWN))
+    assert "GPU" not in profile_view.summary(Trace(KNOWN))
 
 
 def test_a_trace_without_an_operator_is_refused():
-    for ask in (profile_view.nested, profile_view.told, profile_view.span_us):
+    for ask in (profile_view.nested, profile_view.summary, profile_view.span_us):
         with pytest.raises(ValueError, match="nothing of torch was called"):
             ask(Trace(KERNELS))

@@ -58,3 +58,11 @@ def scattered(expert, experts):
 )
 def test_group_ends(answer, word):
     assert word in judged("22.3", answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"),
+    [(5.03, "right."), (5.0, "right."), (5.37, "come from"), (0.629, "as often"), (20.1, "how many")],
+)
+def test_dispatch_ms(answer, word):
+    assert word in judged("22.4", answer)

@@ -9,7 +9,7 @@ def test_filled_boxes_say_what_is_dropped_and_padded():
 
 
 def test_the_road_has_two_places_that_depend_on_the_data():
-    assert view.road().alt.count(" to ") == 6
+    assert view.layer_chart().alt.count(" to ") == 6
 
 
 def test_capacities_trade_drops_for_padding():

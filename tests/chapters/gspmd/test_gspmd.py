@@ -21,7 +21,7 @@ from chapters.gspmd.gspmd_block import LAYOUTS, block, fused, gradients, mlp, sa
 from chapters.gspmd.gspmd_propagation import decided
 from chapters.gspmd.gspmd_side_by_side import block_program, jax_example, side_by_side
 from chapters.gspmd.gspmd_three_ways import by_hand, refusals, three_ways
-from chapters.gspmd.gspmd_view import spread, three_systems
+from chapters.gspmd.gspmd_view import splits, three_systems
 from compile_lab.simulator.collectives import Collective
 from mini_model.model import MINI, Block
 
@@ -186,7 +186,7 @@ def test_shardys_steps_end_where_xla_does(example):
     assert reached and reached[0].backwards and reached[0].source == "k"
     before = found.after(reached[0].number)
     assert "k.weight" not in before and found.after(len(found.steps))["k.weight"] == "S(0)"
-    assert spread(found, 0).title.startswith("After 0 of") and "As decided, 6 of 8 weights" in spread(found).title
+    assert splits(found, 0).title.startswith("After 0 of") and "As decided, 6 of 8 weights" in splits(found).title
     other = decided(block, example, (layout.weights, "free"), partitioner="gspmd")
     assert other.scopes() == scopes and other.steps == ()
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from chapters.inference import package as packages
-from chapters.inference.package import PackageError, Unlooked, contents, package, run_in_cpp
+from chapters.inference.package import PackageError, UncheckedInput, contents, package, run_in_cpp
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.pickling import dumps
 
@@ -47,8 +47,8 @@ def test_cpp_answers_as_eager_does_at_any_batch():
         torch.testing.assert_close(ran.outputs[0], one(x))
         assert ran.load_ms > 0 and ran.call_ms > 0 and ran.cpu_s > 0
     x = torch.randn(3, 4)
-    found = packages.unlooked(one, {"as made": (x,), "nine rows": (torch.randn(9, 4),)}, made.file)
-    assert found[0] == Unlooked("as made", "equal to eager", "equal to eager")
+    found = packages.unchecked_inputs(one, {"as made": (x,), "nine rows": (torch.randn(9, 4),)}, made.file)
+    assert found[0] == UncheckedInput("as made", "equal to eager", "equal to eager")
     assert found[1].unchecked == "equal to eager" and "too large" in found[1].checked
 
 

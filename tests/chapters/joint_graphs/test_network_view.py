@@ -44,7 +44,7 @@ def test_the_cut_of_what_is_drawn_is_the_cheapest(graphs):
         network.add_edges_from([(f"{pipe.name} out", "sink")] * bool(pipe.needed))
     price = sum(pipe.capacity for pipe in graphs.network if pipe.side == "cut")
     assert networkx.minimum_cut_value(network, "source", "sink") == price
-    assert network_view.told(graphs).endswith(f"{price:,.0f} in all.")
+    assert network_view.cut_summary(graphs).endswith(f"{price:,.0f} in all.")
 
 
 def test_what_has_no_network_or_too_large_a_one_is_refused():

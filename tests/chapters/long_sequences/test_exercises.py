@@ -55,3 +55,10 @@ def test_positions_dealt(answer, word):
 )
 def test_blocks_merged(answer, word):
     assert word in judged("23.3", answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"), [(44, "right."), (43, "a little less"), (1, "one layer"), (3505, "34 bytes")]
+)
+def test_fewest_gpus(answer, word):
+    assert word in judged("23.4", answer)

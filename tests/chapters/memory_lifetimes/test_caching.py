@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from chapters.memory_lifetimes.view import memory_map, mountain
+from chapters.memory_lifetimes.view import live_bytes, memory_map
 from compile_lab.memory import eager_lifetimes
 from compile_lab.memory.caching import CachingAllocator, replay, requests
 
@@ -21,10 +21,10 @@ def test_steps_are_replayed_and_their_gradients_go_when_the_next_begins():
     reserved = [each.reserved_nbytes for each in figures]
     assert reserved == sorted(reserved), "nothing is given back"
     assert at_peak.allocated_nbytes == figures[-1].allocated_nbytes and at_peak.reserved_nbytes <= reserved[-1]
-    drawn = mountain(steps[1], names=["the largest"])
+    drawn = live_bytes(steps[1], names=["the largest"])
     share = 100 * sum(each.nbytes for each in steps[1].alive_at(steps[1].peak_at)[:3]) / steps[1].peak_nbytes
     assert f"largest buffers are {share:.0f} % of it" in drawn.title and "the largest at most" in drawn.alt
     with pytest.raises(ValueError, match="nothing is reserved"):
         memory_map(CachingAllocator())
     with pytest.raises(ValueError, match="most is 4"):
-        mountain(steps[0], most=4)
+        live_bytes(steps[0], most=4)

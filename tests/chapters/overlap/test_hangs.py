@@ -11,8 +11,8 @@ import torch
 import torch.distributed as dist
 
 from chapters.overlap.hangs import hangs_view, runs
-from chapters.overlap.hangs.listed import CASES
-from chapters.overlap.hangs.parting import ABSENT, BEYOND, NONE, OTHER, Stand, parted
+from chapters.overlap.hangs.case_table import CASES
+from chapters.overlap.hangs.divergence import ABSENT, BEYOND, NONE, OTHER, RankState, find_divergence
 from chapters.overlap.hangs.watch import watched, where
 from compile_lab.devices import ranks
 from compile_lab.recordings import load
@@ -30,13 +30,13 @@ def stands(*by_rank, **more):
     plain = {"size": len(by_rank), "at": 100.0, "pid": 1, "host": "h", "groups": {"0": list(range(len(by_rank)))}}
     plain |= {"compiles": None, "place": ("train.py", 99), "failure": "", "ended": "", "waits_since": None}
     return {
-        rank: Stand(rank=rank, calls=tuple(calls), **(plain | more.get(f"rank_{rank}", {})))
+        rank: RankState(rank=rank, calls=tuple(calls), **(plain | more.get(f"rank_{rank}", {})))
         for rank, calls in enumerate(by_rank)
     }
 
 
 def test_the_first_collective_that_differs_is_named_and_of_two_ranks_none_is_blamed():
-    found = parted(stands([call(1), call(2, done=False)], [call(1), call(2, "broadcast", done=False)]))
+    found = find_divergence(stands([call(1), call(2, done=False)], [call(1), call(2, "broadcast", done=False)]))
     assert (found.kind, found.number, found.odd) == (OTHER, 2, ())
     assert "waits in all_reduce(float[4]), train.py, line 20" in found.ranks[0] and "broadcast" in found.ranks[1]
     assert found.lines == {0: ("train.py", 20), 1: ("train.py", 20)}
@@ -44,29 +44,29 @@ def test_the_first_collective_that_differs_is_named_and_of_two_ranks_none_is_bla
 
 def test_another_shape_is_another_collective_and_of_three_ranks_the_odd_one_is_named():
     waits = call(1, done=False)
-    found = parted(stands([waits], [call(1, shape=(5,), done=False)], [waits]))
+    found = find_divergence(stands([waits], [call(1, shape=(5,), done=False)], [waits]))
     assert (found.kind, found.odd) == (OTHER, (1,)) and "not as the others: rank 1" in str(found)
 
 
 def test_who_never_came_is_told_with_what_it_does():
     ahead, behind = [call(1), call(2, done=False)], [call(1)]
-    found = parted(stands(ahead, behind, rank_1={"compiles": ("0/1", "step")}))
+    found = find_divergence(stands(ahead, behind, rank_1={"compiles": ("0/1", "step")}))
     assert (found.kind, found.number) == (ABSENT, 2)
     assert found.ranks[1].startswith("never came: its last was 1, all_reduce") and "compiling step [0/1]" in str(found)
-    gone = parted(stands(ahead, behind), gone={1}).ranks[1]
+    gone = find_divergence(stands(ahead, behind), gone={1}).ranks[1]
     assert gone.startswith("is not known to have come: ") and "process is gone" in gone and "another shape" in gone
-    killed = parted(stands([call(1), call(2), call(3, done=False)], [call(1)]), gone={1})
+    killed = find_divergence(stands([call(1), call(2), call(3, done=False)], [call(1)]), gone={1})
     assert killed.number == 3, "its last record may be old: what ended on the others had it"
-    assert "does not answer" in parted(stands(ahead, behind), silent={1}).ranks[1]
-    assert "come to its end" in parted(stands(ahead, behind, rank_1={"ended": "ended"})).ranks[1]
-    assert "has failed, ValueError" in parted(stands(ahead, behind, rank_1={"failure": "ValueError"})).ranks[1]
+    assert "does not answer" in find_divergence(stands(ahead, behind), silent={1}).ranks[1]
+    assert "come to its end" in find_divergence(stands(ahead, behind, rank_1={"ended": "ended"})).ranks[1]
+    assert "has failed, ValueError" in find_divergence(stands(ahead, behind, rank_1={"failure": "ValueError"})).ranks[1]
 
 
 def test_ranks_that_agree_are_not_parted():
     waits = [call(1), call(2, done=False)]
-    assert parted(stands(waits, waits)).kind == NONE
-    assert parted(stands([call(1)], [call(1)])).kind == BEYOND
-    assert parted(stands([call(1), call(2)], [call(1)])).kind == BEYOND, (
+    assert find_divergence(stands(waits, waits)).kind == NONE
+    assert find_divergence(stands([call(1)], [call(1)])).kind == BEYOND
+    assert find_divergence(stands([call(1), call(2)], [call(1)])).kind == BEYOND, (
         "a broadcast ends on its root before others come"
     )
 
@@ -75,16 +75,16 @@ def test_a_group_that_others_are_not_in_does_not_miss_them():
     own = call(1, group="1", done=False)
     groups = {"0": [0, 1, 2], "1": [0, 1]}
     more = {f"rank_{rank}": {"groups": groups} for rank in range(3)}
-    assert parted(stands([own], [own], [], **more)).kind == NONE
-    assert parted(stands([own], [], [], **more)).lines.keys() >= {0, 1}
+    assert find_divergence(stands([own], [own], [], **more)).kind == NONE
+    assert find_divergence(stands([own], [], [], **more)).lines.keys() >= {0, 1}
 
 
 def test_a_stand_travels_as_json():
     stand = stands([call(1)], rank_0={"compiles": ("0/0", "f")})[0]
-    again = Stand.from_json(json.loads(json.dumps(stand.to_json())))
-    assert parted({0: again}) == parted({0: stand}) and again.compiles == ("0/0", "f")
+    again = RankState.from_json(json.loads(json.dumps(stand.to_json())))
+    assert find_divergence({0: again}) == find_divergence({0: stand}) and again.compiles == ("0/0", "f")
     with pytest.raises(ValueError, match="no rank"):
-        parted({})
+        find_divergence({})
 
 
 def test_what_cannot_be_watched_is_refused(tmp_path):

@@ -14,7 +14,7 @@ from chapters.pipeline_bubbles.experiments import pipeline as pipeline_recording
 from compile_lab._torch.distributed import pipeline_sends_to_itself
 from compile_lab.devices import pipeline as pipeline_ranks
 from compile_lab.devices.pipeline import Gaps, Steps, gaps_of, measure_several, resimulated
-from compile_lab.devices.pipeline_work import Encoder, Nap
+from compile_lab.devices.pipeline_work import Encoder, SleepingStage
 from compile_lab.devices.ranks import RankFailed
 from compile_lab.simulator.pipeline import SCHEDULES, WEIGHT_GRAD, Action, Timeline, simulate, table
 
@@ -32,13 +32,13 @@ RUNNING = [
 ]
 
 
-def measure(schedule, ranks, microbatches, work=Nap(), **options):  # noqa: B008
+def measure(schedule, ranks, microbatches, work=SleepingStage(), **options):  # noqa: B008
     return measure_several([(schedule, microbatches, work)], ranks, **options)[0].best
 
 
 def near_the_simulation(schedule, attempts=4):
     """The first of several measurements whose bubble is near that of its own simulation, or else the last."""
-    naps = Nap(NAP_MS, NAP_MS, NAP_MS)
+    naps = SleepingStage(NAP_MS, NAP_MS, NAP_MS)
     for _ in range(attempts):
         found = measure(schedule, RANKS, MICROBATCHES, naps, steps=2, warmup=0)
         if abs(found.bubble_fraction - resimulated(found).bubble_fraction) <= NEAR:
@@ -55,7 +55,7 @@ def test_real_ranks_come_near_the_simulated_bubble(schedule):
 
 @pytest.mark.parametrize("schedule", RUNNING)
 def test_real_ranks_keep_to_the_table(schedule):
-    found = measure(schedule, RANKS, MICROBATCHES, Nap(5, 5, 5), steps=2, warmup=0)
+    found = measure(schedule, RANKS, MICROBATCHES, SleepingStage(5, 5, 5), steps=2, warmup=0)
     orders = [[(a.kind, a.stage, a.microbatch) for a in found.of(rank)] for rank in range(RANKS)]
     assert orders == table(schedule, found.stages, MICROBATCHES)
     assert found.peak_activations == simulate(schedule, found.stages, MICROBATCHES).peak_activations
@@ -76,14 +76,16 @@ def assert_causes_come_first(found):
 @pytest.mark.slow  # it looks at a clock
 def test_the_first_stage_of_torchs_zero_bubble_does_its_whole_backward_in_w():
     """It has no input to send a gradient for, so its I does nothing."""
-    found = measure("InterleavedZeroBubble", 2, 4, Nap(10, 10, 10), steps=1, warmup=0)
+    found = measure("InterleavedZeroBubble", 2, 4, SleepingStage(10, 10, 10), steps=1, warmup=0)
     taken = {kind: [a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, 0)] for kind in "IW"}
     assert max(taken["I"]) < 10 and min(taken["W"]) >= 20
 
 
 @pytest.mark.slow  # it looks at a clock
 def test_each_stage_naps_as_long_as_it_is_told():
-    found = measure("GPipe", 2, 2, Nap(forward_ms=[5, 30], input_grad_ms=10, weight_grad_ms=[5, 10]), steps=1, warmup=0)
+    found = measure(
+        "GPipe", 2, 2, SleepingStage(forward_ms=[5, 30], input_grad_ms=10, weight_grad_ms=[5, 10]), steps=1, warmup=0
+    )
     shortest = {
         (kind, stage): min(a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, stage))
         for kind in "FB"
@@ -141,7 +143,7 @@ def test_a_simulation_that_is_taken_as_measured_is_simulated_again(schedule):
         (lambda: measure("Interleaved1F1B", 4, 9), "9 micro-batches"),
         (lambda: measure("ZBVZeroBubble", 4, 8), "take backend='nccl'"),  # where torch sends to itself, gloo cannot
         (lambda: measure("DualPipeV", 4, 8), "take backend='nccl'"),
-        (lambda: Nap(forward_ms=[1, 2, 3]).stage(0, 2), "3 times for 2 stages"),
+        (lambda: SleepingStage(forward_ms=[1, 2, 3]).stage(0, 2), "3 times for 2 stages"),
         (lambda: pipeline_ranks.runs("nope"), "is not known"),
         (lambda: pipeline_ranks.runs("1F1B", "mpi"), "is not known"),
     ],
@@ -153,7 +155,7 @@ def test_what_cannot_run_is_refused_before_a_process_starts(call, word, monkeypa
         call()
 
 
-@pytest.mark.parametrize("work", [Nap(1, 1, 1), Encoder(dim=32, length=8)])
+@pytest.mark.parametrize("work", [SleepingStage(1, 1, 1), Encoder(dim=32, length=8)])
 def test_a_stage_gives_back_the_shape_that_it_takes(work):
     batch = work.batch(3)
     first = work.stage(0, 2)
@@ -171,7 +173,7 @@ def later(found, by, longer):
 def test_a_recorded_step_is_said_in_plain_values_and_drawn_again():
     quick, slow = (simulate("1F1B", 2, 4, forward=3, transfer=wire, prefetch=False) for wire in (0.5, 1.0))
     steps = Steps((slow, quick, slow), tuple(later(each, -1.0, 0.25) for each in (slow, quick, slow)), (10, 20))
-    said = pipeline_recording._said(steps)
+    said = pipeline_recording._as_row(steps)
     assert said["best_span_ms"] == quick.span and said["simulated_bubble"] == round(quick.bubble_fraction, 5)
     assert said["span_ms"]["median"] == slow.span and said["gap_ms"]["waiting"] == 0.5
     assert said["mean_ms"] == {"B": 2.0, "F": 3.0} and said["unit_bubble"] == 0.2
@@ -247,7 +249,7 @@ def test_a_recording_runs_each_schedule_with_the_layers_of_a_rank_and_what_it_ha
 
 
 def test_the_host_calls_for_an_action_and_comes_back_before_the_device_is_done_or_with_it():
-    steps = measure_several([("1F1B", 2, Nap(2, 2, 2))], 2, steps=1, warmup=0)[0]
+    steps = measure_several([("1F1B", 2, SleepingStage(2, 2, 2))], 2, steps=1, warmup=0)[0]
     assert steps.best_issued is steps.issued[0]
     for action, call in zip(steps.best.actions, steps.best_issued.actions, strict=True):
         assert action[:4] == call[:4] and call.start <= action.start < action.end <= call.end
@@ -255,4 +257,4 @@ def test_the_host_calls_for_an_action_and_comes_back_before_the_device_is_done_o
 
 def test_ranks_have_the_environment_that_was_asked_for():
     with pytest.raises(RankFailed, match="no interface"):
-        measure_several([("1F1B", 2, Nap(1, 1, 1))], 2, steps=1, env={"GLOO_SOCKET_IFNAME": "no interface"})
+        measure_several([("1F1B", 2, SleepingStage(1, 1, 1))], 2, steps=1, env={"GLOO_SOCKET_IFNAME": "no interface"})

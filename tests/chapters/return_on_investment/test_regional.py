@@ -10,7 +10,7 @@ from chapters.return_on_investment import regional_view
 from chapters.return_on_investment.experiments import regional as recording
 from chapters.shared import subjects
 from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab.modes.cost import Spread
+from compile_lab.modes.cost import Quartiles
 from compile_lab.modes.payback import payback
 from compile_lab.modes.regional import WAYS, WayCost, WaysRace, compiled, recorded, repeated_blocks
 from compile_lab.recordings import Provenance, Recording
@@ -27,7 +27,7 @@ def nothing_compiled():
 
 def cost(way: str, compile_s: float = 10.0, saved_ms: float = 3.0) -> WayCost:
     pays = payback(compile_s, [20.0, 20.1, 20.2, 19.9, 19.8], [20 - saved_ms] * 5) if way != "eager" else None
-    return WayCost(way, None if way == "eager" else compile_s, 1.0, 1, Spread(20, 19, 21), pays)
+    return WayCost(way, None if way == "eager" else compile_s, 1.0, 1, Quartiles(20, 19, 21), pays)
 
 
 def test_the_blocks_that_repeat_are_found_and_a_model_without_is_refused():

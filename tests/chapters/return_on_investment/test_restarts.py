@@ -22,9 +22,9 @@ def several():
 
 def test_torchs_counters_are_told_by_layer():
     one = made("x", 1.0)
-    assert one.said(ABOVE) == "hit" and one.said(BELOW) == "miss"
-    assert made("x", 1.0, {}).said(ABOVE) == "not queried" and Restart("x").said(ABOVE) == "not measured"
-    assert made("x", 1.0, {"i": {"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}}).said(BELOW) == "both"
+    assert one.answer(ABOVE) == "hit" and one.answer(BELOW) == "miss"
+    assert made("x", 1.0, {}).answer(ABOVE) == "not queried" and Restart("x").answer(ABOVE) == "not measured"
+    assert made("x", 1.0, {"i": {"fxgraph_cache_hit": 1, "fxgraph_cache_miss": 1}}).answer(BELOW) == "both"
 
 
 def test_a_share_is_that_of_the_cold_start():
@@ -49,8 +49,8 @@ def test_a_restart_finds_what_is_left_also_after_a_kill(monkeypatch):
     result = experiment.measured("cpu", names=names)
     found = {one["name"]: Restart.from_json(one) for one in result["starts"]}
     assert [one.stopped for one in found.values()] == [""] * 6
-    assert {one.said(ABOVE) for one in found.values()} == {"hit", "miss"}
-    assert found["cold"].said(ABOVE) == found["another constant"].said(ABOVE) == "miss"
+    assert {one.answer(ABOVE) for one in found.values()} == {"hit", "miss"}
+    assert found["cold"].answer(ABOVE) == found["another constant"].answer(ABOVE) == "miss"
     cold = found["cold"]
     assert found[again].first_step > 1 and len(cold.losses) == experiment.STEPS
     assert found[again].losses == cold.losses[found[again].first_step - 1 :], "as if nothing had happened"
@@ -59,9 +59,9 @@ def test_a_restart_finds_what_is_left_also_after_a_kill(monkeypatch):
     assert not several.differing("the same folder")
     assert "gm" in several.differing("another constant") and "inductor_config" in several.differing("another option")
     for name in ("the same folder", again):
-        assert found[name].said(ABOVE) == "hit" and found[name].cpu_s < 0.5 * found["cold"].cpu_s
+        assert found[name].answer(ABOVE) == "hit" and found[name].cpu_s < 0.5 * found["cold"].cpu_s
     loaded = found["artifacts, empty folder"]
-    assert loaded.said(ABOVE) == loaded.said(BELOW) == "hit"
+    assert loaded.answer(ABOVE) == loaded.answer(BELOW) == "hit"
     assert loaded.artifacts_nbytes == found["cold"].artifacts_nbytes > 10_000
     assert loaded.built == cold.built, "on a CPU an artifact holds no machine code"
     assert Recording("restarts", here("a test"), result).result["what"] == "1 layers of width 16, a training step"

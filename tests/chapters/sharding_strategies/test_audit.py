@@ -38,7 +38,7 @@ def test_names_are_torchs_own_and_patterns_pick():
 
 def test_cases_are_the_same_each_time_and_cover_each_placement():
     def told():
-        return [(c.layout_name, c.call.layout, c.asked, c.shards, c.example) for c in cases_of("add", 2, 2)]
+        return [(c.layout_name, c.call.layout, c.quantity, c.shards, c.example) for c in cases_of("add", 2, 2)]
 
     first = told()
     assert first == told()

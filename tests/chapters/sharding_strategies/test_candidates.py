@@ -54,7 +54,7 @@ PAID = Ruling("paid", out=("R",))
         (lambda: choice(product(), at=1), "at=1"),
         (lambda: choice(product(), ["x"]), "1 names"),
         (lambda: grid({}), "rulings is empty"),
-        (lambda: shares(Audit(2, 1, 0, "*", (), ()), asked="gradient"), "gradient"),
+        (lambda: shares(Audit(2, 1, 0, "*", (), ()), quantity="gradient"), "gradient"),
         (lambda: held_by(torch.ones(3), ["R"]), "16 numbers"),
         (lambda: held_by(torch.ones(2, 2), []), "one to four"),
         (lambda: who_holds_what("f", [], PAID), "inputs is 0"),

@@ -11,14 +11,14 @@ from chapters.sharding_strategies.candidates import candidates
 
 pytestmark = pytest.mark.processes
 
-PLACED = {name: placement for name, (placement, _) in chapter_14.PLACED.items()}
+PLACED = {name: placement for name, (placement, _) in chapter_14.PLACEMENTS.items()}
 IMAGES = torch.randn(4, 2, 6, 6, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("name", PLACED)
 def test_dtensor_places_a_result_where_the_judge_of_14_1_says(name):
     found = candidates(lambda x: eval(name, {"x": x}), (torch.ones(8, 8, dtype=torch.float64),), ("S(0)",), devices=2)
-    assert (found.out[0], bool(found.sent)) == chapter_14.PLACED[name]
+    assert (found.out[0], bool(found.sent)) == chapter_14.PLACEMENTS[name]
 
 
 def gathered(a, b):

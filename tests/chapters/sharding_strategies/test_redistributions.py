@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from chapters.sharding_strategies.experiments.tensor_parallel import minigpt_gathers
-from chapters.sharding_strategies.redistributions import ImplicitRedistribution, forbidden, redistributions, spread
+from chapters.sharding_strategies.redistributions import ImplicitRedistribution, distribute, forbidden, redistributions
 from chapters.sharding_strategies.view import by_line
 from compile_lab.devices import ranks
-from compile_lab.devices.collectives import pretended
+from compile_lab.devices.collectives import fake_process_group
 
 pytestmark = pytest.mark.processes
 
@@ -74,7 +74,7 @@ def test_torch_s_styles_are_told_what_to_send_and_nothing_else_is_sent():
 def test_a_plan_that_matches_nothing_is_refused():
     from torch.distributed.tensor import init_device_mesh
 
-    with pretended(2):
+    with fake_process_group(2):
         mesh = init_device_mesh("cpu", (2,))
         with pytest.raises(ValueError, match=r"no parameter is called \*\.qkv"):
-            spread(torch.nn.Linear(2, 2), mesh, {"*.qkv": "S(0)"})
+            distribute(torch.nn.Linear(2, 2), mesh, {"*.qkv": "S(0)"})

@@ -45,7 +45,7 @@ def first_losses() -> dict[str, float]:
         model = subjects.minigpt()
         given = [part.repeat(2, 1) for part in subjects.tokens(model, 1, 8)]
         mesh = {} if pattern == "one device" else {{"fsdp": "shard"}.get(pattern, pattern): 2}
-        step, groups = subjects.spread(model, pattern, mesh, microbatches=2, dtype=torch.bfloat16)
+        step, groups = subjects.parallel_step(model, pattern, mesh, microbatches=2, dtype=torch.bfloat16)
         losses[pattern] = step(*given).item()
         assert all(parameter.grad is not None for group in groups for parameter in group["params"])
     return losses

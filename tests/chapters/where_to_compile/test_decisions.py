@@ -27,4 +27,4 @@ def test_there_is_no_advice_for_tp_with_ddp():
 
 
 def test_each_case_has_one_way_to_be_spread():
-    assert {decisions.spread_of(case) for case in CELLS} == set(decisions.SPREADS)
+    assert {decisions.pattern_of(case) for case in CELLS} == set(decisions.SPREADS)

@@ -67,3 +67,10 @@ def without_a_look_at_eager(model, compiled, x):
 )
 def test_lost_gradients(answer, word):
     assert word in judged("21.3", answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "word"), [(1120, "right."), (1280, "the first stage"), (2400, "all backwards"), (0, "which stages")]
+)
+def test_cost_of_the_cure(answer, word):
+    assert word in judged("21.4", answer)

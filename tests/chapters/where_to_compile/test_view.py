@@ -33,7 +33,7 @@ def test_advice_has_the_order_its_lines_and_the_evidence(spread, checkpointing):
 
 def test_tables_have_a_row_for_each():
     some = list(CELLS.values())[:5]
-    for table in (view.numbers(some), view.names(some), view.clipping(some), view.listed(some)):
+    for table in (view.numbers(some), view.names(some), view.clipping(some), view.orders(some)):
         assert len(table.rows) == 5
     assert "as it was" in repr(view.names([CELLS[BLOCK,]]))
-    assert any(cell.outcome == grid.SLOW and "only the blocks" in repr(view.listed([cell])) for cell in CELLS.values())
+    assert any(cell.outcome == grid.SLOW and "only the blocks" in repr(view.orders([cell])) for cell in CELLS.values())

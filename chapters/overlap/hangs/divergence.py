@@ -19,7 +19,7 @@ DIED_OF_IT = (
 
 
 @dataclass(frozen=True)
-class Stand(RecordedRow):
+class RankState(RecordedRow):
     """Where one rank is: its last collectives, its line (file, number), what it compiles, whether it ended.
 
     ``at`` and ``waits_since`` are seconds since the epoch; ``ended`` is "", "ended" or "failed".
@@ -40,7 +40,7 @@ class Stand(RecordedRow):
 
 
 @dataclass(frozen=True)
-class Parting:
+class Divergence:
     """Where ranks part. ``kind`` is "other", "absent", "beyond" or "none".
 
     ``group`` and ``number`` say which collective, counted from 1 in its group. ``ranks`` has a sentence for each rank,
@@ -70,7 +70,9 @@ class Parting:
         return asdict(self) | {"ranks": list(self.ranks.items()), "lines": list(self.lines.items())}
 
 
-def parted(stands: Mapping[int, Stand], gone: Collection[int] = (), silent: Collection[int] = ()) -> Parting:
+def find_divergence(
+    stands: Mapping[int, RankState], gone: Collection[int] = (), silent: Collection[int] = ()
+) -> Divergence:
     """Compare, group by group, the collectives of the same number; the first that differs is where the ranks part.
 
     ``gone`` are ranks whose process is no more, ``silent`` those that did not answer. A collective that all its ranks
@@ -88,13 +90,13 @@ def parted(stands: Mapping[int, Stand], gone: Collection[int] = (), silent: Coll
         everyone = range(size)
         waits = any(call["done"] is False for stand in stands.values() for call in stand.calls[-1:])
         said = {rank: _standing(rank, stands, gone, silent) for rank in everyone}
-        return Parting(NONE if waits else BEYOND, "", 0, said, _places(stands, {}))
+        return Divergence(NONE if waits else BEYOND, "", 0, said, _places(stands, {}))
     group, number, members, calls = min(found, key=lambda each: _when(each, stands))
     said = {}
     odd: tuple[int, ...] = ()
     for rank in members:
         if (call := calls.get(rank)) is not None:
-            said[rank] = ("passed " if call["done"] else "waits in ") + _told(call)
+            said[rank] = ("passed " if call["done"] else "waits in ") + _call_text(call)
         else:
             before = _before(stands.get(rank), group, number, rank in gone or rank in silent)
             # What a dead process wrote ends before its death: it may have come, and have died of it.
@@ -108,10 +110,10 @@ def parted(stands: Mapping[int, Stand], gone: Collection[int] = (), silent: Coll
             odd = tuple(rank for rank in members if _signature(calls[rank]) != most)
     elif len(absent) * 2 < len(members):
         odd = absent
-    return Parting(ABSENT if absent else OTHER, group, number, said, _places(stands, calls), odd)
+    return Divergence(ABSENT if absent else OTHER, group, number, said, _places(stands, calls), odd)
 
 
-def _groups(stands: Mapping[int, Stand], size: int) -> dict[str, list[int]]:
+def _groups(stands: Mapping[int, RankState], size: int) -> dict[str, list[int]]:
     """Each group's ranks: as they say, or those that called anything in it."""
     members: dict[str, list[int]] = {}
     for stand in stands.values():
@@ -128,7 +130,7 @@ def _groups(stands: Mapping[int, Stand], size: int) -> dict[str, list[int]]:
 _Difference = tuple[str, int, list[int], dict[int, dict[str, Any]]]
 
 
-def _first_difference(group: str, members: list[int], stands: Mapping[int, Stand]) -> _Difference | None:
+def _first_difference(group: str, members: list[int], stands: Mapping[int, RankState]) -> _Difference | None:
     by_rank = {
         rank: {call["number"]: call for call in stands[rank].calls if call["group"] == group} if rank in stands else {}
         for rank in members
@@ -147,7 +149,7 @@ def _first_difference(group: str, members: list[int], stands: Mapping[int, Stand
     return None
 
 
-def _when(found: _Difference, stands: Mapping[int, Stand]) -> tuple[bool, int]:
+def _when(found: _Difference, stands: Mapping[int, RankState]) -> tuple[bool, int]:
     """Of several groups, the one in which someone waits comes first."""
     return all(call["done"] for call in found[3].values()), found[1]
 
@@ -157,15 +159,15 @@ def _signature(call: Mapping[str, Any]) -> tuple[Any, ...]:
     return call["kind"], str(call["shapes"]), str(call["dtypes"])
 
 
-def _before(stand: Stand | None, group: str, number: int, old: bool) -> str:
+def _before(stand: RankState | None, group: str, number: int, old: bool) -> str:
     """A rank's last collective in the group. An ``old`` record ends too early; but those before have ended on all."""
     if old:
         return f"it took part in {number - 1}, the last before; " if number > 1 else ""
     own = [call for call in stand.calls if call["group"] == group and call["number"] < number] if stand else []
-    return f"its last was {own[-1]['number']}, {_told(own[-1])}; " if own else "it has called none in this group; "
+    return f"its last was {own[-1]['number']}, {_call_text(own[-1])}; " if own else "it has called none in this group; "
 
 
-def _told(call: Mapping[str, Any]) -> str:
+def _call_text(call: Mapping[str, Any]) -> str:
     shapes = ", ".join(
         f"{dtype}[{', '.join(map(str, shape))}]" for dtype, shape in zip(call["dtypes"], call["shapes"], strict=False)
     )
@@ -174,7 +176,7 @@ def _told(call: Mapping[str, Any]) -> str:
     return f"{call['kind']}({shapes}){place}{graph}"
 
 
-def _standing(rank: int, stands: Mapping[int, Stand], gone: Collection[int], silent: Collection[int]) -> str:
+def _standing(rank: int, stands: Mapping[int, RankState], gone: Collection[int], silent: Collection[int]) -> str:
     """Where a rank is, in words, without the collective."""
     stand = stands.get(rank)
     if stand is None:
@@ -198,7 +200,7 @@ def _place(file: str, line: int) -> str:
     return f"{Line(file, line)}" + (f": `{text}`" if text else "")
 
 
-def _places(stands: Mapping[int, Stand], calls: Mapping[int, Mapping[str, Any]]) -> dict[int, tuple[str, int]]:
+def _places(stands: Mapping[int, RankState], calls: Mapping[int, Mapping[str, Any]]) -> dict[int, tuple[str, int]]:
     found = {}
     for rank, stand in stands.items():
         if rank in calls and calls[rank]["line"]:

@@ -22,7 +22,7 @@ def written(fn: Callable[..., Any], *args: Any, chip: str) -> GeneratedCode:
     return generated_code(fn, *args, chip=chip)
 
 
-def road(code: GeneratedCode) -> Drawing:
+def launch_chart(code: GeneratedCode) -> Drawing:
     """The operations that Inductor receives of each line of Python, and under them the launches that compute them."""
     names, rows, told = _names(code), [], []
     for graph in code.graphs:

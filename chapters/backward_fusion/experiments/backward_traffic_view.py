@@ -18,14 +18,14 @@ Boxes = Sequence[tuple[str, str, float]]
 """Name, kind and size of each launch."""
 
 
-def road_of(examined: Case, chip: str, case: Mapping[str, Any], provenance: object) -> Drawing:
+def traffic_of(examined: Case, chip: str, case: Mapping[str, Any], provenance: object) -> Drawing:
     """Eager against compiled: bytes counted for a case's shapes here, times of the same ``case`` of the recording."""
     fn, args, _ = examined.built("meta")
     traffics = {"eager": eager_traffic(fn, *args), "compiled": generated_traffic(generated_code(fn, *args, chip=chip))}
-    return road(traffics, case, provenance)
+    return traffic_chart(traffics, case, provenance)
 
 
-def road(traffics: Mapping[str, Traffic], case: Mapping[str, Any], provenance: object) -> Drawing:
+def traffic_chart(traffics: Mapping[str, Traffic], case: Mapping[str, Any], provenance: object) -> Drawing:
     """The backward's launches of each way, as long as the bytes they move and as the time they took, in % of eager's.
 
     ``traffics`` has "eager" and "compiled".

@@ -4,8 +4,8 @@ from . import cases
 from .cases import HangCase
 
 
-def _by_name(*listed: HangCase) -> dict[str, HangCase]:
-    return {each.name: each for each in listed}
+def _by_name(*rows: HangCase) -> dict[str, HangCase]:
+    return {each.name: each for each in rows}
 
 
 CASES = _by_name(

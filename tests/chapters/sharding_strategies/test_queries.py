@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from chapters.sharding_strategies.asking import ask_each, with_rule
+from chapters.sharding_strategies.queries import rulings, with_rule
 from compile_lab.devices import ranks
-from compile_lab.devices.dtensor import PlacedCall
+from compile_lab.devices.dtensor import DTensorCall
 
 pytestmark = pytest.mark.processes
 
@@ -27,29 +27,29 @@ def cdist_rule(a, b, p, mode):
 
 
 def test_many_calls_are_told_as_each_alone():
-    calls = [PlacedCall(torch.relu, (X,), ("S(0)",)), PlacedCall(torch.cumsum, (X, 0), ("S(0)",))]
-    assert ask_each(calls) == (*ask_each(calls[:1]), *ask_each(calls[1:]))
-    assert ask_each([]) == ()
+    calls = [DTensorCall(torch.relu, (X,), ("S(0)",)), DTensorCall(torch.cumsum, (X, 0), ("S(0)",))]
+    assert rulings(calls) == (*rulings(calls[:1]), *rulings(calls[1:]))
+    assert rulings([]) == ()
 
 
 @pytest.mark.slow
 def test_a_call_that_hangs_is_a_ruling_and_the_rest_goes_on():
-    calls = [PlacedCall(f, (X,), ("S(0)",)) for f in (torch.relu, waits_on_one_rank, torch.abs)]
-    assert [one.kind for one in ask_each(calls, limit_s=12)] == ["free", "hangs", "free"]
+    calls = [DTensorCall(f, (X,), ("S(0)",)) for f in (torch.relu, waits_on_one_rank, torch.abs)]
+    assert [one.kind for one in rulings(calls, limit_s=12)] == ["free", "hangs", "free"]
 
 
 def test_a_rule_put_in_place_before_is_believed():
-    call = PlacedCall(torch.cdist, (X, X), ("S(0)", "R"))
+    call = DTensorCall(torch.cdist, (X, X), ("S(0)", "R"))
     (without,), (with_it,) = (
-        ask_each([call]),
-        ask_each([call], before=with_rule("aten._cdist_forward.default", cdist_rule)),
+        rulings([call]),
+        rulings([call], before=with_rule("aten._cdist_forward.default", cdist_rule)),
     )
     assert (without.kind, with_it.kind, with_it.out) == ("refused", "free", ("S(0)",))
 
 
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ValueError, match="2 placements for 1 tensors"):
-        ask_each([PlacedCall(torch.relu, (X,), ("S(0)", "R"))])
+        rulings([DTensorCall(torch.relu, (X,), ("S(0)", "R"))])
     with pytest.raises(ValueError, match="torch has no operator"):
         with_rule("aten.nothing.default", cdist_rule)
 
@@ -57,4 +57,4 @@ def test_what_cannot_be_asked_is_refused():
         raise ValueError("not today")
 
     with pytest.raises(ranks.RankFailed, match="not today"):
-        ask_each([PlacedCall(torch.relu, (X,), ("S(0)",))], before=raises)
+        rulings([DTensorCall(torch.relu, (X,), ("S(0)",))], before=raises)

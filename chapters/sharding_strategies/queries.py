@@ -11,15 +11,15 @@ from typing import Any
 import torch
 
 from compile_lab.devices import ranks as gangs
-from compile_lab.devices.dtensor import HANGS, Judge, PlacedCall, Ruling, check_layout, shards_of, told_of
+from compile_lab.devices.dtensor import HANGS, DTensorCall, Judge, Ruling, check_layout, failure_reason, shards_of
 from compile_lab.doors import check_amount, check_whole, door
 
 _SEED = 0
 
 
 @door
-def ask_each(
-    calls: Sequence[PlacedCall],
+def rulings(
+    calls: Sequence[DTensorCall],
     *,
     ranks: int = 2,
     limit_s: float = 20.0,
@@ -40,7 +40,7 @@ def ask_each(
             left = list(calls[len(found) :])
             try:
                 found += gangs.run(
-                    _asked,
+                    _on_rank,
                     ranks,
                     left,
                     limit_s,
@@ -55,24 +55,26 @@ def ask_each(
 
 
 @door
-def layouts_asked(
+def layout_rulings(
     functions: Mapping[str, tuple[Callable[..., object], tuple[object, ...]]],
     layouts: Sequence[str],
 ) -> dict[tuple[str, str], Ruling]:
     """Each named (function, arguments) with its first tensor under each placement, the others replicated.
 
-    Raises ValueError as `ask_each`: each first tensor must have the dimensions that the placements name.
+    Raises ValueError as `rulings`: each first tensor must have the dimensions that the placements name.
     """
     asked = [(name, word) for name in functions for word in layouts]
     calls = []
     for name, word in asked:
         function, args = functions[name]
         rest = ("R",) * (sum(isinstance(each, torch.Tensor) for each in args) - 1)
-        calls.append(PlacedCall(function, args, (word, *rest), operator=name))
-    return dict(zip(asked, ask_each(calls), strict=True))
+        calls.append(DTensorCall(function, args, (word, *rest), operator=name))
+    return dict(zip(asked, rulings(calls), strict=True))
 
 
-def _asked(calls: Sequence[PlacedCall], limit_s: float, folder: str, before: Callable[[], None] | None) -> list[Ruling]:
+def _on_rank(
+    calls: Sequence[DTensorCall], limit_s: float, folder: str, before: Callable[[], None] | None
+) -> list[Ruling]:
     """One rank's share. How far rank 0 came is in a folder's names, for the case that it goes no further."""
     if before is not None:
         before()
@@ -90,7 +92,7 @@ def _asked(calls: Sequence[PlacedCall], limit_s: float, folder: str, before: Cal
     return found
 
 
-def _until(folder: Path, calls: Sequence[PlacedCall], ranks: int, failed: gangs.RankFailed) -> list[Ruling]:
+def _until(folder: Path, calls: Sequence[DTensorCall], ranks: int, failed: gangs.RankFailed) -> list[Ruling]:
     """The rulings until the call that ended the group, and that one's."""
     if not list(folder.glob("begun.*")):
         raise failed
@@ -99,17 +101,17 @@ def _until(folder: Path, calls: Sequence[PlacedCall], ranks: int, failed: gangs.
     if found and found[-1].kind == HANGS:
         return found
     call = calls[len(found)]
-    return [*found, Ruling(HANGS, detail=told_of(failed, folder), shards=shards_of(call, ranks))]
+    return [*found, Ruling(HANGS, detail=failure_reason(failed, folder), shards=shards_of(call, ranks))]
 
 
 @door
 def with_rule(operator: str, rule: Callable[..., object]) -> Callable[[], None]:
-    """What registers ``rule`` for an operator, such as ``aten._cdist_forward.default``: for ``before`` of `ask_each`.
+    """What registers ``rule`` for an operator, such as ``aten._cdist_forward.default``: for ``before`` of `rulings`.
 
     ``rule`` is what ``torch.distributed.tensor.experimental.register_sharding`` takes. Raises ValueError for an
     operator that torch has not.
 
-    >>> from chapters.sharding_strategies.asking import with_rule
+    >>> from chapters.sharding_strategies.queries import with_rule
     >>> with_rule("aten.cumsums.default", lambda x, dim: [])
     Traceback (most recent call last):
         ...
