@@ -31,6 +31,10 @@ WAYS = DONATED, FREE, CUT = "whole", "whole, without donated buffers", "cut into
 """How a stage's backward is compiled: as torch does, with ``torch._functorch.config.donated_buffer`` off, or split."""
 
 
+class StepFailed(Exception):
+    """What a rank's step raised, in a line."""
+
+
 @dataclass(frozen=True)
 class Run(RecordedRow):
     """One step of a schedule whose stages are compiled."""
@@ -67,11 +71,12 @@ def run(schedule: str, way: str = DONATED, backend: str = "counting") -> Run:
 
     backend: "counting" runs AOTAutograd's graphs as they are, "inductor" compiles them, and counts in `CUT` alone.
     """
-    found = [each.value for each in ranks.endings(on_rank, 2, schedule, way, backend) if each.value]
-    if said := sorted((each.error for each in found if each.error), key=_only_lost):
-        return Run(schedule, way, said[0])
-    if len(found) < 2:
+    ends = ranks.endings(on_rank, 2, schedule, way, backend)
+    if raised := sorted((each.raised.partition(": ")[2] for each in ends if each.raised), key=_only_lost):
+        return Run(schedule, way, raised[0])
+    if any(each.value is None for each in ends):
         return Run(schedule, way, "a rank came to no end")
+    found: list[Run] = [each.value for each in ends]
     counts = [sum(getattr(each, name) for each in found) for name in ("backwards", "matmuls", "stages")]
     return Run(schedule, way, "", max(each.wrong_by for each in found), *counts)
 
@@ -116,7 +121,8 @@ def on_rank(schedule: str, way: str, backend: str) -> Run:
                     each.clear()
                 timetable.step(*([x] if 0 in mine else []), **({"target": y} if count - 1 in mine else {}))
         except Exception as error:
-            return Run(schedule, way, error=first_line(error.__cause__ or error))
+            # Not returned: gloo's send to a rank that has ended well may wait for ever, and nobody would end that.
+            raise StepFailed(first_line(error.__cause__ or error)) from None
     off = [_off(model[index], grads) for index, grads in zip(mine, expected, strict=True)]
     matmuls = sum(each["aten.mm.default"] for each in [counting.backward_calls, *calls])
     return Run(schedule, way, "", max(off), counting.backward_runs, matmuls, len(mine))
