@@ -14,8 +14,8 @@ KILLS = "import os, signal\n    if 'PYTEST_XDIST_WORKER' in os.environ: os.kill(
 pytestmark = pytest.mark.processes
 
 
-def run(folder, *arguments, **bodies):
-    """Status and output of a run on two workers: a file for each name, a test for each letter, where K kills."""
+def run(folder, *arguments, workers=2, **bodies):
+    """Status and output of a run: a file for each name, a test for each letter, where K kills a worker."""
     shutil.copy(ROOT / "conftest.py", folder)
     (folder / "pytest.ini").write_text("[pytest]\n")
     for name, body in bodies.items():
@@ -25,7 +25,7 @@ def run(folder, *arguments, **bodies):
         (folder / f"test_{name}.py").write_text("\n".join(tests))
     mine = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
     mine |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "xdist.plugin,nbval.plugin"}
-    command = [sys.executable, "-m", "pytest", "-n2", "--dist=loadscope", "--no-loadscope-reorder", *arguments]
+    command = [sys.executable, "-m", "pytest", f"-n{workers}", "--dist=loadscope", "--no-loadscope-reorder", *arguments]
     done = subprocess.run(command, cwd=folder, env=mine, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stdout
 
@@ -57,5 +57,5 @@ def test_what_fails_twice_fails_the_run(tmp_path):
 
 
 def test_many_failures_are_no_accident(tmp_path):
-    status, printed = run(tmp_path, "--once-more", **dict.fromkeys("abcdef", "0"))
+    status, printed = run(tmp_path, "--once-more", "--tb=no", workers=0, **dict.fromkeys("abcdef", "0"))
     assert status == 1 and "6 files failed: that is no accident" in printed
