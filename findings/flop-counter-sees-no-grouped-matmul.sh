@@ -5,7 +5,7 @@
 # Versions: torch==2.13.0, numpy==2.4.6
 # Matters: grouped_mm is how a mixture of experts is written today, and the experts are most of its FLOPs. An MFU that is
 #   computed from this counter leaves them out, and no warning says so.
-# Source: seen while chapter 22 was written; torch 2.11.0, 2.14.1 and 2.15.0 do the same.
+# Source: seen while chapter 16 was written; torch 2.11.0, 2.14.1 and 2.15.0 do the same.
 set -euo pipefail
 
 work="$(mktemp -d)"

@@ -6,7 +6,7 @@
 # Versions: torch==2.13.0, numpy==2.4.6
 # Matters: sum().backward() is how one tries a layer for the first time, and the error names strides that no line of the
 #   program has. `(y * 1).sum()` or a real loss is the way out.
-# Source: seen while chapter 22 was written; torch 2.11.0, 2.14.1 and 2.15.0 do the same.
+# Source: seen while chapter 16 was written; torch 2.11.0, 2.14.1 and 2.15.0 do the same.
 set -euo pipefail
 
 work="$(mktemp -d)"

@@ -6,7 +6,7 @@
 # Versions: torch==2.13.0, numpy==2.4.6
 # Matters: "call block.compile() on each block before FSDP" is the common advice, and a model of nn.TransformerEncoderLayer
 #   stays eager by it. A class of one's own around the layer, or torch.compile(block), is the way out.
-# Source: seen while chapter 21 was written; pytorch/pytorch#150915 says that the two differ. torch 2.11.0 does the same;
+# Source: seen while chapter 18 was written; pytorch/pytorch#150915 says that the two differ. torch 2.11.0 does the same;
 #   2.14.1 and 2.15.0 compile each.
 set -euo pipefail
 

@@ -1,3 +1,3 @@
-"""Chapter 19, capstone: all of it on one step."""
+"""Chapter 24, capstone: all of it on one step."""
 
-NUMBER = "19"
+NUMBER = "24"

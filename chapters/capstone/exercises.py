@@ -1,4 +1,4 @@
-"""Exercises of chapter 19, the capstone."""
+"""Exercises of chapter 24, the capstone."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from ..exercises.judging import exercise
 ROWS, DIM, WORDS, CHUNK = 512, 16, 4096, 64
 
 
-@exercise("19.3", takes=Callable)
+@exercise("24.3", takes=Callable)
 def gelu_with_one_exponential(answer: Callable) -> str | None:
     """gelu(x) in its tanh form and its derivative, with one call of exp and none of tanh."""
     x = torch.linspace(-6, 6, 201, dtype=torch.float64, requires_grad=True)
@@ -45,7 +45,7 @@ class _Listening(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
-@exercise("19.4", takes=Callable)
+@exercise("24.4", takes=Callable)
 def head_by_chunks(answer: Callable) -> str | None:
     """head(hidden, table, targets, rows): mean cross entropy of hidden @ table.T and both gradients, by chunks."""
     generator = torch.Generator().manual_seed(0)

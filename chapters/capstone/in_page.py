@@ -1,9 +1,9 @@
-"""Exercises of chapter 19, the capstone."""
+"""Exercises of chapter 24, the capstone."""
 
 from ..exercises.judging import exercise, more_or_fewer
 
 
-@exercise("19.1", takes=float, expects="a share, between 0 and 1")
+@exercise("24.1", takes=float, expects="a share, between 0 and 1")
 def utilisation(answer: float) -> str | None:
     """The share of 989 · 10¹² operations a second that 26.1 · 10¹² in 60 ms are."""
     right = 26.1e12 / 60e-3 / 989e12
@@ -14,7 +14,7 @@ def utilisation(answer: float) -> str | None:
     return "operations a second, over operations a second: how many does the step do in a second?"
 
 
-@exercise("19.2", takes=int, expects="a whole number of bytes")
+@exercise("24.2", takes=int, expects="a whole number of bytes")
 def bytes_of_an_update(answer: int) -> str | None:
     """Bytes read and written for one weight by AdamW with a float32 master, two moments, bf16 gradient and copy."""
     if answer == 16:

@@ -1,3 +1,3 @@
-"""Chapter 22, mixture of experts."""
+"""Chapter 16, mixture of experts."""
 
-NUMBER = "22"
+NUMBER = "16"

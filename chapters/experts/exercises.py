@@ -1,4 +1,4 @@
-"""Exercises of chapter 22, mixture of experts."""
+"""Exercises of chapter 16, mixture of experts."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ CHOSEN = ([3, 0, 0, 1], 4), ([0, 0, 1], 4), ([7, 7, 1, 5, 1], 8)
 """Of each row the expert, and how many experts there are."""
 
 
-@exercise("22.3", takes=Callable)
+@exercise("16.3", takes=Callable)
 def group_ends(answer: Callable[[Tensor, int], Tensor]) -> str | None:
     """ends(expert, experts): the row at which each expert's group ends, int32, in one graph."""
     for chosen, experts in CHOSEN:

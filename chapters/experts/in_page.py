@@ -1,4 +1,4 @@
-"""Exercises of chapter 22, mixture of experts, that plain Python can judge."""
+"""Exercises of chapter 16, mixture of experts, that plain Python can judge."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,7 +7,7 @@ from ..exercises.judging import exercise
 COUNTS, ROOM = (160, 111, 78, 67, 47, 31, 14, 4), 96
 
 
-@exercise("22.1", takes=int)
+@exercise("16.1", takes=int)
 def padding(answer: int) -> str | None:
     """Rows of padding, where eight experts with `COUNTS` rows have boxes of `ROOM`."""
     if answer == sum(max(ROOM - count, 0) for count in COUNTS):
@@ -23,7 +23,7 @@ ROUTED: tuple[list[list[int]], ...] = ([[3, 1], [1, 3]], [[0, 8], [0, 8]], [[5, 
 """For each rank, its rows for the experts of each rank."""
 
 
-@exercise("22.2", takes=Callable)
+@exercise("16.2", takes=Callable)
 def bytes_sent(answer: Callable[[Sequence[Sequence[int]], int], Sequence[int]]) -> str | None:
     """sent(rows, width): bytes that each rank sends in one training step, forward and backward, in float32."""
     for rows in ROUTED:
@@ -47,7 +47,7 @@ def bytes_sent(answer: Callable[[Sequence[Sequence[int]], int], Sequence[int]]) 
 TOKENS, WIDE, CHOSEN, BYTES, RANKS, BYTES_PER_S = 4096, 4096, 8, 2, 16, 50e9
 
 
-@exercise("22.4", takes=float)
+@exercise("16.4", takes=float)
 def dispatch_ms(answer: float) -> str | None:
     """Milliseconds of one dispatch from a rank, with an even router, over `RANKS` ranks in bf16."""
     whole = 1e3 * TOKENS * WIDE * CHOSEN * BYTES / BYTES_PER_S

@@ -1,3 +1,3 @@
-"""Chapter 17, serving what was compiled."""
+"""Chapter 21, serving what was compiled."""
 
-NUMBER = "17"
+NUMBER = "21"

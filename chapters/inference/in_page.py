@@ -1,4 +1,4 @@
-"""Exercises of chapter 17, serving what was compiled."""
+"""Exercises of chapter 21, serving what was compiled."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ MACHINES = (
 """Work, memory, bandwidth, rate, and the milliseconds that a step may take: bound by memory, reading, arithmetic."""
 
 
-@exercise("17.1", takes=Callable)
+@exercise("21.1", takes=Callable)
 def largest_batch(answer: Callable) -> str | None:
     """batch(work, memory_nbytes, bytes_per_s, flop_per_s, limit_ms): the most sequences that fit and are in time."""
     for work, *machine, limit_ms in MACHINES:
@@ -58,7 +58,7 @@ STREAMS = (
 """Lengths of prompts, one request after the other."""
 
 
-@exercise("17.2", takes=Callable)
+@exercise("21.2", takes=Callable)
 def compiled_requests(answer: Callable) -> str | None:
     """compilations(lengths): for how many of these requests something is compiled, with automatic dynamic shapes."""
     for lengths in STREAMS:
@@ -91,7 +91,7 @@ PROMPTS = tuple(1 + (37 * n * n + 11 * n) % 512 for n in range(200))
 MOST_LENGTHS, MOST_WASTE = 8, 0.15
 
 
-@exercise("17.3", takes=Callable)
+@exercise("21.3", takes=Callable)
 def bucketed(answer: Callable) -> str | None:
     """bucket(length): the padded length; few different ones (each is compiled), and little padding."""
     padded = [answer(length) for length in PROMPTS]

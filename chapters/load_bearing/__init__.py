@@ -1,3 +1,3 @@
-"""Chapter 18, when the compiler is part of the design."""
+"""Chapter 22, when the compiler is part of the design."""
 
-NUMBER = "18"
+NUMBER = "22"

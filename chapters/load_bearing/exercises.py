@@ -1,4 +1,4 @@
-"""Exercises of chapter 18, when the compiler is part of the design."""
+"""Exercises of chapter 22, when the compiler is part of the design."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ TOKENS, PREFIX = 96, 32
 BLOCK, BLOCKS = 16, 4
 
 
-@exercise("18.2", takes=Callable)
+@exercise("22.2", takes=Callable)
 def prefix_mask(answer: Callable) -> str | None:
     """mask(batch, head, query, key): the first 32 tokens see each other; every token sees itself and those before."""
     query, key = torch.arange(TOKENS)[:, None], torch.arange(TOKENS)[None, :]
@@ -35,7 +35,7 @@ def _negated(x: Tensor) -> Tensor:
     return (x.neg().neg() * 2 - x.neg().neg().neg()) + x.neg()
 
 
-@exercise("18.3", takes=Callable)
+@exercise("22.3", takes=Callable)
 def without_double_negation(answer: Callable) -> str | None:
     """own(graph): takes every pair of negations out of a graph of aten operations, and changes no result."""
     x = torch.linspace(-1, 1, 8)
@@ -53,7 +53,7 @@ def without_double_negation(answer: Callable) -> str | None:
     return None
 
 
-@exercise("18.4", takes=Callable)
+@exercise("22.4", takes=Callable)
 def attention_by_blocks(answer: Callable) -> str | None:
     """attend(q, k, v, mask, rows, block): attention that computes the blocks of pairs that ``rows`` names, no others.
 

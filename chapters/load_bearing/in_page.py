@@ -1,9 +1,9 @@
-"""Exercises of chapter 18, when the compiler is part of the design."""
+"""Exercises of chapter 22, when the compiler is part of the design."""
 
 from ..exercises.judging import exercise, more_or_fewer
 
 
-@exercise("18.1", takes=int, expects="a whole number of blocks")
+@exercise("22.1", takes=int, expects="a whole number of blocks")
 def blocks_of_a_window(answer: int) -> str | None:
     """Blocks of 128 × 128 pairs that a window of 128 tokens visits, of 16,384 tokens."""
     if answer == 128:

@@ -1,3 +1,3 @@
-"""Chapter 23, long sequences."""
+"""Chapter 17, long sequences."""
 
-NUMBER = "23"
+NUMBER = "17"

@@ -1,4 +1,4 @@
-"""Exercises of chapter 23, long sequences."""
+"""Exercises of chapter 17, long sequences."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from torch import Tensor
 from ..exercises.judging import exercise
 
 
-@exercise("23.3", takes=Callable)
+@exercise("17.3", takes=Callable)
 def merge_all(answer: Callable[[Tensor, Tensor], Tensor]) -> str | None:
     """merge_all(outs, lses): attention to all keys, from that to each block of them."""
     torch.manual_seed(0)

@@ -1,4 +1,4 @@
-"""What a long sequence costs on paper, and the exercises of chapter 23 that plain Python can judge."""
+"""What a long sequence costs on paper, and the exercises of chapter 17 that plain Python can judge."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -107,7 +107,7 @@ def panel(length: int, devices: str, kv_heads: str, layers: int) -> list[Any]:
 
 
 # ---- exercises
-@exercise("23.1", takes=float)
+@exercise("17.1", takes=float)
 def slowest_of_64(answer: float) -> str | None:
     """How many times the mean the last of 64 ranks computes, in order, causal."""
     right = 2 - 1 / 64
@@ -118,7 +118,7 @@ def slowest_of_64(answer: float) -> str | None:
     return "which share of all pairs lies in the last 64th of the queries, and which share is the mean?"
 
 
-@exercise("23.2", takes=Callable)
+@exercise("17.2", takes=Callable)
 def deal(answer: Callable[[list[int], int], Sequence[Sequence[int]]]) -> str | None:
     """deal(lengths, ranks): a list of positions for each rank, so that all compute as many pairs."""
     for lengths, ranks in (([32], 2), ([64], 4), ([48, 16], 2), ([8, 72, 16], 4), ([16, 16, 32, 128], 8)):
@@ -140,7 +140,7 @@ def deal(answer: Callable[[list[int], int], Sequence[Sequence[int]]]) -> str | N
 LONG, FREE_GB = Bill(262_144, layers=48, heads=64), 80
 
 
-@exercise("23.4", takes=int)
+@exercise("17.4", takes=int)
 def fewest_gpus(answer: int) -> str | None:
     """GPUs among which `LONG` has to be cut, so that each has room for its activations in `FREE_GB`."""
     right = math.ceil(LONG.activations / FREE_GB / 1e9)

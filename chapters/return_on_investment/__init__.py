@@ -1,3 +1,3 @@
-"""Chapter 16, return on investment."""
+"""Chapter 19, return on investment."""
 
-NUMBER = "16"
+NUMBER = "19"

@@ -1,4 +1,4 @@
-"""Exercises of chapter 16, return on investment."""
+"""Exercises of chapter 19, return on investment."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -59,7 +59,7 @@ OTHER: dict[str, dict] = {
 """Changes that leave the compiled code as it is, and changes that do not."""
 
 
-@exercise("16.3", takes=Callable)
+@exercise("19.3", takes=Callable)
 def key_of_a_program(answer: Callable) -> str | None:
     """key(program): equal for programs that compile to the same code, different for all others."""
     own = answer(BASE)

@@ -1,4 +1,4 @@
-"""Exercises of chapter 16, return on investment."""
+"""Exercises of chapter 19, return on investment."""
 
 import random
 from collections.abc import Callable, Iterator, Sequence
@@ -9,7 +9,7 @@ from ..exercises.judging import exercise
 STEPS, EAGER_MS, COMPILED_MS, COLD_S, WARM_S = 20_000, 100, 80, 60, 10
 
 
-@exercise("16.1", takes=int)
+@exercise("19.1", takes=int)
 def restarts_that_undo(answer: int) -> str | None:
     """How many warm restarts use up all that 20,000 compiled steps save."""
     left_s = STEPS * (EAGER_MS - COMPILED_MS) / 1e3 - COLD_S - WARM_S * answer
@@ -48,7 +48,7 @@ def trials() -> Iterator[Trial]:
     yield Trial("a stop of a second every now and then, and a gain of 4 ms", 60, *made(4, 0.3, 0, 0.1), 100_000, "pays")
 
 
-@exercise("16.2", takes=Callable)
+@exercise("19.2", takes=Callable)
 def verdict_on_samples(answer: Callable[..., str]) -> str | None:
     """verdict(compile_s, eager_ms, compiled_ms, steps): "pays", "loses" or "cannot tell"."""
     for trial in trials():

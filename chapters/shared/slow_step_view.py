@@ -1,4 +1,4 @@
-"""The book's thread: one slow training step, and how far a chapter takes it on its way to chapter 19."""
+"""The book's thread: one slow training step, and how far a chapter takes it on its way to chapter 24."""
 
 from collections.abc import Mapping
 from typing import Any

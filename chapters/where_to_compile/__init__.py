@@ -1,3 +1,3 @@
-"""Chapter 21, where to put torch.compile."""
+"""Chapter 18, where to put torch.compile."""
 
-NUMBER = "21"
+NUMBER = "18"

@@ -1,4 +1,4 @@
-"""Exercises of chapter 21, where to put torch.compile."""
+"""Exercises of chapter 18, where to put torch.compile."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ class _Gated(nn.Module):
         return self.up(x) * (gate.detach() if self.cut == "gate" else gate)
 
 
-@exercise("21.3", takes=Callable)
+@exercise("18.3", takes=Callable)
 def lost_gradients(answer: Callable[..., set[str]]) -> str | None:
     """lost(model, compiled, x): the names of those that have a gradient in eager mode and none compiled."""
     cases = {"": set(), "gate": {"gate.weight", "gate.bias"}, "input": {"input"}}

@@ -1,4 +1,4 @@
-"""Exercises of chapter 21, where to put torch.compile, that plain Python can judge."""
+"""Exercises of chapter 18, where to put torch.compile, that plain Python can judge."""
 
 from collections.abc import Callable, Sequence
 from itertools import combinations
@@ -8,7 +8,7 @@ from ..exercises.judging import exercise
 BLOCKS, MICROBATCHES = 24, 8
 
 
-@exercise("21.1", takes=int)
+@exercise("18.1", takes=int)
 def forwards(answer: int) -> str | None:
     """Compiled forwards of blocks in a step, where each block is compiled and then wrapped in checkpointing."""
     if answer == 2 * BLOCKS * MICROBATCHES:
@@ -18,7 +18,7 @@ def forwards(answer: int) -> str | None:
     return "how often does one block run for one micro-batch, and for how many is it asked?"
 
 
-@exercise("21.2", takes=Callable)
+@exercise("18.2", takes=Callable)
 def order_of_steps(answer: Callable[[set[str]], Sequence[str]]) -> str | None:
     """order(steps): the steps that a program needs, in the order in which to write them."""
     known = "TP", "SP", "AC", "compile", "FSDP2", "DDP"
@@ -35,7 +35,7 @@ def order_of_steps(answer: Callable[[set[str]], Sequence[str]]) -> str | None:
 STAGES, STAGE_MICROBATCHES, BACKWARD_MS = 8, 16, 10
 
 
-@exercise("21.4", takes=float)
+@exercise("18.4", takes=float)
 def cost_of_the_cure(answer: float) -> str | None:
     """Milliseconds of backward that a zero-bubble schedule adds over all compiled stages, without donated buffers."""
     twice = (STAGES - 1) * STAGE_MICROBATCHES * BACKWARD_MS

@@ -45,7 +45,7 @@ def test_what_a_cache_would_silence_is_shown_with_the_caches_off(path):
 
 
 def test_nothing_to_ship_is_said(monkeypatch, tmp_path):
-    (cell,) = [text for text in cells(ROOT / "notebooks/16_return_on_investment.ipynb", "code") if "def ship" in text]
+    (cell,) = [text for text in cells(ROOT / "notebooks/19_return_on_investment.ipynb", "code") if "def ship" in text]
     made = {"torch": torch}
     exec(cell, made)
     monkeypatch.setattr(torch.compiler, "save_cache_artifacts", lambda: None)

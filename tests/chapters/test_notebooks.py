@@ -68,7 +68,7 @@ def test_a_chapter_opens_with_a_drawing_of_its_own_numbers(path):
 
 def test_a_chapter_says_what_it_means_for_the_slow_step(path):
     """The book's thread: two numbers at the least, by a cell that reads a recording."""
-    if path.stem == "19_capstone":
+    if path.stem == "24_capstone":
         return  # it is about nothing else
     cells = read(path).cells
     begins = next(at for at, cell in enumerate(cells) if "the slow step" in cell.source.lower())

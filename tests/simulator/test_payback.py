@@ -1,4 +1,4 @@
-"""The calculator of chapter 16: break-even as an interval, restarts, and numbers checked another way."""
+"""The calculator of chapter 19: break-even as an interval, restarts, and numbers checked another way."""
 
 import itertools
 import math

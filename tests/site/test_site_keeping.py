@@ -147,7 +147,7 @@ def test_after_a_chapter_that_was_read_comes_the_next(shared):
 
 @pytest.mark.browser
 def test_on_paper_are_the_pictures_and_no_folded_code(visit):
-    page = visit("notebooks/17_inference.html", before=lambda p: p.add_init_script("print = () => (done = true)")).page
+    page = visit("notebooks/21_inference.html", before=lambda p: p.add_init_script("print = () => (done = true)")).page
     page.locator("article details.lab-fold > summary:visible").first.click()
     page.keyboard.press("Control+p")
     page.wait_for_function("() => window.done")

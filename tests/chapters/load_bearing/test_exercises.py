@@ -44,15 +44,15 @@ def by_blocks(q, k, v, mask, rows, block, forwards=False):
 @pytest.mark.parametrize(
     ("name", "answer", "wrong"),
     [
-        ("18.1", 128, "look back beyond"),
-        ("18.2", lambda b, h, q, k: (q >= k) | (q < 32), "query 0 may not see key 32"),
-        ("18.2", lambda b, h, q, k: True, "True and False"),
-        ("18.3", left_standing, "negations are left"),
-        ("18.3", none_at_all, "something else"),
-        ("18.3", lambda graph: graph, "returns a graph"),
-        ("18.4", lambda *given: by_blocks(*given, forwards=True), "NaN"),
-        ("18.4", lambda *given: by_blocks(*given) * 1.01, "off"),
-        ("18.4", lambda *given: by_blocks(*given)[:4], "this asks for"),
+        ("22.1", 128, "look back beyond"),
+        ("22.2", lambda b, h, q, k: (q >= k) | (q < 32), "query 0 may not see key 32"),
+        ("22.2", lambda b, h, q, k: True, "True and False"),
+        ("22.3", left_standing, "negations are left"),
+        ("22.3", none_at_all, "something else"),
+        ("22.3", lambda graph: graph, "returns a graph"),
+        ("22.4", lambda *given: by_blocks(*given, forwards=True), "NaN"),
+        ("22.4", lambda *given: by_blocks(*given) * 1.01, "off"),
+        ("22.4", lambda *given: by_blocks(*given)[:4], "this asks for"),
     ],
 )
 def test_a_wrong_answer_is_told_what_is_wrong(name, answer, wrong):

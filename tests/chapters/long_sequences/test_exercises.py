@@ -14,7 +14,7 @@ def judged(name, answer):
     ("answer", "word"), [(2 - 1 / 64, "right."), (1.98, "right."), (64, "nothing"), (1.0, "share")]
 )
 def test_the_slowest_of_64(answer, word):
-    assert word in judged("23.1", answer)
+    assert word in judged("17.1", answer)
 
 
 def in_chunks(lengths, ranks, tail=True):
@@ -40,7 +40,7 @@ def in_chunks(lengths, ranks, tail=True):
     ],
 )
 def test_positions_dealt(answer, word):
-    assert word in judged("23.2", answer)
+    assert word in judged("17.2", answer)
 
 
 @pytest.mark.parametrize(
@@ -54,11 +54,11 @@ def test_positions_dealt(answer, word):
     ],
 )
 def test_blocks_merged(answer, word):
-    assert word in judged("23.3", answer)
+    assert word in judged("17.3", answer)
 
 
 @pytest.mark.parametrize(
     ("answer", "word"), [(44, "right."), (43, "a little less"), (1, "one layer"), (3505, "34 bytes")]
 )
 def test_fewest_gpus(answer, word):
-    assert word in judged("23.4", answer)
+    assert word in judged("17.4", answer)

@@ -61,27 +61,27 @@ def key(program):
 @pytest.mark.parametrize(
     ("name", "answer", "wrong"),
     [
-        ("16.1", 40, "60 s are lost already"),
-        ("16.1", 30, "40 s are still saved"),
-        ("16.1", ..., "no answer yet"),
-        ("16.2", by_means, "with a gain that drowns in the noise, it says 'loses'"),
+        ("19.1", 40, "60 s are lost already"),
+        ("19.1", 30, "40 s are still saved"),
+        ("19.1", ..., "no answer yet"),
+        ("19.2", by_means, "with a gain that drowns in the noise, it says 'loses'"),
         (
             "16.2",
             by_unpaired_spread,
             "a machine that gets slower and slower, and a gain of 4 ms, it says 'cannot tell'",
         ),
-        ("16.2", by_the_mean_of_pairs, "with a stop of a second every now and then"),
-        ("16.2", lambda *args: True, "it returns True"),
-        ("16.3", lambda program: program.source, "a wrong hit: with bfloat16"),
-        ("16.3", lambda program: repr(program), "needless miss: the same program, another folder"),
-        ("16.3", lambda program: [program.source], "is a list, which no dictionary takes"),
+        ("19.2", by_the_mean_of_pairs, "with a stop of a second every now and then"),
+        ("19.2", lambda *args: True, "it returns True"),
+        ("19.3", lambda program: program.source, "a wrong hit: with bfloat16"),
+        ("19.3", lambda program: repr(program), "needless miss: the same program, another folder"),
+        ("19.3", lambda program: [program.source], "is a list, which no dictionary takes"),
         (
             "16.3",
             lambda program: (*key(program)[1:], program.source),
             "needless miss: the same program, a comment added",
         ),
-        ("16.3", lambda program: key(program)[1:], "a wrong hit: with 3 in the place of 2"),
-        ("16.3", lambda program: key(program)[:-1], "a wrong hit: with another GPU of the same machine"),
+        ("19.3", lambda program: key(program)[1:], "a wrong hit: with 3 in the place of 2"),
+        ("19.3", lambda program: key(program)[:-1], "a wrong hit: with another GPU of the same machine"),
         (
             "16.3",
             lambda program: (graph_of(program.source, outside=True), *key(program)[1:]),
@@ -94,7 +94,7 @@ def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
     assert not outcome.passed and wrong in outcome.wrong, outcome.wrong
 
 
-@pytest.mark.parametrize(("name", "answer"), [("16.1", 34), ("16.2", by_the_median_of_pairs), ("16.3", key)])
+@pytest.mark.parametrize(("name", "answer"), [("19.1", 34), ("19.2", by_the_median_of_pairs), ("19.3", key)])
 def test_a_right_answer_passes(name, answer):
     assert check(name, answer).passed, check(name, answer).wrong
 

@@ -134,7 +134,7 @@ def test_long_runs_that_do_not_cross_end_with_their_time(monkeypatch):
 
 @pytest.mark.slow
 def test_a_real_program_is_run_until_it_crosses():
-    """How near the prediction came is for an idle machine to say: chapter 16 judges what was recorded on one."""
+    """How near the prediction came is for an idle machine to say: chapter 19 judges what was recorded on one."""
     fn, args, _ = cases.CASES["pointwise chain"].build("cpu")
     one = crossing("pointwise chain", "a dozen operations", fn, *args, samples=5, most_s=20)
     assert one.predicted.compiled_ms < one.predicted.eager_ms

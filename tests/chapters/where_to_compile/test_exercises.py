@@ -11,7 +11,7 @@ def judged(name, answer):
 
 @pytest.mark.parametrize(("answer", "word"), [(384, "right."), (192, "the forward's share"), (48, "for how many")])
 def test_forwards(answer, word):
-    assert word in judged("21.1", answer)
+    assert word in judged("18.1", answer)
 
 
 def ordered(*order, swap=True):
@@ -37,7 +37,7 @@ def ordered(*order, swap=True):
     ],
 )
 def test_orders(answer, word):
-    assert word in judged("21.2", answer)
+    assert word in judged("18.2", answer)
 
 
 def with_gradient(called, model, x):
@@ -66,11 +66,11 @@ def without_a_look_at_eager(model, compiled, x):
     ],
 )
 def test_lost_gradients(answer, word):
-    assert word in judged("21.3", answer)
+    assert word in judged("18.3", answer)
 
 
 @pytest.mark.parametrize(
     ("answer", "word"), [(1120, "right."), (1280, "the first stage"), (2400, "all backwards"), (0, "which stages")]
 )
 def test_cost_of_the_cure(answer, word):
-    assert word in judged("21.4", answer)
+    assert word in judged("18.4", answer)
