@@ -11,7 +11,7 @@ FITS := 'import sys; print("yes" if (3, 11) <= sys.version_info[:2] <= (3, 13) e
 NEEDS_PYTHON = Python 3.11, 3.12 or 3.13 is needed, and '$(PYTHON)' is none of them. Name yours: make PYTHON=python3.12
 NEEDS_COMPILER = A C++ compiler is needed (torch.compile calls one). Install g++: 'apt install g++', on macOS 'xcode-select --install'
 
-.PHONY: book serve test test-all quick lab execute colab t4 record lint repository check clean
+.PHONY: book serve test test-all quick lab execute colab t4 record slides pdf epub grade lint repository release check clean
 
 book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _build/html
 	$(BIN)/jupyter-book build . -W -n --keep-going
@@ -44,6 +44,15 @@ t4: $(READY)                        ## run notebooks on this machine's GPU as if
 record: $(READY)                    ## measure on this machine's GPU: NAMES="machine"
 	$(BIN)/python -m chapters.record $(NAMES)
 
+slides: $(READY) $(VENDOR)          ## slides from chapters, into _build/slides; ONLY=01_graph_breaks for one
+	$(BIN)/python book/tools/slides.py $(ONLY)
+
+pdf epub: book                      ## the book as one file, into _build/print; Chromium or Chrome prints it
+	$(BIN)/python book/tools/print_book.py $@
+
+grade: $(READY)                     ## run notebooks that students handed in, list their marks: FILES="handed_in/*.ipynb"
+	$(BIN)/python book/tools/grade.py $(FILES)
+
 lint: $(READY)                      ## ruff, notebooks included; who may import whom; types; code that nothing reaches
 	$(BIN)/ruff check . && $(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
@@ -52,6 +61,9 @@ lint: $(READY)                      ## ruff, notebooks included; who may import 
 
 repository: $(READY)                ## make repository URL=https://github.com/OWNER/NAME
 	$(BIN)/python book/tools/repository.py $(URL)
+
+release: $(if $(VERSION),$(READY),book) ## is everything there? VERSION=1.0.0 writes the version and its tag before
+	$(BIN)/python book/tools/release.py $(VERSION)
 
 check:                              ## is there a Python and a C++ compiler to work with?
 	@$(if $(shell $(PYTHON) -c $(FITS) 2>/dev/null),,$(error $(NEEDS_PYTHON)))

@@ -6,7 +6,7 @@ autocast does; a compiler makes the cast part of the kernel that reads it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -18,44 +18,14 @@ from mini_model.model import GPTConfig
 PRODUCTS = torch.bfloat16
 
 
-def training_loss(
-    weights: Mapping[str, Tensor],
-    tokens: Tensor,
-    targets: Tensor,
-    config: GPTConfig,
-    *,
-    stream: torch.dtype = torch.float32,
-    chunks: int = 0,
-) -> Tensor:
-    """The mean cross entropy in nats, 0-d float32, of a GPT with a tied head.
+def gelu(x: Tensor) -> Tensor:
+    """GPT-2's, by its tanh."""
+    return F.gelu(x, approximate="tanh")
 
-    tokens, targets: int64 [batch, length]. stream: the dtype in which the residual stream passes from block to block.
-    chunks: with 0 the logits are written and autograd differentiates the loss; else see `TiedHead`.
-    """
 
-    def linear(x: Tensor, name: str) -> Tensor:
-        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        return F.linear(x.to(PRODUCTS), weight.to(PRODUCTS), bias.to(PRODUCTS))
-
-    def norm(x: Tensor, name: str) -> Tensor:
-        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
-        return F.layer_norm(x.float(), x.shape[-1:], weight.float(), bias.float())
-
-    batch, length = tokens.shape
-    table, positions = weights["token_embedding.weight"], weights["position_embedding.weight"]
-    x = F.embedding(tokens, table).to(stream) + positions[:length].to(stream)
-    for i in range(config.layers):
-        name = f"blocks.{i}"
-        qkv = linear(norm(x, f"{name}.norm1"), f"{name}.attention.qkv")
-        q, k, v = qkv.view(batch, length, 3, config.heads, -1).permute(2, 0, 3, 1, 4).unbind()
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2).flatten(2)
-        x = x + linear(attended, f"{name}.attention.out")
-        wide = F.gelu(linear(norm(x, f"{name}.norm2"), f"{name}.mlp.up"), approximate="tanh")
-        x = x + linear(wide, f"{name}.mlp.down")
-    hidden, wanted = norm(x, "norm").to(PRODUCTS).flatten(0, 1), targets.flatten()
-    if chunks:
-        return TiedHead.apply(hidden, table.to(PRODUCTS), wanted, chunks)
-    return F.cross_entropy(F.linear(hidden, table.to(PRODUCTS)).float(), wanted)
+def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    """Each [batch, heads, length, width], and so is what comes of them: nothing sees what follows it."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
 
 
 class TiedHead(torch.autograd.Function):
@@ -93,3 +63,56 @@ class TiedHead(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         to_hidden, to_table = ctx.saved_tensors
         return (to_hidden * gradient).to(to_hidden.dtype), (to_table * gradient).to(to_table.dtype), None, None
+
+
+def training_loss(
+    weights: Mapping[str, Tensor],
+    tokens: Tensor,
+    targets: Tensor,
+    config: GPTConfig,
+    *,
+    stream: torch.dtype = torch.float32,
+    chunks: int = 0,
+    joined: bool = True,
+    gelu: Callable[[Tensor], Tensor] = gelu,
+    attention: Callable[[Tensor, Tensor, Tensor], Tensor] = attention,
+    head: type[torch.autograd.Function] = TiedHead,
+) -> Tensor:
+    """The mean cross entropy in nats, 0-d float32, of a GPT with a tied head.
+
+    tokens, targets: int64 [batch, length]. stream: the dtype in which the residual stream passes from block to block.
+    chunks: with 0 the logits are written and autograd differentiates the loss; else they are ``head``'s, see
+    `TiedHead`. joined: queries, keys and values are made by one matmul, or by one each. gelu, attention: other ways to
+    compute the same.
+    """
+
+    def linear(x: Tensor, name: str) -> Tensor:
+        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        return F.linear(x.to(PRODUCTS), weight.to(PRODUCTS), bias.to(PRODUCTS))
+
+    def projected(x: Tensor, name: str) -> tuple[Tensor, ...]:
+        """Queries, keys and values, [batch, heads, length, width]."""
+        if joined:
+            return linear(x, name).view(batch, length, 3, config.heads, -1).permute(2, 0, 3, 1, 4).unbind()
+        thirds = zip(weights[f"{name}.weight"].chunk(3), weights[f"{name}.bias"].chunk(3), strict=True)
+        made = [F.linear(x.to(PRODUCTS), weight.to(PRODUCTS), bias.to(PRODUCTS)) for weight, bias in thirds]
+        return tuple(each.view(batch, length, config.heads, -1).transpose(1, 2) for each in made)
+
+    def norm(x: Tensor, name: str) -> Tensor:
+        weight, bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
+        return F.layer_norm(x.float(), x.shape[-1:], weight.float(), bias.float())
+
+    batch, length = tokens.shape
+    table, positions = weights["token_embedding.weight"], weights["position_embedding.weight"]
+    x = F.embedding(tokens, table).to(stream) + positions[:length].to(stream)
+    for i in range(config.layers):
+        name = f"blocks.{i}"
+        q, k, v = projected(norm(x, f"{name}.norm1"), f"{name}.attention.qkv")
+        attended = attention(q, k, v).transpose(1, 2).flatten(2)
+        x = x + linear(attended, f"{name}.attention.out")
+        wide = gelu(linear(norm(x, f"{name}.norm2"), f"{name}.mlp.up"))
+        x = x + linear(wide, f"{name}.mlp.down")
+    hidden, wanted = norm(x, "norm").to(PRODUCTS).flatten(0, 1), targets.flatten()
+    if chunks:
+        return head.apply(hidden, table.to(PRODUCTS), wanted, chunks)
+    return F.cross_entropy(F.linear(hidden, table.to(PRODUCTS)).float(), wanted)

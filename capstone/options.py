@@ -18,7 +18,7 @@ from .steps import DECAY, LR
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 COMPILE = ("none", *(mode for mode in MODES if mode != "eager"))
-PATTERNS_OF_DATA = ("ddp", "fsdp")
+PATTERNS = ("ddp", "fsdp", "cp", "ep")
 RATES = {"mini": 8e-3}
 """Peak learning rates; that of every other size is GPT-2's."""
 COMMAND = "torchrun --nproc-per-node 2 -m capstone.train --parallel fsdp"
@@ -67,7 +67,7 @@ class TrainingOptions:
     """Of each block only the input is kept, and the backward runs the block again."""
     device: str = "cpu"
     parallel: str | None = None
-    """"ddp" or "fsdp", on the ranks that torchrun starts."""
+    """"ddp", "fsdp", "cp" or "ep", on the ranks that torchrun starts."""
 
     checkpoint: Path | None = None
     """A file, on many ranks a folder, from which the same run continues."""
@@ -88,7 +88,7 @@ class TrainingOptions:
         inputs.instance("checkpointing", self.checkpointing, bool)
         self._check_budget()
         if self.parallel is not None:
-            inputs.one_of("parallel", self.parallel, PATTERNS_OF_DATA)
+            inputs.one_of("parallel", self.parallel, PATTERNS)
         for name in ("checkpoint", "log"):
             if getattr(self, name) is not None:
                 object.__setattr__(self, name, inputs.path(name, getattr(self, name)))
@@ -170,7 +170,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--budget", type=arguments.amount, metavar="SHARE", help="compiled: activations that may be kept, 0 to 1")
     add("--checkpointing", action="store_true", help="keep each block's input only, and run it again")
     add("--device", type=arguments.device, help="default: a GPU, if there is one")
-    add("--parallel", choices=PATTERNS_OF_DATA, help="under torchrun: copies of the model, or slices of it")
+    add(
+        "--parallel",
+        choices=PATTERNS,
+        help="under torchrun: ddp, or slices of parameters and batch, sequence or experts",
+    )
     add("--checkpoint", type=Path, metavar="PATH", help="write it here, and continue from it if it is there")
     add("--every", type=arguments.count, metavar="N", help="steps between checkpoints; default: %(default)s")
     # torchrun would take "--log" for an option of its own, cut short, although it stands behind the module's name.

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from mini_model.checkpoint import way_on
 from mini_model.parallel import checkpoint as sharded_checkpoint
-from mini_model.parallel import rank
+from mini_model.parallel import patterns, rank
 from mini_model.parallel.apply import make_mesh, parallelize
 
 from .data import Corpus, corpus
@@ -31,6 +31,7 @@ def main(options: TrainingOptions) -> int:
     try:
         mode = None if options.compile == "none" else options.compile
         sizes = rank.sizes(options.settings, options.parallel, COMMAND, mode=mode)
+        patterns.check_length(options.window, sizes)
         device = rank.device(options.device)
         data = corpus(options.text, options.shape.vocabulary, options.window)
     except ValueError as error:

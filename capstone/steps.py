@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -104,7 +104,8 @@ class FunctionStep(_OptimizedStep):
 
     chunks: of the head, see `TiedHead`. flat: masters in two buffers, which one compiled kernel each updates, and for
     the matmuls a copy in bf16. stream: the residual stream's dtype. graph: the whole step as one CUDA graph, captured
-    at the first call; needs flat. compiled=False runs the same operations eagerly.
+    at the first call; needs flat. compiled=False runs the same operations eagerly. options: Inductor's, for the loss.
+    forms: what else `training_loss` is given.
     """
 
     def __init__(
@@ -117,6 +118,8 @@ class FunctionStep(_OptimizedStep):
         graph: bool = False,
         compiled: bool = True,
         memory: GraphMemory | None = None,
+        options: Mapping[str, Any] | None = None,
+        **forms: Any,
     ) -> None:
         if not model.config.tied_head:
             raise ValueError("the model's head has its own matrix; this step is for GPTConfig(tied_head=True)")
@@ -124,8 +127,10 @@ class FunctionStep(_OptimizedStep):
             raise ValueError("graph=True needs flat=True: torch's own AdamW counts its steps outside of the graph")
         parameters = {name: each.detach().clone() for name, each in model.named_parameters()}
         self.optimizer = FlatAdamW(parameters, compiled) if flat else FusedAdamW(parameters)
-        self.loss_of = functools.partial(training_loss, config=model.config, stream=stream, chunks=chunks)
-        self.run = torch.compile(self.loss_of, fullgraph=True, dynamic=False) if compiled else self.loss_of
+        self.loss_of = functools.partial(training_loss, config=model.config, stream=stream, chunks=chunks, **forms)
+        chosen = dict(options) if options else None
+        compiled_loss = torch.compile(self.loss_of, fullgraph=True, dynamic=False, options=chosen)
+        self.run = compiled_loss if compiled else self.loss_of
         self.wants_graph, self.memory = graph, memory
         self.graph: torch.cuda.CUDAGraph | None = None
 
@@ -139,8 +144,10 @@ class FunctionStep(_OptimizedStep):
         self.graph.replay()
         return self.loss.clone()
 
-    def gradients(self, tokens: Tensor, targets: Tensor) -> Gradients:
-        return _taken(self._backward(self.loss_of, tokens, targets), self.optimizer.weights)
+    def gradients(self, tokens: Tensor, targets: Tensor, compiled: bool = False) -> Gradients:
+        """Of the operations as they are written, or as the step runs them."""
+        run = self.run if compiled else self.loss_of
+        return _taken(self._backward(run, tokens, targets), self.optimizer.weights)
 
     def _backward(self, run: Callable[..., Tensor], tokens: Tensor, targets: Tensor) -> Tensor:
         torch.set_float32_matmul_precision("high")

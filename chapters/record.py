@@ -20,7 +20,7 @@ from compile_lab.recordings import Recording, RecordingError
 
 from .registry import EXPERIMENTS, measure, progress, require
 
-WITH_A_PEER = ("capstone", "capstone_peers")
+WITH_A_PEER = ("capstone", "capstone_peers", "capstone_options")
 
 
 @door
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--peer",
         metavar="FILE",
         type=Path,
-        help="another GPT's model.py, measured in the same run as ours: capstone, capstone_peers",
+        help=f"another GPT's model.py, measured in the same run as ours: {', '.join(WITH_A_PEER)}",
     )
     options = parser.parse_args(arguments)
     root = options.out or recordings.folder()
@@ -123,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyError as error:
         parser.error(error.args[0])
     if options.peer and not set(options.names) <= set(WITH_A_PEER):
-        parser.error(f"--peer is of {' and '.join(WITH_A_PEER)} alone: python -m chapters.record capstone --peer FILE")
+        parser.error(f"--peer is of {', '.join(WITH_A_PEER)} alone: python -m chapters.record capstone --peer FILE")
     if options.peer and not is_source(options.peer):
         parser.error(f"--peer {options.peer}: no such file, or no source; give one that defines GPT and GPTConfig")
     if options.allow_cpu and not options.out:

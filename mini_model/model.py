@@ -7,13 +7,14 @@ one graph; what does depend on values, `check_tokens`, stands outside.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .inputs import instance, one_of, whole
+from .mixture import Mixture
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,8 @@ class GPTConfig:
     """The shape of a GPT. ValueError if `dim` does not divide into `heads`, or a size is not at least 1.
 
     tied_head: the head shares the token embedding's matrix, as in GPT-2, and has no bias; otherwise it is a
-    plain `nn.Linear(dim, vocabulary)`.
+    plain `nn.Linear(dim, vocabulary)`. experts: 0 for a plain MLP in each block; else that many, of which a router
+    chooses `choices` for each token (`mini_model.mixture`).
     """
 
     vocabulary: int
@@ -30,25 +32,34 @@ class GPTConfig:
     layers: int
     heads: int
     tied_head: bool = False
+    experts: int = 0
+    choices: int = 2
 
     def __post_init__(self) -> None:
         for name in ("vocabulary", "context", "dim", "layers", "heads"):
             whole(f"GPTConfig.{name}", getattr(self, name), most=2**31 - 1)
         instance("GPTConfig.tied_head", self.tied_head, bool)
+        whole("GPTConfig.experts", self.experts, least=0, most=2**31 - 1), whole("GPTConfig.choices", self.choices)
         if self.dim % self.heads:
             raise ValueError(
                 f"GPTConfig.dim {self.dim} does not divide into {self.heads} heads of equal width; "
                 "make dim a multiple of heads"
             )
+        if self.experts and self.choices > self.experts:
+            raise ValueError(
+                f"GPTConfig.choices {self.choices} are more than {self.experts} experts: a token chooses each one at "
+                "most once; take fewer choices or more experts"
+            )
 
 
 MINI = GPTConfig(vocabulary=600, context=64, dim=64, layers=4, heads=4)
 GPT2_124M = GPTConfig(vocabulary=50257, context=1024, dim=768, layers=12, heads=12, tied_head=True)
-CONFIGS = {"mini": MINI, "gpt2-124m": GPT2_124M}
+MINI_MIXTURE = replace(MINI, experts=8)
+CONFIGS = {"mini": MINI, "mini-mixture": MINI_MIXTURE, "gpt2-124m": GPT2_124M}
 
 
 def config(name: str) -> GPTConfig:
-    """The configuration of that name: "mini" or "gpt2-124m". ValueError lists the names."""
+    """The configuration of that name: "mini", "mini-mixture" or "gpt2-124m". ValueError lists the names."""
     return CONFIGS[one_of("config", name, CONFIGS)]
 
 
@@ -89,7 +100,7 @@ class Block(nn.Module):
         self.norm1 = nn.LayerNorm(config.dim)
         self.attention = Attention(config)
         self.norm2 = nn.LayerNorm(config.dim)
-        self.mlp = MLP(config)
+        self.mlp = Mixture(config.dim, config.experts, config.choices) if config.experts else MLP(config)
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attention(self.norm1(x))
@@ -123,7 +134,7 @@ class MiniGPT(nn.Module):
             if name.endswith("bias"):
                 nn.init.zeros_(parameter)
             elif "norm" not in name:
-                adds_to_stream = name.endswith(("attention.out.weight", "mlp.down.weight"))
+                adds_to_stream = name.endswith(("attention.out.weight", "mlp.down.weight", "mlp.down"))
                 nn.init.normal_(parameter, std=0.02 / (2 * self.config.layers) ** (0.5 * adds_to_stream))
 
     def forward(self, tokens: Tensor, targets: Tensor | None = None) -> Tensor:

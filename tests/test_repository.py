@@ -25,7 +25,7 @@ def setup_cells(path):
 @pytest.fixture
 def copy(tmp_path):
     """The files that name the repository, alone."""
-    for path in (*(ROOT / name for name in repository.TEXTS), *NOTEBOOKS):
+    for path in (*(ROOT / name for name in (*repository.TEXTS, "pyproject.toml")), *NOTEBOOKS):
         place = tmp_path / path.relative_to(ROOT)
         place.parent.mkdir(exist_ok=True)
         shutil.copy(path, place)
@@ -34,7 +34,7 @@ def copy(tmp_path):
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_has_the_one_setup_cell(path):
-    assert setup_cells(path) == [repository.setup_cell(repository.current())]
+    assert setup_cells(path) == [repository.setup_cell(repository.current(), repository.archive())]
     first_code = next(cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
     assert "setup" in first_code.metadata.get("tags", [])
 
@@ -42,14 +42,15 @@ def test_a_notebook_has_the_one_setup_cell(path):
 def test_moving_reaches_every_place_and_back_changes_nothing(copy):
     before = {path: path.read_text("utf-8") for path in copy.rglob("*.*") if path.is_file()}
     url = repository.current(copy)
+    named = {path for path, text in before.items() if any(each in text for each in repository.spellings(url))}
     changed = repository.move(copy, NEW)
-    expected = {copy / name for name in repository.TEXTS} | {copy / path.relative_to(ROOT) for path in NOTEBOOKS}
+    expected = {copy / path.relative_to(ROOT) for path in NOTEBOOKS} | named
     assert set(changed) == expected
     assert repository.current(copy) == NEW
     for path in before:
         assert not any(address in path.read_text("utf-8") for address in repository.spellings(url)), path.name
     for path in copy.glob("notebooks/*.ipynb"):
-        assert setup_cells(path) == [repository.setup_cell(NEW)]
+        assert setup_cells(path) == [repository.setup_cell(NEW, repository.archive(copy))]
     repository.move(copy, url)
     assert {path: path.read_text("utf-8") for path in before} == before
 

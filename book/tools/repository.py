@@ -1,24 +1,38 @@
 """The repository's address. It stands in ``_config.yml`` (``repository.url``); everything else that names it follows.
+So does what Colab installs: by the version in ``pyproject.toml`` a release's own tag, or what is being written.
 
 python book/tools/repository.py        print the address
-python book/tools/repository.py URL    move the book: settings, README, CITATION.cff, a page, the notebooks
+python book/tools/repository.py URL    move the book: settings, README, CITATION.cff, pages, the notebooks
 """
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
 import yaml
+from sources import sources
 
 ROOT = Path(__file__).resolve().parents[2]
-TEXTS = ("_config.yml", "README.md", "CITATION.cff", "book/your_model.md")
+TEXTS = ("_config.yml", "README.md", "CITATION.cff", ".zenodo.json", "AGENTS.md", "paper.md", "book/your_model.md")
 ADDRESS = re.compile(
     r"https://github\.com/(?P<owner>[A-Za-z0-9](?:-?[A-Za-z0-9]){0,38})/(?P<name>[A-Za-z0-9._-]{1,100})"
 )
+ARCHIVE = re.compile(r"(?<=/archive/)(?:main|refs/tags/v[\w.]+)(?=\.zip)")
 
 
-def setup_cell(url: str) -> str:
+def version(root: Path = ROOT) -> str:
+    """The version in ``pyproject.toml``, the one place that says it; ``1.1.0.dev0`` is one that is being written."""
+    return tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]["version"]
+
+
+def archive(root: Path = ROOT) -> str:
+    """Which state of the repository a reader on Colab installs: a release's tag, which never moves, or ``main``."""
+    return "main" if "dev" in version(root) else f"refs/tags/v{version(root)}"
+
+
+def setup_cell(url: str, archive: str = "main") -> str:
     """The first code cell of every notebook: finds the two packages, or on Colab installs them and nothing else."""
     return f"""\
 import subprocess
@@ -31,7 +45,7 @@ if Path("../compile_lab").is_dir():  # a clone: use its packages
     sys.path.insert(0, str(Path("..").resolve()))
 elif not find_spec("compile_lab"):  # on Colab, whose torch and numpy stay
     print("Installing the book's packages and typeguard: half a minute or so")
-    address = "{url}/archive/main.zip"
+    address = "{url}/archive/{archive}.zip"
     pip = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
     subprocess.run([*pip, "typeguard", address], check=True)
     invalidate_caches()
@@ -65,18 +79,23 @@ def renamed(text: str, old: tuple[str, ...], new: tuple[str, ...]) -> str:
 
 
 def moved(root: Path, url: str) -> dict[Path, str]:
-    """The new contents of every file that names the repository."""
+    """The new contents of every file that names the repository. Outputs stay: no cell's depends on where it lies."""
     old, new = spellings(current(root)), spellings(url)
+    installed = archive(root)
     contents = {}
     for name in TEXTS:
-        contents[root / name] = renamed((root / name).read_text("utf-8"), old, new)
+        contents[root / name] = ARCHIVE.sub(installed, renamed((root / name).read_text("utf-8"), old, new))
     for path in sorted(root.glob("notebooks/*.ipynb")):
         notebook = nbformat.read(path, as_version=4)
+        stored = notebook.metadata.get("compile_lab", {})
+        is_current = stored.get("sources") == sources(notebook)
         for cell in notebook.cells:
             if "setup" in cell.metadata.get("tags", []):
-                cell.source = setup_cell(url)
+                cell.source = setup_cell(url, installed)
             elif cell.cell_type == "markdown":
                 cell.source = renamed(cell.source, old, new)
+        if is_current:
+            stored["sources"] = sources(notebook)
         contents[path] = nbformat.writes(notebook) + "\n"
     return contents
 

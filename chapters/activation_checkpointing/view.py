@@ -9,13 +9,10 @@ from compile_lab.page.tables import Cell, Table
 from compile_lab.page.units import number, signed, with_unit, without_namespace
 
 
-def costs(costs: Iterable[Cost], caption: str = "", timed: bool = True) -> Table:
-    """One row a strategy: bytes held and at the peak, operations that run twice, arithmetic and time against the first.
-
-    ``timed=False`` leaves out the time, and what remains is the same on every run.
-    """
+def costs(costs: Iterable[Cost], caption: str = "") -> Table:
+    """One row a strategy: bytes held and at the peak, what runs twice, arithmetic and time against the first."""
     costs = list(costs)
-    columns = ["strategy", "held", "peak", "ops twice", "FLOPs"] + ["time, ms"] * timed
+    columns = ["strategy", "held", "peak", "ops twice", "FLOPs", "time, ms"]
     rows: list[list[Cell]] = [
         [
             each.strategy.name,
@@ -23,11 +20,11 @@ def costs(costs: Iterable[Cost], caption: str = "", timed: bool = True) -> Table
             with_unit(each.peak_nbytes),
             each.recomputed,
             _share(each.flops, costs[0].flops),
-            *[f"{number(each.time_ms)} ({_share(each.time_ms, costs[0].time_ms)})"] * timed,
+            f"{number(each.time_ms)} ({_share(each.time_ms, costs[0].time_ms)})",
         ]
         for each in costs
     ]
-    return Table(columns, rows, caption, "lrrrr" + "r" * timed)
+    return Table(columns, rows, caption, "lrrrrr")
 
 
 def _share(value: float, of: float) -> str:

@@ -282,10 +282,10 @@ class Same:
 
 
 @door
-def same(module: nn.Module, x: Tensor, layout: str = "", devices: int = 4) -> Same:
+def same(module: nn.Module, x: Tensor, layout: str = "") -> Same:
     """Run a MiniGPT block on ``x`` [batch, length, dim] as it is in torch, and in JAX with its weights; compare.
 
-    With a ``layout`` of `LAYOUTS`, JAX's program is partitioned over ``devices``. Both are compared with the module
+    With a ``layout`` of `LAYOUTS`, JAX's program is partitioned over four devices. Both are compared with the module
     itself, whose q, k and v are one matmul. Raises ValueError for a layout that is not known.
     """
     jax, weights = jax_here(), weights_of(module)
@@ -297,7 +297,7 @@ def same(module: nn.Module, x: Tensor, layout: str = "", devices: int = 4) -> Sa
     heads = module.attention.heads
     got = jax.jit(lambda w, x: block(w, x, heads))(*given)
     if layout:
-        found = block_program(layout, *given, devices=devices, heads=heads).run(*given)
+        found = block_program(layout, *given, heads=heads).run(*given)
     else:
         found = jax.jit(jax.grad(lambda w: loss(w, given[1], heads)))(given[0])
     difference = {name: float(abs(numpy.asarray(found[name]) - wanted[name]).max()) for name in NAMES}

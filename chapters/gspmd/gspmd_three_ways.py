@@ -145,10 +145,9 @@ def hand_written(devices: int, heads: int = HEADS, forks: bool = True) -> Callab
 
 
 @door
-def refusals(devices: int = 4) -> tuple[JaxRefusal, ...]:
+def refusals() -> tuple[JaxRefusal, ...]:
     """Programs that each way refuses, as it says it. An older jax takes some of them: then ``error`` says so."""
-    check_whole("devices", devices, 2, 4)
-    jax = jax_here(devices)
+    jax, devices = jax_here(), 4
     jnp, spec = jax.numpy, jax.sharding.PartitionSpec
     mesh, auto = mesh_of({AXIS: devices}, explicit=True), mesh_of({AXIS: devices})
     found = []

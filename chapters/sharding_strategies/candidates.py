@@ -5,7 +5,7 @@ the work, not the memory, not what the next operator will want.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,10 +68,9 @@ def candidates(
     args: Sequence[Any],
     layout: Sequence[str],
     *,
-    kwargs: Mapping[str, Any] | None = None,
     devices: int = 4,
 ) -> Choosing:
-    """What DTensor considers for ``function(*args, **kwargs)`` on imaginary ``devices``; ``layout`` as in `ask`.
+    """What DTensor considers for ``function(*args)`` on imaginary ``devices``; ``layout`` as in `ask`.
 
     No process is started and no GPU is needed; values mean nothing: only decisions and bytes are read. They are those
     of GPUs: between CPUs torch has no all-to-all, and sends an all-gather of which each rank keeps its part.
@@ -87,7 +86,7 @@ def candidates(
     >>> choosing.operators[0].chosen, choosing.sent, choosing.out
     (Candidate(inputs=('S(0)', 'R'), output='S(0)', cost_us=0.0, chosen=True), (), ('S(0)',))
     """
-    call = DTensorCall(function, tuple(args), tuple(layout), dict(kwargs or {}))
+    call = DTensorCall(function, tuple(args), tuple(layout))
     check_whole("devices", devices, 2, 1024)
     check_layout(call, devices)
     found, traced = [], []
@@ -101,7 +100,7 @@ def candidates(
 
     with fake_process_group(devices):
         mesh = init_device_mesh("cuda", (devices,))
-        leaves, tree = tree_flatten((call.args, dict(call.kwargs)))
+        leaves, tree = tree_flatten(call.args)
         places = [index for index, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
         for index, word in zip(places, layout, strict=True):
             whole = leaves[index]
@@ -113,10 +112,10 @@ def candidates(
                 shape=whole.shape,
                 stride=whole.contiguous().stride(),
             )
-        placed, named = tree_unflatten(leaves, tree)
+        placed = tree_unflatten(leaves, tree)
         made: list[Any] = []
         with watch_strategies(tell):
-            sent = counted(Program(lambda: made.append(function(*placed, **named))), smallest=1)
+            sent = counted(Program(lambda: made.append(function(*placed))), smallest=1)
     out = [_words(each) for each in tree_leaves(made) if isinstance(each, DTensor)]
     return Choosing(tuple(found), sent, tuple(out))
 

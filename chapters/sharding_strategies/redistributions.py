@@ -109,12 +109,11 @@ def redistributions(step: Callable[[], Any]) -> tuple[Redistribution, ...]:
 
 @door
 @contextlib.contextmanager
-def forbidden(backward: bool = True) -> Iterator[None]:
+def forbidden() -> Iterator[None]:
     """While the block runs, DTensor moves nothing that would be sent, unless the program says so.
 
-    Raises ImplicitRedistribution, which names the line, the operator and the way out, before anything is sent. With
-    ``backward=False`` the backward is let alone: what it needs no line of the program can write down. Moves that cost
-    nothing, as a rank that cuts its part out of a replica, are no offence.
+    Raises ImplicitRedistribution, which names the line, the operator and the way out, before anything is sent. Moves
+    that cost nothing, as a rank that cuts its part out of a replica, are no offence.
 
     A softmax along whole rows sends nothing, so it may run; one along the columns would raise:
 
@@ -128,7 +127,7 @@ def forbidden(backward: bool = True) -> Iterator[None]:
     """
 
     def tell(operator: Any, argument: int, source: Any, target: Any, move: Callable[[], Any]) -> Any:
-        if (backward or not is_in_backward()) and any(map(_sends, source.placements, target.placements)):
+        if any(map(_sends, source.placements, target.placements)):
             raise ImplicitRedistribution(_redistribution(operator, argument, source, target, 0, ()))
         return move()
 

@@ -75,10 +75,10 @@ class Finding:
 
 
 @door
-def run_all(errors: Mapping[str, SilentError], ranks: int = 2, timeout: float = gangs.LIMIT_S) -> dict[str, Finding]:
-    """By name, what each program says on so many real ranks. Raises RankFailed if one of them brings a rank down."""
+def run_all(errors: Mapping[str, SilentError]) -> dict[str, Finding]:
+    """By name, what each program says on two real ranks. Raises RankFailed if one of them brings a rank down."""
     programs = {name: error.program for name, error in errors.items()}
-    told = gangs.run(_run_all, ranks, programs, timeout=timeout, echo=False)
+    told = gangs.run(_run_all, 2, programs, echo=False)
     return {name: next((each[name] for each in told if each[name].difference), told[0][name]) for name in errors}
 
 

@@ -81,7 +81,7 @@ def plain(word: str) -> str:
 
 
 @door
-def shares(audit: Audit, caption: str = "", provenance: object | None = None, quantity: str = "value") -> Drawing:
+def shares(audit: Audit, caption: str = "", provenance: object | None = None) -> Drawing:
     """A bar for each kind of placement of the first tensor: what share of its cases came out how; as a table, too.
 
     Cases on uneven or empty shards are among them. Raises ValueError for an audit without a case.
@@ -92,9 +92,9 @@ def shares(audit: Audit, caption: str = "", provenance: object | None = None, qu
     >>> shares(Audit(2, 6, 0, "sum", ("sum",), rows)).title
     '0.0 % of 4 cases of 1 operators are wrong, without an error.'
     """
-    rows = [row for row in audit.rows if row.asked == quantity and row.kind != UNASKED]
+    rows = [row for row in audit.rows if row.asked == "value" and row.kind != UNASKED]
     if not rows:
-        raise ValueError(f"the audit has no case that asks for a {quantity}")
+        raise ValueError("the audit has no case that asks for a value")
     counted = {name: _cases(row for row in rows if _place(row) == name) for name in _PLACES}
     counted = {"all": _cases(rows)} | {name: found for name, found in counted.items() if found}
     total, wrong = counted["all"].total(), counted["all"][WRONG]

@@ -32,10 +32,10 @@ _MOST_CELLS = 16
 
 
 @door
-def held_by(x: Tensor, words: Sequence[str], ranks: int = 2) -> Drawing:
-    """What each rank holds of the matrix ``x`` under each placement, row by row, and what the parts stand for.
+def held_by(x: Tensor, words: Sequence[str]) -> Drawing:
+    """What each of two ranks holds of the matrix ``x`` under each placement, row by row, and what the parts stand for.
 
-    Raises ValueError for what is no matrix of at most 16 numbers, for more than four ranks or placements, and for a
+    Raises ValueError for what is no matrix of at most 16 numbers, for more than four placements, and for a
     placement that does not fit.
 
     >>> import torch
@@ -46,14 +46,13 @@ def held_by(x: Tensor, words: Sequence[str], ranks: int = 2) -> Drawing:
     S(0)    1 2 –    – 3 4        1 2 3 4
     P(sum)  2 4 6 8  -1 -2 -3 -4  1 2 3 4
     """
-    check_whole("ranks", ranks, 2, 4)
     if x.ndim != 2 or not 1 <= x.numel() <= _MOST_CELLS:
         raise ValueError(f"x has shape {tuple(x.shape)}: give a matrix of at most {_MOST_CELLS} numbers")
     if not 1 <= len(words) <= 4:
         raise ValueError(f"{len(words)} placements: give one to four")
     grids = {}
     for word in words:
-        held, start, grid = parts(x, word, ranks), 0, []
+        held, start, grid = parts(x, word, 2), 0, []
         for mine in held:
             rows = [" ".join(f"{value:g}" for value in row) for row in mine.tolist()]
             before = start if word == "S(0)" else 0
@@ -65,8 +64,8 @@ def held_by(x: Tensor, words: Sequence[str], ranks: int = 2) -> Drawing:
         grids[word] = [*grid, [Cell(" ".join(f"{one:g}" for one in row), "the value") for row in value]]
     return marks.cells(
         grids,
-        rows=[*(f"rank {rank}" for rank in range(ranks)), "whole"],
-        title=f"A matrix of {x.shape[0]} × {x.shape[1]} on {ranks} ranks, under {len(words)} placements.",
+        rows=["rank 0", "rank 1", "whole"],
+        title=f"A matrix of {x.shape[0]} × {x.shape[1]} on 2 ranks, under {len(words)} placements.",
         caption="Each field is a row of the matrix.",
         colours={"held": "blue", "a part of a sum": "orange", "the value": "green"},
     )

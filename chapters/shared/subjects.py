@@ -32,10 +32,9 @@ def minigpt(name: str = "mini", device: str = "cpu", vocabulary: int | None = No
     return of_shape(replace(config(name), **given), device)
 
 
-GPT2_WORDS = 50_257
-"""GPT-2's vocabulary, an odd number."""
 GPT2_PADDED = 50_304
-"""The next multiple of 64: what people train and serve, since an odd matrix has slow kernels (chapter 06 shows it)."""
+"""The next multiple of 64 of GPT-2's vocabulary, 50,257: what people train and serve, since an odd matrix has slow
+kernels (chapter 06 shows it)."""
 
 
 def gpt2(device: str = "cpu", vocabulary: int = GPT2_PADDED) -> MiniGPT:
@@ -277,6 +276,13 @@ def capstone_rungs() -> dict[str, Any]:
     from capstone.rungs import RUNGS
 
     return RUNGS
+
+
+def capstone_stream(model: MiniGPT, **options: Any) -> Any:
+    """The step of the rung "stream", with other options of `FunctionStep`."""
+    from capstone.steps import FunctionStep
+
+    return FunctionStep(model, **{"flat": True, "stream": torch.bfloat16, **options})
 
 
 def capstone_by_hand(names: Sequence[str], device: str, batch: int, length: int) -> dict[str, Callable[[], Any]]:

@@ -37,16 +37,16 @@ def lines_by_stage(assembly: Assembly) -> Table:
     return Table(["Triton", *map(str.upper, stages)], rows, caption=f"{assembly.kernel}, {assembly.config}")
 
 
-def listing(assembly: Assembly, stage: str, line: int | None = None, named: str = NAMED) -> Code:
+def listing(assembly: Assembly, stage: str, line: int | None = None) -> Code:
     """The code of a stage; with a ``line`` of the source, only what came from it.
 
-    Of a long one the lines around the first that has the pattern ``named``, and how many are left out on either side.
+    Of a long one the lines around the first that has the pattern `NAMED`, and how many are left out on either side.
     """
     texts = (assembly.code(stage) or "").splitlines()
     numbers = range(1, len(texts) + 1) if line is None else assembly.lines[stage].get(line, ())
     shown = [texts[number - 1].split("//")[0].strip() for number in numbers]
     if len(shown) > LONGEST:
-        at = next((at for at, text in enumerate(shown) if re.search(named, text)), 0)
+        at = next((at for at, text in enumerate(shown) if re.search(NAMED, text)), 0)
         first = min(max(0, at - LONGEST // 3), len(shown) - LONGEST)
         after = len(shown) - first - LONGEST
         above, below = ([f"… {count} more"] if count else [] for count in (first, after))

@@ -33,13 +33,12 @@ def listing(graph: Graph) -> Code:
     return Code("\n".join(lines), language="text", title=f"{graph.stage}")
 
 
-def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True, named: bool = False) -> Table:
-    """One row a saved tensor, or a fold of them: what it is, its bytes, its line, why it is saved, who reads it.
+def saved(graphs: TrainingGraphs, *, residents: bool = True, named: bool = False) -> Table:
+    """One row for saved tensors that are alike: what it is, its bytes, its line, why it is saved, who reads it.
 
     ``residents=False`` leaves out what keeps no further byte: inputs, parameters, second views of a buffer;
     ``named=True`` puts the partitioner's rule before each reason.
     """
-    tensors = folded(graphs.saved) if fold else graphs.saved
     rows = [
         (
             _what(each, graphs),
@@ -50,7 +49,7 @@ def saved(graphs: TrainingGraphs, *, residents: bool = True, fold: bool = True, 
             f"{each.rule}: {each.why}" if named and not each.resident else each.why,
             _readers(each),
         )
-        for each in tensors
+        for each in folded(graphs.saved)
         if residents or each.extra_nbytes
     ]
     columns = ["saved", "×", "shape", "extra bytes", "line", "why it is saved", "read in the backward by"]

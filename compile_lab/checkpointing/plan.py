@@ -127,7 +127,7 @@ def plans(model: torch.nn.Module, *args: Tensor, budgets: Sequence[float] = (1.0
 
 
 @door
-def saved_blocks(plan: BudgetPlan, least_nbytes: int, blocks: str = "blocks") -> tuple[int, ...]:
+def saved_blocks(plan: BudgetPlan, least_nbytes: int) -> tuple[int, ...]:
     """The indices of a model's blocks in which a tensor of at least so many bytes is made and saved.
 
     >>> import torch
@@ -139,7 +139,7 @@ def saved_blocks(plan: BudgetPlan, least_nbytes: int, blocks: str = "blocks") ->
     """
     large = [each.name for each in plan.graphs.saved if each.extra_nbytes >= least_nbytes]
     modules = [plan.graphs.forward[name].module for name in large]
-    return tuple(sorted({int(name.split(".")[1]) for name in modules if name.startswith(f"{blocks}.")}))
+    return tuple(sorted({int(name.split(".")[1]) for name in modules if name.startswith("blocks.")}))
 
 
 @door

@@ -32,7 +32,6 @@ def row_by_row(
     several: Mapping[str, Sequence[WatchedCall]],
     labels: Sequence[object],
     what: str,
-    caption: str = "",
     provenance: object | None = None,
     table: Table | None = None,
 ) -> Drawing:
@@ -60,7 +59,6 @@ def row_by_row(
         rows,
         Axis(what, until=max(len(labels), 4), ticks=None),
         title=f"Compilations in {len(labels)} calls: {'; '.join(f'{name} {count}' for name, count in made.items())}.",
-        caption=caption,
         colours={MEANT[kind]: colour for kind, colour in OUTCOMES.items()},
         provenance=provenance,
         table=table,

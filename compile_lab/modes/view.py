@@ -75,13 +75,13 @@ def launches(comparison: Comparison, modes: Sequence[str] = MODES) -> Table:
     return Table(columns, rows, f"One call of {comparison.name} · {comparison.provenance}", "lrrrrrr")
 
 
-def searches(comparisons: Iterable[Comparison], mode: str = "max-autotune") -> Table:
-    """One row a workload: what the mode that searches timed, for how many operators Triton was quicker than
+def searches(comparisons: Iterable[Comparison]) -> Table:
+    """One row a workload: what max-autotune timed, for how many operators Triton was quicker than
     the library's, and what compiling then took."""
     rows: list[list[Cell]] = []
     provenance: object = ""
     for one in comparisons:
-        cost, provenance = one.costs[mode], one.provenance
+        cost, provenance = one.costs["max-autotune"], one.provenance
         both = [(s.triton_ms, s.library_ms) for s in cost.searches if s.library_ms and s.triton_ms]
         rows.append(
             [
@@ -94,7 +94,7 @@ def searches(comparisons: Iterable[Comparison], mode: str = "max-autotune") -> T
             ]
         )
     columns = ["workload", "left out", "operators", "kernels timed", "Triton quicker", "compile, s"]
-    return Table(columns, rows, f"What {mode} searched · {provenance}", "llrrrr")
+    return Table(columns, rows, f"What max-autotune searched · {provenance}", "llrrrr")
 
 
 def host(comparison: Comparison) -> Table:

@@ -102,18 +102,14 @@ class Canvas:
         anchor: str = "start",
         size: float | None = None,
         bold: bool = False,
-        code: bool = False,
         colour: str = "ink",
     ) -> None:
         """A line of text whose baseline is `y`. No letter smaller than 15: a page shows a canvas 900 px wide."""
         weight = " font-weight='650'" if bold else ""
-        face = " font-family='var(--lab-code-face, monospace)'" if code else ""
         fill = "" if colour in ("ink", INK) else f" fill='{_colour(colour)}'"
         height = f" font-size='{_at(size)}'" if size and size != self.size else ""
         place = f" text-anchor='{anchor}'" if anchor != "start" else ""
-        self._parts.append(
-            f"<text x='{_at(x)}' y='{_at(y)}'{place}{height}{weight}{face}{fill}>{html.escape(text)}</text>"
-        )
+        self._parts.append(f"<text x='{_at(x)}' y='{_at(y)}'{place}{height}{weight}{fill}>{html.escape(text)}</text>")
         self._reaches(y + 0.3 * (size or self.size))
 
     def line(

@@ -40,15 +40,17 @@ def layer_activations(layout: Layout) -> int:
     parallel; sequence parallel divides the inputs, but what was gathered for a matmul is kept as it is. A norm
     keeps a mean and a deviation a token. A compiled block keeps what goes into its second norm as the attention made
     it, and adds the residual again; FSDP hands it the first one's as it computes; DDP cuts it, so that all is kept.
+    Context parallel keeps the keys and values of the whole sequence, and its two pieces of attention put together.
     """
     shape, tp = layout.shape, layout.size("tp")
     tokens, channels = _sizes(layout)
-    cut = layout.size("replicate") > 1 and layout.size("shard") == 1
+    cut = layout.size("replicate") > 1 and layout.shards == 1
     less = (FP32 - layout.computed) * channels // _streams(layout) * (1 + layout.gathers)
     return (
         2 * _norm(layout)
         + 12 * channels // tp * layout.computed
         + tokens * shape.heads // tp * FP32
+        + (layout.keys_and_values + channels * layout.computed if layout.size("cp") > 1 else 0)
         - (less if layout.compiled and not cut else 0)
     )
 
@@ -104,7 +106,7 @@ def _gathered(layout: Layout, block: int, root: int) -> int:
 
 
 def _on_their_way(layout: Layout, block: int, root: int) -> int:
-    if layout.size("shard") == 1:
+    if layout.shards == 1:
         return layout.reduced * (layout.layers * block + root) if layout.size("replicate") > 1 else 0
     if "gradients" not in layout.slices:
         return 0  # each device finds its slice of the sum in the whole gradients, which it has
@@ -113,7 +115,7 @@ def _on_their_way(layout: Layout, block: int, root: int) -> int:
 
 def _sizes(layout: Layout) -> tuple[int, int]:
     """Tokens of a micro-batch, and those times the model's width."""
-    tokens = layout.rows // layout.pieces * layout.length
+    tokens = layout.rows // layout.pieces * layout.length // layout.size("cp")
     return tokens, tokens * layout.shape.dim
 
 

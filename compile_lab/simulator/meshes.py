@@ -23,7 +23,10 @@ PATTERNS: dict[str, tuple[str, ...]] = {name: tuple(axes) for name, axes in _TAB
 VARIANTS: dict[str, Mapping[str, Any]] = _TABLE["variants"]
 """ZeRO's first two stages, and FSDP that keeps what it has gathered: ``axes``, ``slices`` and ``reshard`` of each."""
 
-PLANNED = PATTERNS | {name: tuple(each["axes"]) for name, each in VARIANTS.items()}
+COMPARED = PATTERNS | {name: tuple(each["axes"]) for name, each in VARIANTS.items()}
+"""The axes of all that is shown on the stage, and tried where a model has to fit."""
+
+PLANNED = COMPARED | {name: tuple(axes) for name, axes in _TABLE["trained"].items() if name != "ep"}
 """The axes of all that can be planned."""
 
 AXES: tuple[str, ...] = tuple(_TABLE["axes"]["outermost_first"])

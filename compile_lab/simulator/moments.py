@@ -35,7 +35,7 @@ def transient_peak(layout: Layout, stage: int, gradients: int) -> int:
 
 def _of_a_step(layout: Layout, stage: int, gradients: int) -> list[int]:
     """The turn, the backward of each layer, the last first, and the end."""
-    made, layers, sharded = buffers(layout, stage), layout.layers, layout.size("shard") > 1
+    made, layers, sharded = buffers(layout, stage), layout.layers, layout.shards > 1
     block, root = units(layout, stage)
     around, of_blocks = _copies(layout, stage)
     # Autocast keeps its copies as long as it lasts, and of a model that is spread that is over the backward, too. A
@@ -62,7 +62,7 @@ def _copies(layout: Layout, stage: int) -> tuple[int, int]:
 
 def _scattering(layout: Layout, stage: int, left: int) -> int:
     """What FSDP holds beside its slices while one layer's gradients are made, and those of the layer after are sent."""
-    if layout.size("shard") == 1 or "gradients" not in layout.slices:
+    if layout.shards == 1 or "gradients" not in layout.slices:
         return 0
     block, root = units(layout, stage)
     sent = layout.reduced * block if left < layout.layers - 1 else 0

@@ -87,23 +87,6 @@ def summary(several: Mapping[str, Overlap], caption: str = "") -> Table:
     return Table(columns, rows, caption, align="lrrrrrrr")
 
 
-def collectives(overlap: Overlap, caption: str = "", most: int = 20) -> Table:
-    """One row for each of the first `most` collectives: when it ran, how large it is, how much of it is hidden."""
-    zero = _zero(overlap)
-    rows = [
-        (
-            each.name,
-            _megabytes(each.nbytes),
-            *(round(value, 2) for value in (each.start_ms - zero, each.end_ms - zero, each.time_ms)),
-            f"{100 * each.hidden:.0f} %",
-        )
-        for each in overlap.intervals[:most]
-    ]
-    if left := len(overlap.intervals) - len(rows):
-        rows.append((f"and {left} more", None, None, None, None, ""))
-    return Table(["collective", "MB", "start, ms", "end, ms", "time, ms", "hidden"], rows, caption, align="lrrrrr")
-
-
 def _zero(overlap: Overlap) -> float:
     if "forward" in overlap.phases:
         return overlap.phases["forward"].start_ms
@@ -125,13 +108,9 @@ def _hover_text(each: Transfer) -> str:
     return f"{each.name},{size} {100 * each.hidden:.0f} % hidden:"
 
 
-def _megabytes(nbytes: int | None) -> float | None:
-    return None if nbytes is None else rounded(nbytes / 1e6, 4)
-
-
 def _sum_of_bytes(intervals: Sequence[Transfer]) -> float | None:
     known = [each.nbytes for each in intervals if each.nbytes is not None]
-    return _megabytes(sum(known)) if len(known) == len(intervals) else None
+    return rounded(sum(known) / 1e6, 4) if len(known) == len(intervals) else None
 
 
 def _shown_until(overlap: Overlap, backward: bool) -> float:

@@ -2,7 +2,8 @@
 
 A pattern is a mesh of devices with named axes. Along ``replicate`` every device holds all parameters (DDP), along
 ``shard`` a slice of each (FSDP, ZeRO-3); both split the batch. Along ``tp`` it computes a slice of each layer, along
-``pp`` other layers. Variants slice less along ``shard``: only the optimizer's state (ZeRO-1), or that and the
+``pp`` other layers; along ``cp`` it has a slice of each parameter, and some positions of every sequence. Variants
+slice less along ``shard``: only the optimizer's state (ZeRO-1), or that and the
 gradients (ZeRO-2), or everything, but keep a layer gathered from its forward to its backward. The formulas follow torch
 2.11 to 2.13, and ``compile_lab.devices.collectives`` asks the real program.
 
@@ -162,6 +163,11 @@ def plan(
     fsdp on shard 8: 28.6 GB on the fullest device, 47.3 GB sent by the busiest in a step
     """
     _known("pattern", pattern, PLANNED)
+    if experts := getattr(shape, "experts", 0):
+        raise ValueError(
+            f"shape has {experts} experts, and a plan is of a model with an MLP in each block: plan the same "
+            "shape without experts; `simulator.experts` has what experts hold and send"
+        )
     _known("precision", precision, PRECISIONS)
     _known("optimizer", optimizer, OPTIMIZERS)
     mesh = mesh_of(shape, pattern, devices)
@@ -201,7 +207,7 @@ def layout_of(
 
 def _share(layout: Layout, stage: int, states: int) -> Share:
     own = layout.parameters_of(stage)
-    tp, shard = layout.size("tp"), layout.size("shard")
+    tp, shard = layout.size("tp"), layout.shards
     whole, sliced = (FP32 * sum(each.numbers(tp, n) * each.count for each in own) for n in (1, shard))
     held = {kind: sliced if kind in layout.slices else whole for kind in ("parameters", "gradients", "state")}
     kept = Held(held["parameters"], held["gradients"], states * held["state"], activations(layout, stage))

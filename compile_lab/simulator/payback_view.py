@@ -120,9 +120,7 @@ def earned(crossing: tuple[float, float, float], what: str) -> str:
     return f"{what}: earned back after **{count(value)} steps** ({count(early)} to {count(late)})"
 
 
-def along(
-    row: CompiledWay, steps: int, restarts: int, cache: str, caption: str = "", provenance: object | None = None
-) -> Drawing:
+def along(row: CompiledWay, steps: int, restarts: int, cache: str, caption: str = "") -> Drawing:
     """Net time along the job's steps, a tooth down at each restart, between the ends of its 95 %; eager is at 0."""
     places = _places(steps, restarts)
     net = [balance(row, done, n, cache).net_s for done, n in places]
@@ -141,7 +139,6 @@ def along(
         caption=caption or f"{row.model}, {row.way}. A tooth down is a restart",
         colours={NET: "blue", "at least": "grey", "at most": "grey"},
         references={"eager": (0, "orange")},
-        provenance=provenance,
     )
 
 
@@ -183,17 +180,14 @@ def scales(saved: Interval, paid: Interval) -> Drawing:
     )
 
 
-def crossings(
-    rows: Sequence[CompiledWay], caption: str = "", provenance: object | None = None, *, cache: str = "cold"
-) -> Drawing:
-    """After how many steps each way has earned back one start, with its interval, on a logarithmic axis.
+def crossings(rows: Sequence[CompiledWay], caption: str = "", provenance: object | None = None) -> Drawing:
+    """After how many steps each way has earned back a cold start, with its interval, on a logarithmic axis.
 
-    A start is a cold one unless `cache` says. An interval to the end of the axis may be never. Raises ValueError for
-    no rows.
+    An interval to the end of the axis may be never. Raises ValueError for no rows.
     """
     if not rows:
         raise ValueError("nothing to draw: give at least one CompiledWay")
-    found = {f"{row.model}, {row.way}": balance(row, 0, 0, cache, shipped=True).break_even for row in rows}
+    found = {f"{row.model}, {row.way}": balance(row, 0, shipped=True).break_even for row in rows}
     known = [n for three in found.values() for n in three if 0 < n < math.inf] or [1.0, 10.0]
     until = Axis(log=True).scale(known).until
     axis = Axis("steps until one start is earned back", log=True, until=until)

@@ -191,12 +191,10 @@ def capacity(work: DecodeWork, batch: int, memory_nbytes: float, bytes_per_s: fl
 
 
 @door
-def sized_work(
-    billions: float, context: int, weight_nbytes: float, cache_itemsize: int = 2, heads_a_key: int = 1
-) -> DecodeWork:
+def sized_work(billions: float, context: int, weight_nbytes: float, heads_a_key: int = 1) -> DecodeWork:
     """The work of a GPT of so many 1e9 weights whose shape is the usual one: ``dim = 128 · layers``, nothing else.
 
-    The weights are 12 · layers · dim²; a cached key or value has ``dim / heads_a_key`` numbers of ``cache_itemsize``
+    The weights are 12 · layers · dim²; a cached key or value has ``dim / heads_a_key`` numbers of two
     bytes a layer, for ``context`` tokens in the cache. Each weight takes ``weight_nbytes`` (0.5 for 4 bits). With
     grouped-query attention (Ainslie and others, 2023) so many heads of queries share a key and a value.
 
@@ -210,14 +208,13 @@ def sized_work(
         if not value:
             raise ValueError(f"{name} is 0; it must be above 0")
     check_whole("context", context)
-    check_whole("cache_itemsize", cache_itemsize)
     check_whole("heads_a_key", heads_a_key)
     weights = billions * 1e9
     layers = max(1, round((weights / 12 / 128**2) ** (1 / 3)))
     dim = max(1, round(math.sqrt(weights / 12 / layers)))
     return DecodeWork(
         weights_nbytes=round(weights * weight_nbytes),
-        cache_nbytes=round(2 * layers * context * dim * cache_itemsize / heads_a_key),
+        cache_nbytes=round(2 * layers * context * dim * 2 / heads_a_key),
         weights_flop=round(2 * weights),
         attention_flop=4 * layers * context * dim,
         slots=context,

@@ -126,7 +126,7 @@ def check_divides(shape: Shape, mesh: Mapping[str, int], batch: int, length: int
     ``batch`` is the number of sequences of ``length`` tokens on the whole mesh, ``pieces`` that of a pipeline's
     micro-batches.
     """
-    tp, pp = mesh.get("tp", 1), mesh.get("pp", 1)
+    tp, pp, cp = mesh.get("tp", 1), mesh.get("pp", 1), mesh.get("cp", 1)
     replicas = mesh.get("replicate", 1) * mesh.get("shard", 1)
     if shape.heads % tp:
         raise ValueError(
@@ -137,6 +137,11 @@ def check_divides(shape: Shape, mesh: Mapping[str, int], batch: int, length: int
         raise ValueError(
             f"layers={shape.layers} cannot be shared by pp={pp} stages: each stage holds as many whole layers, so pp "
             f"divides layers; try {_divisors(shape.layers)}, and put the other devices on another axis"
+        )
+    if cp > 1 and length % (2 * cp):
+        raise ValueError(
+            f"length={length} cannot be shared by cp={cp} ranks: each takes two equal pieces of a sequence, one from "
+            f"the front and one from the back; make length a multiple of {2 * cp}, or take fewer ranks"
         )
     if sequence and length % tp:
         raise ValueError(

@@ -56,9 +56,24 @@ class Layout:
         return self.gathered if self.gathers else FP32
 
     @property
+    def sliced_along(self) -> str:
+        """The axis along which each device has a slice of each parameter."""
+        return "cp" if "cp" in self.mesh else "shard"
+
+    @property
+    def shards(self) -> int:
+        """Of how many slices of a parameter a device has one."""
+        return self.size(self.sliced_along)
+
+    @property
     def gathers(self) -> bool:
         """Does a device hold a slice of each parameter only, as FSDP's?"""
-        return self.size("shard") > 1 and "parameters" in self.slices
+        return self.shards > 1 and "parameters" in self.slices
+
+    @property
+    def keys_and_values(self) -> int:
+        """Bytes of the keys and values of a layer that context parallel gathers, over the whole sequence."""
+        return 2 * self.rows * self.length * self.shape.dim * self.computed if self.size("cp") > 1 else 0
 
     def is_last(self, stage: int) -> bool:
         return stage == self.size("pp") - 1
@@ -98,7 +113,8 @@ def _each(layout: Layout, stage: int) -> Iterator[Row]:
     own = layout.parameters_of(stage)
     yield from _along_tp(layout, stage)
     yield from _along_pp(layout, stage)
-    if layout.size("shard") > 1:
+    yield from _along_cp(layout)
+    if layout.shards > 1:
         yield from _sharded(layout, stage, own)
     else:
         made = [layout.reduced * each.numbers(layout.size("tp")) for each in reversed(own) for _ in range(each.count)]
@@ -148,7 +164,14 @@ def _along_pp(layout: Layout, stage: int) -> Iterator[Row]:
     yield "send", "pp", neighbours * layout.pieces, activation
     if shape.tied_head and pp > 1 and (stage == 0 or layout.is_last(stage)):
         tied = Parameter("token_embedding.weight", (shape.vocabulary, shape.dim), "first", 0)
-        yield "send", "pp", 1, 4 * tied.numbers(layout.size("tp"), layout.size("shard"))
+        yield "send", "pp", 1, 4 * tied.numbers(layout.size("tp"), layout.shards)
+
+
+def _along_cp(layout: Layout) -> Iterator[Row]:
+    """Keys and values of a layer, each gathered for its forward, and their gradients added up and scattered."""
+    again = layout.checkpointed
+    yield "all_gather", "cp", 2 * layout.layers * (1 + again), layout.keys_and_values // 2
+    yield "reduce_scatter", "cp", 2 * layout.layers, layout.keys_and_values // 2
 
 
 def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator[Row]:
@@ -160,12 +183,12 @@ def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator
     gathered from one backward to the next action of its stage. Gradients are scattered once, then added up over
     replicas.
     """
-    tp, shard = layout.size("tp"), layout.size("shard")
+    tp, shard, axis = layout.size("tp"), layout.shards, layout.sliced_along
     block = shard * sum(each.numbers(tp, shard) for each in own if each.part == "block")
     root = shard * sum(each.numbers(tp, shard) for each in own if each.part != "block")
     for count, gathers, numbers in ((layout.layers, _gathers(layout, stage), block), (root > 0, 1, root)):
-        yield "all_gather", "shard", count * gathers, numbers * (layout.gathered if layout.gathers else FP32)
-        yield "reduce_scatter", "shard", count, numbers * layout.reduced
+        yield "all_gather", axis, count * gathers, numbers * (layout.gathered if layout.gathers else FP32)
+        yield "reduce_scatter", axis, count, numbers * layout.reduced
         yield "all_reduce", "replicate", count, numbers // shard * layout.reduced
 
 

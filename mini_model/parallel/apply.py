@@ -1,7 +1,7 @@
 """MiniGPT on many devices: one short function for each pattern, and one training step for all of them.
 
-Each function takes the unchanged model and a torch DeviceMesh, whose axes are named "replicate", "shard", "tp" and
-"pp". Every rank begins with the same weights: the same seed, or the same checkpoint.
+Each function takes the unchanged model and a torch DeviceMesh, whose axes are named "replicate", "shard", "tp", "pp",
+"cp" and "ep". Every rank begins with the same weights: the same seed, or the same checkpoint.
 """
 
 from __future__ import annotations
@@ -32,8 +32,18 @@ from torch.distributed.tensor.parallel import (
 
 from ..inputs import instance, one_of, whole
 from ..model import GPTConfig, MiniGPT
-from .parts import HeadwiseAttention, Stage, by_kind
-from .patterns import DATA_AXES, PATTERNS, SCHEDULES, check, check_batch, mesh_sizes, pattern_of, schedule_of
+from .parts import ContextAttention, ExchangedMixture, HeadwiseAttention, Stage, by_kind, places
+from .patterns import (
+    DATA_AXES,
+    PATTERNS,
+    SCHEDULES,
+    check,
+    check_batch,
+    check_length,
+    mesh_sizes,
+    pattern_of,
+    schedule_of,
+)
 
 # Of torch 2.13, about the last stage's logits: nobody changes them in place.
 warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
@@ -42,7 +52,9 @@ __all__ = [
     "PATTERNS",
     "SCHEDULES",
     "Parallel",
+    "context_parallel",
     "ddp",
+    "expert_parallel",
     "fsdp",
     "make_mesh",
     "mesh_sizes",
@@ -63,12 +75,39 @@ def fsdp(model: nn.Module, mesh: DeviceMesh, dtype: torch.dtype | None = None) -
     """Every rank holds a slice of each parameter; a block's are gathered when it runs, and its gradients scattered.
 
     A mesh of two axes (replicate, shard) slices along the second and holds copies along the first: HSDP.
-    dtype: that of gathered parameters, and so of their traffic; gradients are reduced in float32.
+    dtype: that of gathered parameters, and so of their traffic; gradients are reduced in float32. Parameters that are
+    slices already, such as experts, stay as they are.
     """
     policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=torch.float32) if dtype else MixedPrecisionPolicy()
+    apart = {each for part in model.modules() if isinstance(part, ExchangedMixture) for each in (part.up, part.down)}
+    for part in (*_blocks(model), model):
+        fully_shard(part, mesh=mesh, mp_policy=policy, ignored_params=apart or None)
+    return model
+
+
+def context_parallel(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
+    """Every rank computes some positions of each sequence, and gathers the keys and values of all.
+
+    The model is to be given the tokens at `parts.places`, and the mean of the ranks' losses is that of the sequence.
+    """
+    attentions = [ContextAttention(block.attention, mesh, model.config.context) for block in _blocks(model)]
+    for block, attention in zip(_blocks(model), attentions, strict=True):
+        block.attention = attention
+
+    def at_places(module: nn.Module, args: tuple[Tensor]) -> Tensor:
+        (positions,) = args
+        for attention in attentions:
+            attention.at(len(positions))
+        return places(len(positions) * mesh.size(), mesh.size())[mesh.get_local_rank()].to(positions.device)
+
+    model.position_embedding.register_forward_pre_hook(at_places)
+    return model
+
+
+def expert_parallel(model: MiniGPT, mesh: DeviceMesh) -> MiniGPT:
+    """Every rank holds some of the experts of each block, and computes all rows that chose them."""
     for block in _blocks(model):
-        fully_shard(block, mesh=mesh, mp_policy=policy)
-    fully_shard(model, mesh=mesh, mp_policy=policy)
+        block.mlp = ExchangedMixture(block.mlp, mesh)
     return model
 
 
@@ -240,8 +279,14 @@ def parallelize(
     for part in parts:
         if "tp" in axes:
             tensor_parallel(part, mesh["tp"], pattern_of(pattern).sequence, gathered_logits)
+        if "cp" in axes:
+            context_parallel(model, mesh["cp"])
+        if "ep" in axes:
+            expert_parallel(model, mesh["ep"])
         for block in _blocks(part) if mode else ():
             block.compile(mode=mode, fullgraph=True)
+        if "cp" in axes or "ep" in axes:
+            fsdp(part, mesh, dtype)
         if "shard" in axes:
             fsdp(part, mesh["replicate", "shard"] if "replicate" in axes else mesh["shard"], dtype)
     wrapped = ddp(model, mesh) if axes == ("replicate",) else None
@@ -300,10 +345,11 @@ class Parallel:
         stage), and the small all-reduces of the loss are left out. ValueError if the batch does not divide.
         """
         check_batch(len(tokens), self.sizes, self.microbatches)
+        check_length(tokens.shape[1], self.sizes)
         for parameter in self.parameters():
             parameter.grad = None
         with torch.autocast(tokens.device.type, self.dtype, enabled=self.dtype is not None):
-            loss = self.run(self._own_rows(tokens), self._own_rows(targets))
+            loss = self.run(self._own(tokens), self._own(targets))
         self._finish_gradients()
         return self._average(loss) if average else loss
 
@@ -359,20 +405,30 @@ class Parallel:
         dist.all_gather_object(gathered, mine, group=self.mesh.get_group("pp"))
         return {name: value for part in gathered for name, value in part.items()}
 
-    def _own_rows(self, batch: Tensor) -> Tensor:
+    def _own(self, batch: Tensor) -> Tensor:
+        """This rank's rows, and of them its positions."""
         for axis in DATA_AXES:
             if axis in self.sizes:
                 batch = batch.chunk(self.sizes[axis])[self.mesh.get_local_rank(axis)]
+        if "cp" in self.sizes:
+            batch = batch[:, places(batch.shape[1], self.sizes["cp"])[self.mesh.get_local_rank("cp")]]
         return batch.contiguous()  # torch 2.11's stages take only the strides that they expect
 
     def _finish_gradients(self) -> None:
-        """What the backward leaves to be added up: sums over slices of a sequence, and a tied head's two halves."""
+        """What the backward leaves to do: sums over slices of a sequence, a tied head's halves, the mean over ranks.
+
+        An expert's gradient is of all ranks' rows, and so of the sum of their losses; FSDP has averaged the others'.
+        """
         for parameter in self.parameters():
             gradient = parameter.grad
             if not isinstance(parameter, DTensor) or not isinstance(gradient, DTensor):
                 continue
             if gradient.placements != parameter.placements:
                 parameter.grad = gradient.redistribute(placements=parameter.placements)
+        for mixture in (each for part in self.parts for each in part.modules() if isinstance(each, ExchangedMixture)):
+            for expert in (mixture.up, mixture.down):
+                if expert.grad is not None:
+                    expert.grad /= self.sizes["ep"]
         if self.config.tied_head and self.sizes.get("pp", 1) > 1:
             self._add_tied_gradient()
 
@@ -397,6 +453,6 @@ class Parallel:
         for axis in self.sizes:
             if axis != "tp":  # there every rank has it
                 dist.all_reduce(loss, group=self.mesh.get_group(axis))
-            if axis in DATA_AXES:
+            if axis in (*DATA_AXES, "cp"):
                 loss /= self.sizes[axis]
         return loss

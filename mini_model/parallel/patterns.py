@@ -19,7 +19,7 @@ from ..model import GPTConfig
 
 _TABLE = tomllib.loads(resources.files("compile_lab").joinpath("simulator", "patterns.toml").read_text("utf-8"))
 
-DATA_AXES: tuple[str, ...] = tuple(_TABLE["axes"]["split_the_batch"])
+DATA_AXES: tuple[str, ...] = (*_TABLE["axes"]["split_the_batch"], "ep")
 MODES = ("default", "max-autotune-no-cudagraphs")
 """Of torch.compile, for a model in parts: the other modes replay CUDA graphs, and nobody tried those here."""
 
@@ -30,6 +30,8 @@ class Pattern:
 
     Along "replicate" every rank holds all parameters (DDP), along "shard" a slice of each (FSDP); both split the batch.
     Along "tp" every rank computes a slice of each layer, along "pp" other layers; both see the same rows of the batch.
+    Along "cp" every rank takes some positions of each row, along "ep" rows of its own and some of the experts; both
+    hold a slice of each other parameter.
     """
 
     axes: tuple[str, ...]
@@ -38,7 +40,7 @@ class Pattern:
 
 PATTERNS = {
     name: Pattern(tuple(axes), name in _TABLE["axes"]["split_the_sequence"])
-    for name, axes in _TABLE["patterns"].items()
+    for name, axes in (_TABLE["patterns"] | _TABLE["trained"]).items()
     if axes  # one device needs no mesh
 }
 
@@ -154,6 +156,8 @@ def check(
             f"CUDA graphs. Take {' or '.join(map(repr, MODES))}, or leave it eager"
         )
     tp, ranks = sizes.get("tp", 1), sizes.get("pp", 1)
+    _check_experts(config, pattern, sizes)
+    check_length(config.context, sizes)
     if config.heads % tp:
         raise ValueError(
             f"{config.heads} heads do not divide by tp={tp}: tensor parallel gives every rank whole heads. "
@@ -179,6 +183,39 @@ def check(
             f"Take fewer ranks along pp, another schedule, or a model whose layers are a multiple of {stages}"
         )
     _check_microbatches(schedule, ranks, microbatches)
+
+
+def _check_experts(config: GPTConfig, pattern: str, sizes: dict[str, int]) -> None:
+    if "ep" in sizes and (config.experts == 0 or config.experts % sizes["ep"]):
+        has = f"{config.experts} experts do" if config.experts else "a model without experts does"
+        raise ValueError(
+            f"{has} not divide by ep={sizes['ep']}: expert parallel gives every rank equally many experts. Take a "
+            "config with experts that are a multiple of it, such as mini-mixture, or pattern 'fsdp'"
+        )
+    if config.experts and "tp" in sizes:
+        raise ValueError(
+            f"pattern {pattern!r} slices each MLP, and this config has {config.experts} experts in its place: take "
+            "'ep', 'fsdp' or another pattern without tensor parallel"
+        )
+
+
+def check_length(length: int, sizes: dict[str, int]) -> None:
+    """ValueError if a sequence of that many tokens does not divide among the ranks of context parallel.
+
+    >>> from mini_model.parallel.patterns import check_length
+    >>> check_length(64, {"cp": 4})
+    >>> check_length(60, {"cp": 4})
+    Traceback (most recent call last):
+        ...
+    ValueError: 60 tokens do not divide by 8: each of cp=4 ranks takes two equal pieces of a sequence, one from the
+    front and one from the back. Take a length that is a multiple of 8
+    """
+    pieces = 2 * sizes.get("cp", 0)
+    if pieces and length % pieces:
+        raise ValueError(
+            f"{length} tokens do not divide by {pieces}: each of cp={sizes['cp']} ranks takes two equal pieces of a "
+            f"sequence, one from the front and one from the back. Take a length that is a multiple of {pieces}"
+        )
 
 
 def _check_microbatches(schedule: str, ranks: int, microbatches: int) -> None:

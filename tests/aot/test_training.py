@@ -4,7 +4,6 @@ import functools
 
 import pytest
 import torch
-from small_gpt import graphs_of, leaf, small_gpt
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from compile_lab._torch.aot import aot_pieces
@@ -14,14 +13,22 @@ from mini_model.model import GPTConfig, MiniGPT
 pytestmark = pytest.mark.processes
 
 
+def leaf(*shape):
+    return torch.randn(*shape, requires_grad=True)
+
+
 @pytest.fixture(scope="module")
 def gpt():
-    return small_gpt()
+    """A GPT of three layers, and tokens."""
+    torch.manual_seed(0)
+    return MiniGPT(GPTConfig(vocabulary=50, context=16, dim=16, layers=3, heads=2)), torch.randint(0, 50, (2, 16))
 
 
 @pytest.fixture(scope="module")
 def gpt_graphs(gpt):
-    return graphs_of(*gpt)
+    """Its graphs from both partitioners."""
+    model, tokens = gpt
+    return {name: training_graphs(model, tokens, tokens, partitioner=name) for name in ("min_cut", "default")}
 
 
 def inductor_keeps(fn, *args):

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,8 @@ from mini_model.checkpoint import CheckpointError
 from mini_model.model import CONFIGS
 from mini_model.parallel import checkpoint as sharded_checkpoint
 
-AXIS = {"ddp": "replicate", "fsdp": "shard"}
+AXIS = {"ddp": "replicate", "fsdp": "shard", "cp": "cp", "ep": "ep"}
+MIXTURE = replace(TINY, experts=4)
 
 
 def options(folder: Path, **more) -> TrainingOptions:
@@ -34,7 +35,7 @@ def options(folder: Path, **more) -> TrainingOptions:
 
 def on_a_rank(asked: TrainingOptions, press: int | None = None) -> tuple | str:
     """On a rank: steps, weights, peak and ranks of a run, or what ended it; rank 1 gets Control-C at step `press`."""
-    CONFIGS["tiny"] = TINY
+    CONFIGS.update({"tiny": TINY, "tiny-mixture": MIXTURE})
     data, seen = corpus(asked.text, TINY.vocabulary, asked.window), Journal.seen
 
     def pressed(self, done, *rest, **now):
@@ -89,6 +90,18 @@ def test_two_ranks_train_as_one_process_and_go_on_under_another_pattern(tmp_path
         assert all(torch.allclose(found[name], weights[name], atol=1e-4) for name in weights)
     assert first[0][2] == second[0][2] > 1e8 and first[0][3] == 2
     assert [loss for _, loss, *_ in first[5][0]] == pytest.approx(alone.losses, abs=0.02)
+
+
+def test_a_mixture_and_shared_sequences_train_as_in_one_process(tmp_path, monkeypatch):
+    monkeypatch.setitem(CONFIGS, "tiny-mixture", MIXTURE)
+    plain, mixture = {"checkpoint": None, "log": None}, {"config": "tiny-mixture", "checkpoint": None, "log": None}
+    alone = [train(options(tmp_path, **each)) for each in (plain, mixture)]
+    calls = [(options(tmp_path, parallel="cp", **plain),), (options(tmp_path, parallel="ep", **mixture),)]
+    assert alone[0].losses != alone[1].losses
+    for found in ranks.run(all_of, 2, *calls, timeout=600):
+        for (steps, *_), one in zip(found, alone, strict=True):
+            for ours, theirs in zip(steps, one.steps, strict=True):
+                assert ours == pytest.approx(astuple(theirs)[:4], rel=1e-4)  # the norm of all gradients among them
 
 
 def killed_in_its_save(asked: TrainingOptions) -> None:

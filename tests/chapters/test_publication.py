@@ -37,6 +37,24 @@ def test_the_workflows_follow_the_public_schema():
     assert result.returncode == 0, result.stdout
 
 
+def test_the_forms_for_issues_follow_the_public_schema_and_ask_for_what_is_needed():
+    forms = {path.stem: path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.stem != "config"}
+    result = valid("vendor.github-issue-forms", *forms.values())
+    assert result.returncode == 0, result.stdout
+    result = valid("vendor.github-issue-config", ROOT / ".github/ISSUE_TEMPLATE/config.yml")
+    assert result.returncode == 0, result.stdout
+    fields = yaml.safe_load(forms["cell"].read_text("utf-8"))["body"]
+    required = {field["id"] for field in fields if field.get("validations", {}).get("required")}
+    assert {"chapter", "cell", "machine", "output"} <= required
+
+
+def test_only_a_tag_makes_a_release_and_only_after_everything_is_checked():
+    workflow = load(ROOT / ".github/workflows/release.yml")
+    assert set(workflow["on"]) == {"push"} and workflow["on"]["push"] == {"tags": ["v*"]}
+    commands = [step.get("run", "") for step in steps(workflow)]
+    assert commands.index("make release") < next(at for at, each in enumerate(commands) if "gh release create" in each)
+
+
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_pins_its_actions_and_limits_its_time_and_rights(path):
     workflow = load(path)
@@ -137,6 +155,17 @@ def test_contributing_shows_every_command():
     targets = re.findall(r"^([\w-]+):.*##", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE)
     assert len(targets) > 8
     assert [target for target in targets if f"`make {target}`" not in shown] == []
+
+
+@pytest.mark.parametrize("name", ["AGENTS.md", "README.md", "CONTRIBUTING.md", "book/teaching.md", "paper.md"])
+def test_what_a_page_tells_to_run_and_to_read_is_there(name):
+    text = (ROOT / name).read_text("utf-8")
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), flags=re.MULTILINE))
+    code = re.findall(r"`([^`\n]+)`|^(make .+)$", text, flags=re.MULTILINE)
+    commands = {found[1] for span in code for found in [re.match(r"make ([a-z][\w-]*)", "".join(span))] if found}
+    assert commands and commands <= targets, commands - targets
+    links = re.findall(r"\]\((?!https?:|\.\./\.\./actions)([^)#\s]+)", text)
+    assert [link for link in links if not (ROOT / name).parent.joinpath(link).exists()] == []
 
 
 def test_readme_fits_two_screens():

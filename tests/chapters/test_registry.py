@@ -25,16 +25,6 @@ def test_each_row_has_a_module_and_a_recording_and_there_are_no_others():
     assert set(EXPERIMENTS) == set(ENTRIES) == recorded
 
 
-@pytest.mark.parametrize("name", ENTRIES)
-def test_an_entry_takes_a_device_and_progress_and_sizes_only_by_name(name):
-    taken = ENTRIES[name].args
-    assert [one.arg for one in taken.args] == ["device", "progress"]
-    assert [ast.unparse(one.annotation) for one in taken.args] == ["str", "Progress"]
-    assert [ast.unparse(each) for each in taken.defaults] == ["iter"]
-    assert None not in taken.kw_defaults and not taken.vararg and not taken.kwarg, "what is smaller in a try-out"
-    assert ast.unparse(ENTRIES[name].returns) == "dict[str, Any]"
-
-
 def test_rows_say_what_they_answer_and_how_long_they_take_in_order():
     assert all(one.answers and one.takes_s > 0 for one in EXPERIMENTS.values())
     assert list(EXPERIMENTS) == sorted(EXPERIMENTS)

@@ -3,18 +3,44 @@
 import pytest
 import torch
 import torch.distributed as dist
-from sharded_steps import pretended_mesh, step_orders
+import torch.nn.utils.parametrize as parametrize
+from torch import nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
-from compile_lab._torch.dynamo import dynamo_config
+from compile_lab._torch.distributed import fake_group
+from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
 from compile_lab.devices import ranks
-from compile_lab.devices.compiled_collectives import BUCKETED, REORDERED, compiled
+from compile_lab.devices.compiled_collectives import BUCKETED, REORDERED, compiled, orders
 from compile_lab.simulator import wire
 
 
 @pytest.fixture
 def mesh():
-    with pretended_mesh() as made:
-        yield made
+    fake_group(8, 0)
+    yield init_device_mesh("cpu", (8,))
+    dist.destroy_process_group()
+
+
+class Gather(nn.Module):
+    def forward(self, part):
+        return part.redistribute(placements=[Replicate()]).to_local(grad_placements=[Partial("avg")])
+
+
+def sharded(model, mesh):
+    for module in list(model.modules()):
+        for name, each in list(module.named_parameters(recurse=False)):
+            part = DTensor.from_local(each.detach().chunk(mesh.size())[0].clone(), mesh, [Shard(0)])
+            setattr(module, name, nn.Parameter(part))
+            parametrize.register_parametrization(module, name, Gather(), unsafe=True)
+    return model
+
+
+def step_orders(mesh, options):
+    reset_dynamo()
+    model = sharded(nn.Sequential(*(nn.Linear(64, 64, bias=False) for _ in range(3))), mesh)
+    run, x = torch.compile(model, fullgraph=True, options=options), torch.randn(16, 64)
+    return orders(lambda: run(x).square().mean().backward())
 
 
 def without_kernels(graph):

@@ -40,21 +40,6 @@ def test_breaks_are_listed_once_with_reason_hint_place_and_source(found):
     assert found.printed == "in the helper\n"
 
 
-def item_then_helper(x):
-    scale = x.sum().item()
-    return helper(x) * scale
-
-
-def test_a_break_inside_a_helper_is_found_that_explain_misses():
-    found = trace(item_then_helper, torch.ones(4))
-    assert [stop.source for stop in found.breaks] == ["scale = x.sum().item()", 'print("in the helper")']
-    assert found.breaks[1].function == "helper"
-    assert [line.text for line in found.breaks[1].via] == ["return helper(x) * scale"]
-    told = torch._dynamo.explain(item_then_helper)(torch.ones(4)).break_reasons
-    torch.compiler.reset()
-    assert [reason.user_stack[-1].line for reason in told] == ["scale = x.sum().item()"]
-
-
 def test_a_function_that_cannot_be_split_is_said_to_be_skipped():
     @contextlib.contextmanager
     def quiet():

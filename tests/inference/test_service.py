@@ -8,7 +8,7 @@ import torch
 from toy_service import LONG, TOY, USUAL, decode, prefill
 
 from compile_lab.capture import NotCompiledError
-from compile_lab.inference.service import Answer, PhaseCost, Request, Stream, payback, phase_cost, serve, warm_up
+from compile_lab.inference.service import Answer, PhaseCost, Stream, payback, phase_cost, serve
 from compile_lab.modes.cost import Quartiles
 from compile_lab.simulator.payback import ONCE
 
@@ -89,17 +89,6 @@ def test_a_phase_is_timed_at_its_shape():
     assert cost.tokens_per_s == pytest.approx(2 / cost.call.median_ms * 1e3)
     assert PhaseCost.from_json(json.loads(json.dumps(asdict(cost)))) == cost
     assert phase_cost(endpoint, "prefill", LONG).request.prompt == 6
-
-
-@pytest.mark.slow
-def test_compiling_is_counted_for_the_request_that_caused_it_and_warming_up_moves_it_away():
-    stream = serve(TOY.compiled("default"), [USUAL, USUAL, LONG, Request(2, 5, 2)])
-    assert stream.compilations == {1: 2, 3: 2}, "a second shape makes it dynamic, a third needs nothing"
-    endpoint = TOY.compiled("default")
-    warm = warm_up(endpoint, [USUAL, LONG])
-    assert warm.compilations == 4 and warm.seconds > 0
-    assert serve(endpoint, [USUAL, LONG, Request(2, 5, 2)]).compilations == {}
-    assert phase_cost(endpoint, "decode", USUAL).mode == "default"
 
 
 def test_what_compiled_nothing_is_not_told_as_compiled():

@@ -410,16 +410,6 @@ def test_the_second_call_has_a_batch_of_its_own_whose_memory_is_shared_as_it_was
     assert bool(found.wrong) == (RELEASE == (2, 13))  # pytorch#139789
 
 
-INFINITE = torch.tensor([1.0, float("inf")])
-
-
-def test_a_pass_over_the_graph_is_named():
-    found = stage_at_fault(lambda x: x * 0, INFINITE)
-    assert (found.backend, found.subsystem) == ("inductor", "joint_graph_passes") and "constant" in found.applied
-    assert [*found.outcomes.values()] == ["right", "right", "right", "wrong"]
-    assert "Inductor" in str(found) and "joint_graph_passes" in str(found)
-
-
 def test_a_step_that_is_right_has_no_stage_at_fault():
     found = stage_at_fault(lambda x: x.sin() + 1, torch.ones(3))
     assert not found.backend and set(found.outcomes.values()) == {"right"} and str(found) == "right by every backend"

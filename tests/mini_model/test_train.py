@@ -273,7 +273,7 @@ def test_a_loss_that_is_not_finite_ends_the_run_unsaved(tmp_path, monkeypatch):
         (["--seed", "-3"], "--seed: '-3' is not a whole number from 0"),
         (["--device", "meta"], "--device: device 'meta' cannot be used here.*cpu and cuda"),
         (["--mesh", "tp=2"], "--mesh is about many devices: add --parallel PATTERN, or leave it out"),
-        (["--parallel", "tp", "--mesh", "devices=2"], "--mesh: 'devices=2' are not sizes.*of pp, replicate, shard, tp"),
+        (["--parallel", "tp", "--mesh", "devices=2"], "--mesh: 'devices=2' are not sizes.*of cp, ep, pp"),
         (["--parallel", "fsdp", "--schedule", "GPipe"], "--schedule is of a pipeline, and --parallel fsdp has none"),
     ],
 )

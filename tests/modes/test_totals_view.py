@@ -20,13 +20,6 @@ COSTS = {
 FOUND = Comparison("made up", "a workload", COSTS, "typed in", {"test_configs.max_mm_configs": 4})
 
 
-def test_a_comparison_says_what_limited_the_search_and_of_whom():
-    assert FOUND.limits == "at most 4 configurations for a matmul"
-    assert FOUND.named("max-autotune") == "max-autotune (limited search)" and FOUND.named("default") == "default"
-    whole = Comparison("made up", "a workload", COSTS, "typed in")
-    assert whole.limits == "" and whole.named("max-autotune") == "max-autotune"
-
-
 @pytest.mark.parametrize("shown", totals_view.SCALES)
 def test_break_evens_are_marked_where_the_lines_cross(shown):
     drawing = totals_view.totals(FOUND, shown=shown)

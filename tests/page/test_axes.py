@@ -3,7 +3,7 @@
 import itertools
 
 from compile_lab.page import axes
-from compile_lab.page.axes import Range, Rows
+from compile_lab.page.axes import Range
 
 
 def test_a_whole_number_arrives_as_an_int_in_every_face():
@@ -12,16 +12,6 @@ def test_a_whole_number_arrives_as_an_int_in_every_face():
     given = [axes.taken("backward", axis, value) for value in (2.0, 2.5, 3, 1e300)]
     assert given == [2, 2.5, 3, 1e300] and [type(each) for each in given] == [int, float, int, int]
     assert type(axes.first(axis)) is int
-
-
-def test_a_number_is_read_with_its_unit():
-    assert axes.text(Range(0, 1, start=0, step=0.05, unit="F"), 0.25) == "0.25 F"
-    assert axes.text(Range(1, 8, start=4), 4) == "4"
-
-
-def test_rows_take_any_order_of_each_rows_own_blocks():
-    axis = Rows("F0 B0 | F0 B0")
-    assert axes.first(axis) == "F0 B0 | F0 B0" and axes.taken("order", axis, "B0 F0 | F0 B0") == "B0 F0 | F0 B0"
 
 
 def test_an_axis_that_matters_at_one_option_alone_is_asked_there_alone():

@@ -5,7 +5,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from compile_lab.page.canvas import Canvas, round_ticks
+from compile_lab.page.canvas import Canvas
 from compile_lab.page.figures import PALETTE
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -48,11 +48,3 @@ def test_the_picture_is_as_high_as_what_is_drawn_and_holds_no_double_quote():
     assert '"' not in svg.replace("&quot;", "")
     assert float(re.search(r"viewBox='0 0 1000 ([\d.]+)'", svg)[1]) > 210
     assert next(drawn(canvas).iter(f"{SVG}text")).text == 'a "quoted" <word> & more'
-
-
-def test_round_ticks_stand_at_round_places_and_the_end_has_the_unit():
-    assert round_ticks(33, "F") == [(0, "0"), (10 / 33, "10"), (20 / 33, "20"), (1.0, "33 F")]
-    assert [text for _, text in round_ticks(0.06, "ms")] == ["0", "0.01", "0.02", "0.03", "0.04", "0.05", "0.06 ms"]
-    long = [text for _, text in round_ticks(2.99, "× the least")]
-    assert long == ["0", "0.5", "1", "1.5", "2", "2.99 × the least"], "2.5 would stand in the last words"
-    assert all(len(round_ticks(until)) <= 8 for until in (0.013, 1, 7, 99, 1234.5))

@@ -72,13 +72,6 @@ class Readable(HTMLParser):
 # Rules
 
 
-def test_show_answers_in_code_and_starts_each_axis_at_its_first_option():
-    explorer = Explorer("T", AXES, panel)
-    assert repr(explorer.show(cause=".item()")) == "`.item()` is broken"
-    assert explorer.show(cause=".item()")._repr_html_() == "<p><code>.item()</code> is broken</p>"
-    assert len(explorer) == 6
-
-
 def test_a_panel_is_computed_once():
     calls = []
     explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: calls.append(a) or a)
@@ -88,22 +81,6 @@ def test_a_panel_is_computed_once():
 
 
 # The published face
-
-
-def test_every_combination_is_published_in_row_major_order(publishing):
-    bundle = Explorer("Why?", AXES, panel)._repr_mimebundle_()
-    assert set(bundle) == {"text/html", "text/plain"}
-    stored = choices(bundle["text/html"])
-    assert stored["axes"] == [{"name": name, "options": options} for name, options in AXES.items()]
-    expected = [f"{cause} is {version}" for cause in AXES["cause"] for version in AXES["version"]]
-    assert [Readable(text).text for text in stored["panels"]] == expected
-
-
-def test_without_scripts_the_first_panel_is_read_and_the_others_are_named(publishing):
-    text = Readable(Explorer("T", AXES, panel)._repr_mimebundle_()["text/html"]).text
-    assert "print is broken" in text
-    assert "cause = print, version = broken, one of 6 choices" in text
-    assert "cause: .item(), x < y; version: mended" in text
 
 
 def test_a_panel_of_every_kind_survives_its_way_through_two_scripts(publishing):
@@ -149,15 +126,6 @@ def test_a_kernel_gets_controls_and_no_precomputed_panels(at_home):
     live._controls["version"].value = "mended"
     live._controls["version"].value = "broken"
     assert calls == [("print", "broken"), ("print", "mended")]
-
-
-def test_the_reader_sees_that_a_panel_is_being_computed(at_home):
-    said = []
-    explorer = Explorer("T", {"a": ["1", "2"]}, lambda a: said.append(explorer._widgets._status.value) or a)
-    explorer._widgets = widgets.Widgets(explorer.title, explorer.axes, explorer.show)
-    explorer._repr_mimebundle_()
-    assert said == ["<i>computing a = 1 …</i>"]
-    assert explorer._widgets._status.value == ""
 
 
 def printed(explorer: Explorer) -> str:
@@ -308,38 +276,10 @@ def live_explorer(**given) -> Explorer:
     return Explorer("T", RANGED, explored_view.pipeline, **{"live": True, "stored": STORED} | given)
 
 
-def test_a_live_explorer_stores_some_panels_and_says_how_the_others_are_computed(publishing):
-    explorer = live_explorer()
-    stored = choices(explorer._repr_mimebundle_()["text/html"])
-    options = [["GPipe", "1F1B"], ["1F1B"], ["4", "8"], ["8"], ["2 F"], ["0"], ["0"]]
-    assert [axis["options"] for axis in stored["axes"]] == options and len(stored["panels"]) == 4 == len(explorer)
-    assert stored["live"]["panel"] == "compile_lab.simulator.explored_view:pipeline"
-    ranks = {"key": "ranks", "stored": [4, 8], "low": 1, "high": 16, "start": 4, "step": 1, "unit": ""}
-    assert stored["live"]["axes"][1:3] == [
-        {"key": "compared_with", "stored": ["1F1B"], "all": ["1F1B", "GPipe"]},
-        ranks,
-    ]
-
-
 def test_what_is_stored_is_what_the_browser_is_to_answer(publishing):
     stored = choices(live_explorer()._repr_mimebundle_()["text/html"])
     choice = {axis["key"]: axis["stored"][0] for axis in stored["live"]["axes"]} | {"schedule": "1F1B", "ranks": 8}
     assert stored["panels"][3] == answer(json.dumps({"panel": stored["live"]["panel"], "choice": choice}))
-
-
-def test_without_scripts_a_live_explorer_names_its_ranges(publishing):
-    text = Readable(live_explorer()._repr_mimebundle_()["text/html"]).text
-    assert (
-        "Shown is schedule = GPipe" in text and "ranks: 1 to 16; micro batches: 1 to 64; backward: 0.5 to 4 F" in text
-    )
-
-
-def test_an_explorer_that_is_not_live_has_no_word_of_it(publishing):
-    page = Explorer("T", {"n": Range(1, 4, start=2)}, lambda n: f"n is {n}", stored={"n": [3]})._repr_mimebundle_()
-    assert choices(page["text/html"]) == {
-        "axes": [{"name": "n", "options": ["2", "3"]}],
-        "panels": ["<p>n is 2</p>", "<p>n is 3</p>"],
-    }
 
 
 def test_show_takes_any_number_and_a_refusal_is_its_answer():

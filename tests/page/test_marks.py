@@ -2,12 +2,9 @@
 
 import re
 
-import pytest
-
 from compile_lab.page import Series, bars, dots
-from compile_lab.page.marks import Axis, Cell, Line, Node, Row, Segment, cells, dotted, lines, nodes, segments
+from compile_lab.page.marks import Axis, Cell, Line, Node, Row, Segment, cells, lines, nodes, segments
 from compile_lab.page.marks.common import short
-from compile_lab.page.marks.rows import FITS
 
 STEP = [Row("eager", {"forward": 3.0, "backward": 6.0}), Row("compiled", {"forward": 2.0})]
 
@@ -30,11 +27,6 @@ def test_a_timeline_has_its_own_starts_and_says_its_sums():
     picture = segments(rows, Axis("time", until=10), title="A timeline.")
     assert places(picture, "m-seg") == [(20, 10), (50, 10)]
     assert picture.alt == "A timeline. stage 0: 2 (half)."
-
-
-def test_words_are_shown_by_the_width_that_holds_them_and_not_at_all_beyond():
-    rows = [Row("a", [Segment("x", 1, words="w" * FITS[0]), Segment("x", 1, words="w" * (FITS[-1] + 1))])]
-    assert re.findall(r"<b class='m-w(\d+)'", segments(rows, title="Words.").body) == [str(FITS[0])]
 
 
 def test_a_logarithmic_bar_begins_at_the_axis_and_a_reference_has_its_words_in_the_legend():
@@ -75,27 +67,6 @@ def test_cells_and_nodes_say_in_words_who_holds_what_and_what_leads_where():
     assert "start, rank 0: 0 1" in cells({"start": grid}, rows=["rank 0", "rank 1"], title="Shards.").alt
     graph = nodes([Node("a", 0), Node("b", 1), Node("c", 1)], [("a", "b"), ("a", "c")], title="A graph.")
     assert graph.alt == "A graph. a to b; a to c." and "x1='25%' y1='50%' x2='75%' y2='25%'" in graph.body
-
-
-@pytest.mark.parametrize(
-    ("draw", "words"),
-    [
-        (lambda: segments(STEP, title=" "), "has a title"),
-        (lambda: segments([], title="None."), "no rows"),
-        (lambda: segments(STEP, Axis(until=5), title="Off."), "is not on an axis from 0 to 5"),
-        (lambda: segments(STEP, title="Colours.", colours={"forward": "blue"}), "'backward' has no colour"),
-        (lambda: segments(STEP, title="Pink.", colours={"forward": "pink", "backward": "blue"}), "no colour 'pink'"),
-        (lambda: dotted([Row("a", {str(at): at for at in range(8)})], Axis(), title="Eight."), "8 series"),
-        (lambda: dots(["a", "b"], {"x": [1]}, unit="", title="One short."), "1 values for 2 places"),
-        (lambda: cells({"g": [[Cell("0")]]}, rows=["a", "b"], title="A row short."), "has 1 rows"),
-        (lambda: nodes([Node("a", 0)], [("a", "z")], title="Lost."), "'z'"),
-        (lambda: nodes([Node("a", 0), Node("a", 1)], [], title="Twice."), "one name"),
-        (lambda: bars([], value_title="ms", title="None."), "at least one Series"),
-    ],
-)
-def test_what_no_picture_can_show_is_refused(draw, words):
-    with pytest.raises(ValueError, match=words):
-        draw()
 
 
 def test_numbers_have_two_figures_below_a_hundred_and_three_from_there_on():

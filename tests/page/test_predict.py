@@ -1,32 +1,13 @@
 """Predictions: both faces ask the same, and what is shown comes from the cell."""
 
 import json
-import re
 
 import pytest
 
 from compile_lab.page import explore
 from compile_lab.page.predict import Prediction
-from compile_lab.page.tables import Table
 
 RATIO = {"low": 0.1, "high": 10, "log": True, "unit": "×"}
-
-
-def asked(prediction):
-    return json.loads(re.search(r'class="lab-asked">(.*?)</script>', prediction._html(), re.DOTALL)[1])
-
-
-def test_without_a_script_the_page_has_the_question_the_number_and_the_result():
-    page = Prediction("How much *faster* is `f`?", 0.853, Table(["a"], [[7]]), **RATIO)._repr_mimebundle_()["text/html"]
-    assert "<code>f</code>" in page and "<strong>0.853×</strong>" in page and ">7<" in page
-    assert "hidden" not in page
-
-
-def test_the_script_is_told_the_scale_or_the_choices():
-    told = {"question": "How much?", "measured": 0.853, "text": "0.853×"}
-    assert asked(Prediction("How much?", 0.853, **RATIO)) == told | RATIO
-    assert asked(Prediction("Which?", "b", choices=["a", "b"]))["choices"] == ["a", "b"]
-    assert asked(Prediction("How long?", 12, low=0, high=99, unit="ms"))["unit"] == "\N{NO-BREAK SPACE}ms"
 
 
 @pytest.mark.parametrize(
@@ -79,11 +60,3 @@ def test_in_a_kernel_a_choice_must_be_made_or_shown(at_home):
     assert widgets._output.outputs == (), "nothing was chosen"
     widgets._show.click()
     assert "Answer: b" in json.dumps(widgets._output.outputs)
-
-
-def test_what_was_guessed_stands_behind_the_answer_and_in_the_data():
-    made = Prediction("Which?", "b", "because", choices=["a", "b"], guessed="a")
-    assert repr(made) == "Which?\nAnswer: b\nGuessed before it was run: a.\n\nbecause"
-    assert asked(made)["guessed"] == "a" and made._html().index("Answer") < made._html().index("Guessed")
-    assert "guessed" not in asked(Prediction("Which?", "b", choices=["a", "b"]))
-    assert asked(Prediction("How much?", 0.8, **RATIO, guessed=1))["guessed"] == "1×"

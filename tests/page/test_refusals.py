@@ -2,11 +2,12 @@
 
 import pytest
 
-from compile_lab.page import Headline, Part, Prediction, Split, Verdict, axes
+from compile_lab.page import Headline, Part, Prediction, Split, Verdict, axes, bars, dots
 from compile_lab.page.axes import Range, Rows
 from compile_lab.page.canvas import Canvas, round_ticks
 from compile_lab.page.explore import Explorer
 from compile_lab.page.figures import Drawing, Figure, Plot, Series, lines
+from compile_lab.page.marks import Axis, Cell, Node, Row, cells, dotted, nodes, segments
 from compile_lab.page.tables import Code, Table
 from compile_lab.simulator import explored_view
 
@@ -15,6 +16,7 @@ RATIO = {"low": 0.1, "high": 10, "log": True, "unit": "×"}
 HERE = ("On a CPU", "It took 2 of 3.")
 OWN = Range(1, 8, start=2, where=("model", "my own"))
 ROWS = Rows("F0 B0 | F0 B0")
+STEP = [Row("eager", {"forward": 3.0, "backward": 6.0}), Row("compiled", {"forward": 2.0})]
 LIVE = {"schedule": ["GPipe"], "compared_with": ["1F1B"], "ranks": Range(1, 16, start=4)}
 
 
@@ -70,6 +72,18 @@ def asked(measured=1, **options):
         (lambda: Verdict("C07", "Printing breaks the graph", "refined", *HERE), "holds"),
         (lambda: Headline("", "a step", "here"), "a number"),
         (lambda: Headline("2×", " ", "here"), "what it is"),
+        # marks
+        (lambda: segments(STEP, title=" "), "has a title"),
+        (lambda: segments([], title="None."), "no rows"),
+        (lambda: segments(STEP, Axis(until=5), title="Off."), "is not on an axis from 0 to 5"),
+        (lambda: segments(STEP, title="Colours.", colours={"forward": "blue"}), "'backward' has no colour"),
+        (lambda: segments(STEP, title="Pink.", colours={"forward": "pink", "backward": "blue"}), "no colour 'pink'"),
+        (lambda: dotted([Row("a", {str(at): at for at in range(8)})], Axis(), title="Eight."), "8 series"),
+        (lambda: dots(["a", "b"], {"x": [1]}, unit="", title="One short."), "1 values for 2 places"),
+        (lambda: cells({"g": [[Cell("0")]]}, rows=["a", "b"], title="A row short."), "has 1 rows"),
+        (lambda: nodes([Node("a", 0)], [("a", "z")], title="Lost."), "'z'"),
+        (lambda: nodes([Node("a", 0), Node("a", 1)], [], title="Twice."), "one name"),
+        (lambda: bars([], value_title="ms", title="None."), "at least one Series"),
         # what is drawn
         (lambda: Canvas(width=0), "width=0"),
         (lambda: round_ticks(0), "above 0"),

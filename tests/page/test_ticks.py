@@ -22,21 +22,6 @@ def test_what_was_measured_is_named_where_it_makes_a_scale(values, named):
     assert ticks(values, measured=True)["ticktext"] == named
 
 
-@pytest.mark.parametrize(
-    ("values", "named"),
-    [
-        ([0.21, 6.0], ["0.5", "1", "2", "5"]),
-        ([0.1, 250.0], ["0.1", "1", "10", "100"]),
-        ([3e-9, 0.4], [f"1e-0{power}" for power in range(8, 3, -1)] + ["0.001", "0.01", "0.1"]),
-        ([1e-20, 1.0], ["1e-18", "1e-15", "1e-12", "1e-09", "1e-06", "0.001", "1"]),
-        ([1e5, 9e6], ["100,000", "200,000", "500,000", "1e+06", "2e+06", "5e+06"]),
-        ([1.1, 1.9], None),
-    ],
-)
-def test_round_values_are_named_and_where_there_are_none_plotly_names_its_own(values, named):
-    assert ticks(values).get("ticktext") == named
-
-
 @pytest.mark.parametrize("seed", range(20))
 def test_names_are_few_and_within_the_values(seed):
     draw = random.Random(seed)

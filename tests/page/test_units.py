@@ -29,14 +29,3 @@ def test_a_large_number_has_commas_and_no_power_of_ten():
 def test_a_difference_has_a_sign_and_zero_has_none():
     given = ((-0.94, ".1f"), (0.123, ".0%"), (-0.04, ".1f"), (0.0, ".1%"), (-1e-7, ".5f"))
     assert [units.signed(*each) for each in given] == ["−0.9", "+12%", "0.0", "0.0%", "0.00000"]
-
-
-def test_a_time_has_its_quartiles():
-    row = {"median_us": 1234.56, "low_us": 12.34, "high_us": 20_000.04}
-    assert units.microseconds(row) == "1,235 (12.3 to 20,000)"
-    assert units.milliseconds(row) == "1.235 (0.01234 to 20)"
-
-
-def test_an_operation_loses_its_namespace():
-    names = ("aten.mm.default", "prims.sum", "add")
-    assert [units.without_namespace(op) for op in names] == ["mm.default", "sum", "add"]

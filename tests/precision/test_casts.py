@@ -4,7 +4,6 @@ import pytest
 import torch
 from torch import nn
 
-from compile_lab.aot.training import training_graphs
 from compile_lab.precision import casts
 
 
@@ -54,15 +53,6 @@ def test_a_cast_is_told_by_what_it_casts_and_for_whom(two, x):
     assert trace.cast_counts()["parameter"] == 3 and set(trace.parameter_casts().values()) == {1}
 
 
-def test_autocast_keeps_the_copies_of_parameters_in_one_region(two, x):
-    def twice(cached):
-        with torch.autocast("cpu", torch.bfloat16, cache_enabled=cached):
-            return two.first(x).float().sum() + two.first(x).float().sum()
-
-    assert casts.dtypes(lambda: twice(True), model=two).parameter_casts() == {"first.weight": 1, "first.bias": 1}
-    assert casts.dtypes(lambda: twice(False), model=two).parameter_casts() == {"first.weight": 2, "first.bias": 2}
-
-
 def test_gradients_are_as_they_were_and_without_autocast_nothing_is_cast(two, x):
     two.first.weight.grad = before = torch.ones(8, 4)
     leaf = x.clone().requires_grad_()
@@ -70,9 +60,3 @@ def test_gradients_are_as_they_were_and_without_autocast_nothing_is_cast(two, x)
     assert two.first.weight.grad is before and torch.equal(before, torch.ones(8, 4)) and leaf.grad is None
     assert not casts.dtypes(lambda x: (two.first(x), two.norm(x)), x, model=two).casts
     assert not [one for one in casts.dtypes(two, x, backward=False).ops if one.direction == "backward"]
-
-
-def test_the_joint_graph_has_the_casts_of_the_eager_step(two, x):
-    graphs = training_graphs(two, x, decompositions="none")
-    assert casts.graph_casts(graphs.joint) == len(casts.dtypes(two, x).casts)
-    assert casts.graph_casts(training_graphs(nn.Linear(4, 2), x).joint) == 0

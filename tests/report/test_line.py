@@ -5,9 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from compile_lab.report import listings
 from compile_lab.report.line import follow
-from compile_lab.report.steps import journey
 
 pytestmark = pytest.mark.processes
 
@@ -38,19 +36,3 @@ def test_a_line_is_found_at_every_stage(trail):
     assert {node.direction for node in gelu.backward} == {"backward"}
     directions = {kernel.direction for kernel in gelu.kernels if kernel.computing(gelu.line)}
     assert directions == {"forward", "backward"}
-
-
-@pytest.fixture(scope="module")
-def found(trail):
-    return journey(trail, "F.gelu", "gelu", "tanh")
-
-
-def test_each_stage_shows_a_few_of_its_own_lines(found, trail):
-    steps = {step.stage: step for step in found.steps}
-    stages = ["Python", "Bytecode", "FX graph", "Joint graph", "Schedule", "Triton", "PTX", "Launches"]
-    assert list(steps) == stages
-    assert all(1 <= len(step.excerpt.lines) <= 7 and step.excerpt.lit for step in found.steps)
-    assert any("gelu" in line for line in steps["Bytecode"].excerpt.lines)
-    kernel = listings.main_kernel(trail["F.gelu"], "forward")
-    assert set(steps["Triton"].excerpt.lines) <= set(kernel.body.split("\n"))
-    assert any(".approx" in line for line in steps["PTX"].excerpt.lines)

@@ -6,7 +6,6 @@ import pytest
 
 from compile_lab.simulator import expert_loads
 from compile_lab.simulator.experts import REMEDIES, experts_by_rank, popularity
-from compile_lab.simulator.experts_view import skew_panel
 
 
 @pytest.mark.parametrize("skew", [0.0, 0.7, 2.0])
@@ -46,26 +45,3 @@ def test_hot_with_cold_is_fairer():
     assert fullest[1] < fullest[0] / 2
     assert sorted(chain(*experts_by_rank(8, 4, True))) == list(range(8))
     assert experts_by_rank(8, 2, False) == [[0, 1, 2, 3], [4, 5, 6, 7]]
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ({"ranks": 3}, "64 experts cannot be divided evenly"),
-        ({"ranks": 4, "choices": 65}, "choices is 65"),
-        ({"ranks": 4, "remedy": "luck"}, "remedy is 'luck'"),
-        ({"ranks": 4, "skew": -1.0}, "skew is -1.0"),
-    ],
-)
-def test_what_cannot_be_is_refused_by_name(given, said):
-    with pytest.raises(ValueError, match=said):
-        expert_loads(**{"skew": 1.0} | given)
-
-
-def test_a_panel_says_who_waits_and_what_is_lost():
-    assert "nobody waits" in skew_panel("4", "8", "none", 0.0)[0]
-    words, drawn = skew_panel("4", "8", "none", 1.0)
-    assert "times the mean" in words and drawn.alt.startswith(
-        "Rank 0 computes 2.55 even shares; rank 0 sends the most."
-    )
-    assert "are dropped" in skew_panel("2", "2", "capacity 1.25", 1.0)[0]

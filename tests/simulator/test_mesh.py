@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,6 @@ from mini_model.model import GPT2_124M, MINI
 from mini_model.parallel import patterns
 
 pytestmark = pytest.mark.processes
-
-ROOT = Path(__file__).parents[2]
 MODELS = {
     "MINI": MINI,
     "GPT-2 124M": GPT2_124M,
@@ -86,12 +83,12 @@ def test_meshes_of_gpt2(pattern, devices, mesh):
 
 
 def test_both_know_the_same_patterns_and_axes():
-    assert {name: axes for name, axes in meshes.PATTERNS.items() if axes} == {
-        name: each.axes for name, each in patterns.PATTERNS.items()
-    }
-    assert meshes.DATA_AXES == patterns.DATA_AXES
+    trained = {name: each.axes for name, each in patterns.PATTERNS.items()}
+    assert {name: axes for name, axes in meshes.PATTERNS.items() if axes} | {"cp": ("cp",), "ep": ("ep",)} == trained
+    assert meshes.PLANNED["cp"] == ("cp",) and "ep" not in meshes.PLANNED
+    assert (*meshes.DATA_AXES, "ep") == patterns.DATA_AXES
     assert tuple(name for name, each in patterns.PATTERNS.items() if each.sequence) == meshes.SEQUENCE_PARALLEL
-    assert {axis for axes in meshes.PATTERNS.values() for axis in axes} == set(meshes.AXES)
+    assert {axis for axes in meshes.PLANNED.values() for axis in axes} == set(meshes.AXES)
 
 
 def test_sizes_that_are_given_are_kept_and_the_others_chosen_around_them():

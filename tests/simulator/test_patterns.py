@@ -61,12 +61,27 @@ def test_tensor_parallel_and_combinations_are_counted_and_held_as_planned(patter
     agrees(shape, pattern, devices)
 
 
+@pytest.mark.parametrize(("devices", "shape"), [(2, SMALL), (16, WIDE), (8, TIED)])
+def test_context_parallel_is_counted_and_held_as_planned(devices, shape):
+    found = plan(shape, "cp", devices)
+    (share,) = found.stages
+
+    def build():
+        return program(shape, "cp", found.mesh, found.batch)
+
+    assert count(build, devices) == share.collectives
+    # A CPU's kernel has no mask of the last piece, to which all positions are in sight: it keeps one in float32.
+    mask = shape.layers * shape.context // (2 * devices) * shape.context * 4
+    kept = held(build, devices)
+    assert replace(kept, activations=kept.activations - mask) == share.held
+
+
 @pytest.mark.parametrize(("pattern", "devices"), [("tp", 2), ("tp+sp", 16), ("fsdp+tp", 8)])
 def test_gathered_logits_are_counted_and_held_as_planned(pattern, devices):
     agrees(WIDE, pattern, devices, gathered_logits=True)
 
 
-@pytest.mark.parametrize(("pattern", "devices"), [("ddp", 8), ("fsdp", 8), ("tp", 4), ("tp+sp", 2)])
+@pytest.mark.parametrize(("pattern", "devices"), [("ddp", 8), ("fsdp", 8), ("tp", 4), ("tp+sp", 2), ("cp", 4)])
 def test_what_travels_in_bf16_is_counted_as_planned(pattern, devices):
     found = plan(SMALL, pattern, devices, precision="bf16")
 

@@ -23,6 +23,7 @@ from compile_lab.simulator import (
 )
 from compile_lab.simulator.budget import saved
 from compile_lab.simulator.collectives_view import ring
+from compile_lab.simulator.experts import expert_loads
 from compile_lab.simulator.fit import fit
 from compile_lab.simulator.host import HostRates
 from compile_lab.simulator.issuing import issued, work
@@ -117,6 +118,10 @@ def test_a_choice_that_cannot_be_is_told_to_the_reader_of_an_explorer(panel, goo
         *((lambda n=n: Network(**{n: -1.0}), f"{n} is -1.0") for n in ("floor_s", "hidden", "repeated")),
         *((lambda s=s: HostRates(bucket_s=s), f"bucket_s is {s}") for s in (-1.0, math.nan, math.inf)),
         (lambda: ring(1), "ranks is 1"),
+        (lambda: expert_loads(1.0, 3), "64 experts cannot be divided evenly"),
+        (lambda: expert_loads(1.0, 4, choices=65), "choices is 65"),
+        (lambda: expert_loads(1.0, 4, remedy="luck"), "remedy is 'luck'"),
+        (lambda: expert_loads(-1.0, 4), "skew is -1.0"),
         # pipelines
         (lambda: simulate("1F2B", 4, 8), "'GPipe', '1F1B'"),
         (lambda: simulate("1F1B", 0, 8), "stages is 0"),

@@ -6,11 +6,11 @@ from compile_lab.page.units import with_unit
 from compile_lab.simulator import stage_view
 from compile_lab.simulator.explored_view import MODELS
 from compile_lab.simulator.holdings import GATHERED, GRADIENTS, buffers
-from compile_lab.simulator.meshes import PLANNED
+from compile_lab.simulator.meshes import COMPARED
 from compile_lab.simulator.stage import stage
 from compile_lab.simulator.stage_script import MOMENTS
 
-SPREAD = [name for name, axes in PLANNED.items() if axes]
+SPREAD = [name for name, axes in COMPARED.items() if axes]
 
 
 def played(pattern, devices, model="1.3 B", precision="bf16"):
@@ -28,7 +28,7 @@ def played(pattern, devices, model="1.3 B", precision="bf16"):
 def test_every_total_is_the_plans(pattern, devices, model, precision):
     found = played(pattern, devices, model, precision)
     if found is None:
-        assert devices < 2 ** len(PLANNED[pattern]) or (model, devices) == ("124 M", 8)
+        assert devices < 2 ** len(COMPARED[pattern]) or (model, devices) == ("124 M", 8)
         return
     frames, stages = found.frames, found.plan.stages
     assert len(frames) == MOMENTS and all(len(frame.devices) == devices for frame in frames)

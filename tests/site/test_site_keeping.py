@@ -13,28 +13,62 @@ CHAPTERS = harness.chapters()
 FIRST, SECOND = (f"{name}.html" for name in CHAPTERS[:2])
 
 
-def files(built):
-    return built / "_static/markdown"
+HTML = re.compile(r"</?(?:a|b|br|code|details|div|figure|li|p|pre|section|span|script|sub|summary|sup|table|td|tr)\b")
+
+
+def without_code(text):
+    return re.sub(r"`[^`\n]*`", "", re.sub(r"(?ms)^(`{3,}).*?^\1$", "", text))
 
 
 @pytest.mark.parametrize("name", CHAPTERS)
-def test_a_chapter_as_markdown_holds_its_words_its_code_and_its_results(built, name):
-    text = (files(built) / f"{name.rpartition('/')[2]}.md").read_text("utf-8")
+def test_a_chapter_as_markdown_holds_its_words_its_code_and_its_results_but_no_solution(built, name):
+    text = (built / f"{name}.md").read_text("utf-8")
     notebook = nbformat.read(harness.ROOT / f"{name}.ipynb", as_version=4)
     title = notebook.cells[0].source.split("\n")[0]
-    assert text.startswith(title) and "<details" not in text and "```{" not in text and "{cite" not in text
+    assert text.startswith(title) and "```{" not in text and "{cite" not in text
+    assert not (found := HTML.search(without_code(text))), found
     for cell in notebook.cells:
         if cell.cell_type == "code" and cell.source.strip():
-            assert cell.source in text and f"*Cell {cell.execution_count}" in text
+            is_solution = any(tag.startswith("solution-") for tag in cell.metadata.get("tags", []))
+            assert (cell.source in text) != is_solution
+            assert (f"*Cell {cell.execution_count}*" in text) != is_solution
     assert all(heading in text for heading in re.findall(r"(?m)^## .*", "\n".join(c.source for c in notebook.cells)))
     fences = [line for line in text.splitlines() if line.startswith("```")]
     assert len(fences) % 2 == 0
 
 
+@pytest.mark.parametrize("name", CHAPTERS)
+def test_a_chapter_as_markdown_says_what_is_in_each_picture_and_answers_after_the_question(built, name):
+    text = (built / f"{name}.md").read_text("utf-8")
+    pictures = questions = 0
+    for cell in nbformat.read(harness.ROOT / f"{name}.ipynb", as_version=4).cells:
+        for output in cell.get("outputs", []):
+            html = output.get("data", {}).get("text/html", "")
+            plain = output.get("data", {}).get("text/plain", "")
+            if 'class="lab-prediction"' in html:
+                question, _, answer = plain.partition("\nAnswer: ")
+                measured = answer.partition("\n")[0]
+                asked = text.index(f"{bundle.QUESTION}\n\n{question}")
+                told = text.index(f"{bundle.ANSWER}\n\n{measured}", asked)
+                assert told < text.index(cell.source), "nor does the code give it away before"
+                questions += 1
+            elif html.startswith("<figure"):
+                assert plain.split("\n\n")[0] in text
+                pictures += 1
+    assert pictures and questions and text.count(bundle.QUESTION) == questions
+
+
 def test_the_book_as_markdown_is_its_chapters_in_order(built):
-    text = (files(built) / bundle.BOOK).read_text("utf-8")
-    places = [text.index((files(built) / f"{name.rpartition('/')[2]}.md").read_text("utf-8")) for name in CHAPTERS]
+    text = (built / bundle.BOOK).read_text("utf-8")
+    places = [text.index((built / f"{name}.md").read_text("utf-8")) for name in CHAPTERS]
     assert places == sorted(places)
+
+
+def test_the_index_for_assistants_names_each_file_once_in_order_and_says_how_to_teach(built):
+    text = (built / bundle.INDEX).read_text("utf-8")
+    named = re.findall(r"^- \[.+\]\((.+)\)$", text, re.MULTILINE)
+    assert named == [*(f"{name}.md" for name in CHAPTERS), bundle.BOOK]
+    assert all((built / name).is_file() for name in named) and "does not solve the exercises" in text
 
 
 def test_a_stored_figure_becomes_its_description_and_its_numbers():
@@ -42,6 +76,23 @@ def test_a_stored_figure_becomes_its_description_and_its_numbers():
     html = f'<figure class="lab-figure">{table}</figure>'
     text = bundle.output({"data": {"text/plain": "Figure: two bars.", "text/html": html}})
     assert text == "Figure: two bars.\n\n| n | a\\|b |\n|---|---|\n| 1 | 2 |"
+
+
+def test_a_question_comes_before_its_answer_and_both_before_the_code():
+    stored = (
+        '<script type="application/json" class="lab-asked">{"question": "How many?", "choices": ["6", "7"]}</script>'
+    )
+    html = f'<section class="lab-prediction">{stored}</section>'
+    plain = "How many?\nAnswer: 7\n\nBecause."
+    text = bundle.prediction({"data": {"text/plain": plain, "text/html": html}}, "CODE")
+    pieces = [bundle.QUESTION, "How many?", "Choices: 6 · 7", bundle.ANSWER, "7", "Because.", "CODE"]
+    assert text == "\n\n".join(pieces)
+    assert bundle.prediction({"data": {"text/plain": "7", "text/html": "<b>7</b>"}}, "CODE") is None
+
+
+def test_of_a_solution_stands_only_that_there_is_one():
+    cell = {"metadata": {"tags": ["solution-01.1", "hide-cell"]}, "source": "42", "outputs": [], "execution_count": 1}
+    assert bundle.code_cell(cell) == [bundle.SOLVED] and "42" not in bundle.SOLVED
 
 
 def test_prose_without_sphinx():
@@ -74,8 +125,10 @@ def test_report_opens_an_issue_about_this_cell(shared):
     address = urlsplit(fifth.get_attribute("href"))
     asked = parse_qs(address.query)
     assert f"{address.scheme}://{address.netloc}{address.path}" == f"{repository}/issues/new"
-    assert asked["title"] == ["00_eager_baseline, cell 5: "]
-    assert asked["body"][0].endswith("notebooks/00_eager_baseline.ipynb, cell 5\n")
+    assert asked.pop("title") == ["00_eager_baseline, cell 5: "]
+    (form,) = asked.pop("template")
+    fields = yaml.safe_load((harness.ROOT / ".github/ISSUE_TEMPLATE" / form).read_text("utf-8"))["body"]
+    assert asked == {"chapter": ["00_eager_baseline"], "cell": ["5"]} and set(asked) < {field["id"] for field in fields}
 
 
 @pytest.mark.browser

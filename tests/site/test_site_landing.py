@@ -48,7 +48,8 @@ def chapter(tmp_path):
     cards = [f"```{{lab-chapter}} {name}\nWhy?\n```\n" for name in ("00_there", "01_gone")]
     (tmp_path / "page.md").write_text("".join(cards), "utf-8")
     env = SimpleNamespace(docname="page", doc2path=lambda name: tmp_path / f"{name}.md", note_dependency=str)
-    directive = SimpleNamespace(root=tmp_path, env=env, read=lambda path: path, error=ValueError)
+    config = SimpleNamespace(root_doc="page")
+    directive = SimpleNamespace(root=tmp_path, env=env, config=config, read=lambda path: path, error=ValueError)
     return lambda named: landing.FromChapters.chapter(directive, named), there
 
 

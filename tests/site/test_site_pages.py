@@ -2,6 +2,7 @@
 
 import harness
 import pytest
+from lab_site.moved import MOVED
 
 from compile_lab import recordings
 from compile_lab.report.survey_view import file_of
@@ -179,4 +180,4 @@ def test_on_a_phone_no_number_is_parted(on_a_phone):
 def test_the_site_has_these_pages_and_no_others(built):
     there = {path.relative_to(built).as_posix() for path in built.rglob("*.html") if "_static" not in path.parts}
     reports = {f"reports/{file_of(name)}" for name in recordings.load("architectures").result["reports"]}
-    assert there == {*PAGES, *reports, "index.html"}
+    assert there == {*PAGES, *reports, "index.html", *(f"{old}.html" for old in MOVED)}

@@ -3,7 +3,7 @@
 - ``api``: the page of the library, from its docstrings
 - ``assets``: third-party scripts and fonts, taken pinned from ``book/node_modules`` and served by the site itself
 - ``atlas``: the page of graph breaks, from their recording
-- ``bundle``: each chapter and the book as one Markdown file
+- ``bundle``: each chapter and the book as one Markdown file, without solutions, and ``llms.txt``
 - ``faults``: the page of known faults, programs that some torch compiles wrong
 - ``fonts``: makes a font smaller, for ``assets`` and ``icons``
 - ``hangs``: the page of ranks that part ways, from their recording
@@ -15,6 +15,8 @@
 - ``landing``: the landing page, out of what the chapters' cells have stored
 - ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
 - ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
+- ``moved``: old addresses of chapters, which lead to where they stand now
+- ``notices``: the licences of all that the site carries of others
 - ``numbers``: each chapter's number wherever its title stands, and the sections of the open page in the sidebar
 - ``pages``: cell numbers, inline scripts once, a start page
 - ``paths``: ways into the book, by purpose and by symptom
@@ -23,6 +25,7 @@
 - ``reports``: the page of one's own model: the reports that are kept, and the survey, from their recording
 - ``status``: the table of what was run when and with which versions
 - ``styles``: the styles of third parties without what no page uses
+- ``teaching``: the page for instructors: a course in weeks, and where each exercise is judged
 - ``verdicts``: the page of claims that the chapters put to the test
 """
 
@@ -41,6 +44,8 @@ from . import (
     landing,
     language,
     live,
+    moved,
+    notices,
     numbers,
     pages,
     paths,
@@ -49,6 +54,7 @@ from . import (
     reports,
     status,
     styles,
+    teaching,
     verdicts,
 )
 
@@ -68,11 +74,14 @@ def setup(app):
         landing,
         language,
         live,
+        moved,
+        notices,
         pages,
         paths,
         references,
         reports,
         status,
+        teaching,
         verdicts,
     ):
         part.setup(app)

@@ -71,9 +71,9 @@ class FromChapters(SphinxDirective):
         for path in status.notebooks(self.root):
             if named in (path.stem, path.stem[:2]):
                 return self.read(path)
-        cards = CARD.findall(Path(self.env.doc2path(self.env.docname)).read_text("utf-8"))
+        cards = CARD.findall(Path(self.env.doc2path(self.config.root_doc)).read_text("utf-8"))
         if not any(named in (card, card[:2]) for card in cards):
-            raise self.error(f"there is no chapter {named!r}: neither _toc.yml nor a card of this page names it")
+            raise self.error(f"there is no chapter {named!r}: neither _toc.yml nor a card of the landing page names it")
         return None
 
     def address(self, path: Path) -> str:

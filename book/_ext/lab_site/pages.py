@@ -15,6 +15,8 @@ REPAIRS = {
 }
 OF_SOME = {"cards.js": "lab-search-cards", "stages.js": "lab-stages"}
 """Scripts that few pages need, and what stands in a page that does."""
+FORM = "cell.yml"
+"""In ``.github/ISSUE_TEMPLATE``: its fields have the names that a link fills in."""
 START = """<!doctype html>
 <html lang="en">
 <head>
@@ -33,11 +35,10 @@ def html(text: str) -> nodes.raw:
 
 
 def report(docname: str, number: int, repository: str) -> str:
-    """A link that opens an issue about one cell, begun for the reader."""
-    place = f"{docname.rpartition('/')[2]}, cell {number}"
-    body = f"What the cell shows, and what you expected instead:\n\n\n\n---\n{docname}.ipynb, cell {number}\n"
-    query = urlencode({"title": f"{place}: ", "body": body}, quote_via=quote)
-    address = escape(f"{repository}/issues/new?{query}")
+    """A link that opens the form "This cell differs here" about one cell, begun for the reader."""
+    chapter = docname.rpartition("/")[2]
+    fields = {"template": FORM, "title": f"{chapter}, cell {number}: ", "chapter": chapter, "cell": str(number)}
+    address = escape(f"{repository}/issues/new?{urlencode(fields, quote_via=quote)}")
     return f'<a class="lab-report" href="{address}" aria-label="report cell {number}">report</a>'
 
 

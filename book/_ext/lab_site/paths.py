@@ -42,6 +42,11 @@ class PathRows(FromChapters):
             said, _, where = map(str.strip, line.partition("|"))
             yield said, where
 
+    def minutes(self, path: Path) -> int:
+        if not (found := MINUTES.search(prose(path))):
+            raise self.error(f"{path.name} does not say how long it takes: *Time: about N minutes …")
+        return int(found[1] or 60)
+
     def table(self, columns, rows):
         cells = (("th scope='col'", "th", columns), *(("td", "td", row) for row in rows))
         lines = ("".join(f"<{start}>{cell}</{end}>" for cell in row) for start, end, row in cells)
@@ -60,11 +65,6 @@ class Paths(PathRows):
             if chapters:
                 rows.append((escape(said), " · ".join(links), hours(minutes)))
         return self.table(("You", "Read", "Time"), rows)
-
-    def minutes(self, path: Path) -> int:
-        if not (found := MINUTES.search(prose(path))):
-            raise self.error(f"{path.name} does not say how long it takes: *Time: about N minutes …")
-        return int(found[1] or 60)
 
 
 class Where(PathRows):

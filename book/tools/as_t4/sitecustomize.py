@@ -36,21 +36,31 @@ class Properties:
 
 
 def as_t4(cuda):
-    """`torch.cuda` answers for a T4. What it says of the real GPU stays in ``cuda.real_capability``."""
-    properties, cuda.real_capability = cuda.get_device_properties, cuda.get_device_capability
+    """`torch.cuda` answers for a T4. What it says of the real GPU is ``cuda.get_device_capability.real``."""
+    properties = cuda.get_device_properties
+
+    def capability(device=None):
+        return T4["major"], T4["minor"]
+
+    def real_capability(device=None):  # torch's own would ask for the properties, and be answered for a T4
+        real = properties(device)
+        return real.major, real.minor
+
+    capability.real = real_capability
     cuda.get_device_properties = lambda device=None: Properties(properties(device))
-    cuda.get_device_capability = lambda device=None: (T4["major"], T4["minor"])
+    cuda.get_device_capability = capability
     cuda.get_device_name = lambda device=None: T4["name"]
     # Once CUDA is started, and not before: a process that has asked for a GPU must not be forked.
     cuda._lazy_call(lambda: cuda.set_per_process_memory_fraction(T4["total_memory"] / properties(0).total_memory, 0))
 
 
 def made_for_the_real_one(interfaces):
-    """Inductor's kernels are still made for the GPU that has to load them."""
+    """Inductor's kernels are still made for the GPU that has to load them, or for a virtual one that answers by now."""
     import torch
 
     def capability(device=None):
-        major, minor = torch.cuda.real_capability(device)
+        answers = torch.cuda.get_device_capability
+        major, minor = getattr(answers, "real", answers)(device)
         return 10 * major + minor
 
     interfaces.CudaInterface.get_compute_capability = staticmethod(capability)

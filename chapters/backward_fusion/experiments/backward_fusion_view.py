@@ -27,10 +27,10 @@ def change(case: Mapping[str, Any], direction: str = "backward", variant: str = 
     return "faster" if other["high_us"] < eager["low_us"] else "no difference"
 
 
-def speedup_text(case: Mapping[str, Any], direction: str, variant: str = "compiled") -> str:
+def speedup_text(case: Mapping[str, Any], direction: str) -> str:
     """The speed-up in words: ``1.27×``, or "not told apart" where the quartiles overlap."""
-    apart = change(case, direction, variant) != "no difference"
-    return f"{speedup(case, direction, variant):.2f}×" if apart else "not told apart"
+    apart = change(case, direction) != "no difference"
+    return f"{speedup(case, direction):.2f}×" if apart else "not told apart"
 
 
 def times(cases: Iterable[Mapping[str, Any]], direction: str, provenance: object) -> Table:

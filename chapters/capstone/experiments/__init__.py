@@ -11,6 +11,9 @@ EXPERIMENTS = {
     "capstone": Experiment(
         "GPT-2 124M's training step, rung by rung, and a peer's model in the same run", 560, in_bf16=True
     ),
+    "capstone_options": Experiment(
+        "what else the compiler offers to the capstone's step: options, other forms, tuning", 500, in_bf16=True
+    ),
     "capstone_foretold": Experiment(
         "the capstone on 2, 8 and 1,024 GPUs, predicted from other recordings", 5, on_cpu=True
     ),

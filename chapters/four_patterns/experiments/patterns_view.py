@@ -154,10 +154,10 @@ def orders(by_case: Mapping[str, Sequence[Row]]) -> Table:
     return Table(columns, listed, align="llll", folded="Case by case: pairs in order, and the plan's errors")
 
 
-def near(rows: Iterable[Row], within: float = 0.1) -> str:
-    """How many of the steps on several devices the plan says to a share of what was measured."""
+def near(rows: Iterable[Row]) -> str:
+    """How many of the steps on several devices the plan says within a tenth of what was measured."""
     off = [abs(step_error(row)) for row in rows if row["ranks"] > 1]
-    return f"{sum(each <= within for each in off)} of {len(off)}"
+    return f"{sum(each <= 0.1 for each in off)} of {len(off)}"
 
 
 def by_its_program(row: Row) -> bool:

@@ -10,7 +10,7 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -116,12 +116,7 @@ def five(value: Any) -> Any:
 
 
 @door
-def judged(
-    names: Sequence[str] = OPERATORS,
-    precision: str = "fp32",
-    device: str = "cpu",
-    options: Mapping[str, Any] | None = None,
-) -> list[OperatorError]:
+def judged(names: Sequence[str] = OPERATORS, precision: str = "fp32", device: str = "cpu") -> list[OperatorError]:
     """Each operator of those names, eager and compiled, against float64. tf32: those alone whose eager result it moves.
 
     Operators are compiled in groups, each on inputs of its own. A group of 40 takes about 10 CPU seconds. Raises
@@ -141,11 +136,11 @@ def judged(
         raise ValueError(f"torch's table has no operator {', '.join(map(repr, unknown))}: take names of OPERATORS")
     found = []
     for start in range(0, len(names), GROUP):
-        found += _group(names[start : start + GROUP], precision, device, options)
+        found += _group(names[start : start + GROUP], precision, device)
     return found
 
 
-def _group(names: Sequence[str], precision: str, device: str, options: Mapping[str, Any] | None) -> list[OperatorError]:
+def _group(names: Sequence[str], precision: str, device: str) -> list[OperatorError]:
     stopped, calls, exact, eager = [], [], [], []
     for name in names:
         try:
@@ -162,7 +157,7 @@ def _group(names: Sequence[str], precision: str, device: str, options: Mapping[s
             continue
         calls, exact, eager = [*calls, call], [*exact, truth], [*eager, found]
     with float32_multiplied_in(precision):
-        compiled = compiled_together(calls, options)
+        compiled = compiled_together(calls)
     rows = map(functools.partial(_judged, precision), calls, exact, eager, compiled)
     return [*rows, *stopped]
 

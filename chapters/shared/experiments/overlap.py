@@ -155,9 +155,9 @@ def chosen(result: Mapping[str, Any], batch: int, wide: bool = False, through_ho
     return {run["case"]: run for run in such if run["ranks"] == most}
 
 
-def wires(result: Mapping[str, Any], batch: int, wide: bool = False, through_host: bool = False) -> dict[str, Any]:
+def wires(result: Mapping[str, Any], batch: int) -> dict[str, Any]:
     """By kind, how long a collective of so many bytes takes alone, over the link and on the ranks of `chosen`."""
-    wanted = Setting(batch, wide, through_host).named.items()
+    wanted = Setting(batch, False, False).named.items()
     such = [each for each in result["alone"] if wanted <= each.items()]
     rates = max(such, key=lambda each: each["ranks"])["rates"]
     return {kind: measured_wire(rates, kind) for kind in _KINDS}

@@ -146,14 +146,14 @@ def calibrated(rows: Iterable[Mapping[str, Any]]) -> Network:
     return replace(_of_the_device(rows), host=host_rates(rows))
 
 
-def host_rates(rows: Iterable[Mapping[str, Any]], cases: Iterable[tuple[str, int]] = ISSUED) -> HostRates:
-    """What the program takes for each thing: in all of the cases together, its time over how many of it there are.
+def host_rates(rows: Iterable[Mapping[str, Any]]) -> HostRates:
+    """What the program takes for each thing: over all cases `ISSUED`, its time by how many of it there are.
 
     ValueError, which names the pattern, if no case has a row of it.
     """
     rows = [row for row in rows if not row["stopped"]]
     found = {row["pattern"]: [0.0, 0] for row in rows}
-    for case in cases:
+    for case in ISSUED:
         of = {row["pattern"]: row for row in rows if (row["model"], row["sequences"]) == case and row["ranks"] <= 2}
         if "one device" not in of:
             continue
@@ -167,7 +167,7 @@ def host_rates(rows: Iterable[Mapping[str, Any]], cases: Iterable[tuple[str, int
         seconds, times = found.get(pattern, (0.0, 0))
         if not times:
             raise ValueError(
-                f"no row of {pattern!r} in the cases {', '.join(map(str, cases))}: record the patterns whole"
+                f"no row of {pattern!r} in the cases {', '.join(map(str, ISSUED))}: record the patterns whole"
             )
         return seconds / times
 

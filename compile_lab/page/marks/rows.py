@@ -215,10 +215,9 @@ def bars(
     caption: str = "",
     place_title: str = "",
     provenance: object | None = None,
-    stacked: bool = False,
     table: Table | None = None,
 ) -> Drawing:
-    """Values of a few things with their spread where known: a bar each, dots for several series, or one stack.
+    """Values of a few things with their spread where known: a bar each, or dots for several series.
 
     `value_title` names the quantity and its unit ("a step, ms"), `place_title` what the rows stand for.
 
@@ -237,12 +236,12 @@ def bars(
     rows, places = [], list(dict.fromkeys(place for one in many for place in one.at))
     for place in places:
         here = {one.name: one.ends(place) for one in many if place in one.at}
-        spreads = {name: (low, high) for name, (low, _, high) in here.items() if low < high and not stacked}
+        spreads = {name: (low, high) for name, (low, _, high) in here.items() if low < high}
         rows.append(Row(str(place), {name: value for name, (_, value, _) in here.items()}, spreads=spreads))
     columns = [value_title] if len(many) == 1 else [f"{one.name}: {value_title}" for one in many]
     own = Table([place_title, *columns], [[place, *(one.cell(place) for one in many)] for place in places])
     axis = Axis(quantity or unit, unit if quantity else "")
-    draw = segments if len(many) == 1 or stacked else dotted
+    draw = segments if len(many) == 1 else dotted
     return draw(rows, axis, title=title, caption=caption, provenance=provenance, table=table or own)
 
 

@@ -1,10 +1,8 @@
 """The exercises of chapter 08: what is wrong with an answer is said. Its solutions are checked by nbval."""
 
-import pytest
 import torch
+from answers import judged_as
 from torch.utils.checkpoint import CheckpointPolicy
-
-from chapters.exercises import check
 
 
 def keeps(*ops):
@@ -30,20 +28,14 @@ def goes_back(fn, x):
     return first, second
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "wrong"),
-    [
-        ("08.1", lambda n, b, a: 1, "for 36 blocks"),
-        ("08.2", keeps(torch.ops.aten.addmm.default), "without a bias is computed twice"),
-        ("08.2", lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE, "keeps more than matmuls"),
-        ("08.3", 5, "what is repeated is the rest"),
-        ("08.3", 2, "does not fit"),
-        ("08.3", 4, "repeat less"),
-        ("08.4", reseeds, "not those of a single call"),
-        ("08.4", goes_back, "not where a single call"),
-        ("08.4", lambda fn, x: fn(x), "two results"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    ("08.1", lambda n, b, a: 1, "for 36 blocks"),
+    ("08.2", keeps(torch.ops.aten.addmm.default), "without a bias is computed twice"),
+    ("08.2", lambda *args, **kwargs: CheckpointPolicy.MUST_SAVE, "keeps more than matmuls"),
+    ("08.3", 5, "what is repeated is the rest"),
+    ("08.3", 2, "does not fit"),
+    ("08.3", 4, "repeat less"),
+    ("08.4", reseeds, "not those of a single call"),
+    ("08.4", goes_back, "not where a single call"),
+    ("08.4", lambda fn, x: fn(x), "two results"),
 )
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
-    outcome = check(name, answer)
-    assert not outcome.passed and wrong in outcome.wrong

@@ -3,9 +3,7 @@
 import math
 from statistics import mean, median
 
-import pytest
-
-from chapters.exercises import check
+from answers import judged_as
 
 
 def in_seconds_only(compile_s, eager_ms, compiled_ms):
@@ -26,22 +24,16 @@ def breaks(x):
     return 2 * centred / centred.std(-1, keepdim=True)
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "wrong"),
-    [
-        ("06.1", in_seconds_only, "is that a number of calls"),
-        ("06.1", always_pays, "compiling never pays, and yours says 10000"),
-        ("06.1", lambda c, e, k: None, "compiling does pay some time"),
-        ("06.1", rounded_down, "the first at which compiling has paid?"),
-        ("06.2", lambda costs, calls: "default", "it chooses 'default'"),
-        ("06.3", 0.3, "would leave 8 ms a call"),
-        ("06.4", lambda x: x, "the result is not that of the starter"),
-        ("06.4", breaks, "Dynamo made 2 graphs"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    ("06.1", in_seconds_only, "is that a number of calls"),
+    ("06.1", always_pays, "compiling never pays, and yours says 10000"),
+    ("06.1", lambda c, e, k: None, "compiling does pay some time"),
+    ("06.1", rounded_down, "the first at which compiling has paid?"),
+    ("06.2", lambda costs, calls: "default", "it chooses 'default'"),
+    ("06.3", 0.3, "would leave 8 ms a call"),
+    ("06.4", lambda x: x, "the result is not that of the starter"),
+    ("06.4", breaks, "Dynamo made 2 graphs"),
 )
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
-    outcome = check(name, answer)
-    assert not outcome.passed and wrong in outcome.wrong
 
 
 def stopwatch(call, wait, clock, *, drains=True, waits=True, first=5, calls=40, samples=25, of_samples=median):
@@ -79,25 +71,17 @@ def with_options(**options):
     return lambda call, wait, clock: stopwatch(call, wait, clock, **options)
 
 
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        (with_options(waits=False, drains=False), "2 ms on the GPU, compiled in 8 s, it says 0.25 ms a call:"),
-        (with_options(calls=1), "it says 0.8 ms a call: CPU and GPU take turns if each call is waited for"),
-        (with_options(calls=5), "the queue runs empty: are enough calls between two readings?"),
-        (with_options(first=1), "recorded in 0.75 s, it says 8 s for the first calls: too little"),
-        (with_options(of_samples=mean), "held up by 60 ms now and then, it says 1.36 ms a call: that has the delays"),
-        (with_options(samples=100), "raised ValueError: it makes more than 2,000 calls"),
-        (compiling_included, "too much. Something of the first calls is in it"),
-        (first_calls_whole, "for the first calls: too much. Later calls would have taken a part of that"),
-        (lambda call, wait, clock: (8.0, float("nan")), "a time is a number"),
-        (lambda call, wait, clock: 8.0, "asks for two numbers"),
-    ],
+test_a_stopwatch_that_is_nearly_right_is_told_what_it_times = judged_as(
+    (with_options(calls=25, samples=60, first=3, of_samples=min), "right."),
+    (with_options(waits=False, drains=False), "2 ms on the GPU, compiled in 8 s, it says 0.25 ms a call:"),
+    (with_options(calls=1), "it says 0.8 ms a call: CPU and GPU take turns if each call is waited for"),
+    (with_options(calls=5), "the queue runs empty: are enough calls between two readings?"),
+    (with_options(first=1), "recorded in 0.75 s, it says 8 s for the first calls: too little"),
+    (with_options(of_samples=mean), "held up by 60 ms now and then, it says 1.36 ms a call: that has the delays"),
+    (with_options(samples=100), "raised ValueError: it makes more than 2,000 calls"),
+    (compiling_included, "too much. Something of the first calls is in it"),
+    (first_calls_whole, "for the first calls: too much. Later calls would have taken a part of that"),
+    (lambda call, wait, clock: (8.0, float("nan")), "a time is a number"),
+    (lambda call, wait, clock: 8.0, "asks for two numbers"),
+    name="06.5",
 )
-def test_a_stopwatch_that_is_nearly_right_is_told_what_it_times(answer, wrong):
-    outcome = check("06.5", answer)
-    assert not outcome.passed and wrong in outcome.wrong, outcome
-
-
-def test_a_right_stopwatch_of_another_make_passes():
-    assert check("06.5", with_options(calls=25, samples=60, first=3, of_samples=min)).passed

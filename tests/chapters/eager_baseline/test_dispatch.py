@@ -1,11 +1,10 @@
-"""The log against other witnesses, where each call comes from, and what the log leaves behind."""
+"""The log against other witnesses, and what the log leaves behind."""
 
 import threading
 from collections import Counter
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -31,27 +30,9 @@ class Witness(TorchDispatchMode):
 
 
 @pytest.fixture(scope="module")
-def linear():
-    x, w, b = torch.randn(8, 64), torch.randn(192, 64, requires_grad=True), torch.randn(192, requires_grad=True)
-    return log(F.linear, x, w, b, backward=True)
-
-
-@pytest.fixture(scope="module")
 def step():
     model = minigpt()
     return log(model, *tokens(model, 2), backward=True)
-
-
-def test_linear_passes_autograd_then_the_device(linear):
-    forward = [call for call in linear.of("forward").calls if call.depth <= 1]
-    assert [call.name for call in forward] == ["linear", "t", "addmm"]
-    assert [[hop.key for hop in call.hops] for call in forward] == [
-        ["AutogradCPU"],
-        ["AutogradCPU", "ADInplaceOrView", "CPU"],
-        ["AutogradCPU", "CPU"],
-    ]
-    assert [call.below_autograd for call in forward] == [False, True, True]
-    assert linear.of("forward").computing == 1 and linear.of("forward").python_calls == 1
 
 
 def test_each_backward_call_knows_its_node_and_the_line_it_belongs_to(step):
@@ -78,22 +59,6 @@ def test_it_agrees_with_the_profiler_on_every_dispatch(step):
         model(*given)
     seen = Counter(event.name.removeprefix("aten::") for event in profiled.function_events)
     assert Counter(call.name for call in step.of("forward").calls) == seen
-
-
-def test_modes_change_the_hops_and_not_the_operators():
-    model = minigpt()
-    given = tokens(model, 2)[:1]
-    with torch.no_grad():
-        without = log(model, *given).counts()
-    with torch.inference_mode():
-        inference = log(model, *given).counts()
-    assert without.pop("hops") > inference.pop("hops") and without == inference
-
-
-def test_the_count_grows_with_the_layers_and_with_nothing_else():
-    blocks = [nn.Sequential(*(nn.Linear(w, w) for _ in range(layers))) for layers, w in ((2, 8), (4, 8), (4, 32))]
-    two, four, wide = (log(block, torch.rand(3, block[0].in_features)).below_autograd for block in blocks)
-    assert four == 2 * two and wide == four == log(blocks[1], torch.rand(64, 8)).below_autograd
 
 
 def test_a_function_that_runs_its_own_backward_and_optimizer_is_logged_whole():
@@ -187,14 +152,6 @@ def test_parts_add_up(step):
         call.parent is None or call.parent < len(block.calls) for call in block.calls
     )
     assert len(step.inside("blocks.1").calls) == len(step.inside("blocks.2").calls)
-
-
-def test_a_model_that_nobody_here_wrote():
-    transformers = pytest.importorskip("transformers")
-    config = transformers.ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="basic")
-    found = log(transformers.AutoModel.from_config(config), torch.rand(1, 3, 32, 32), backward=True)
-    assert found.of("forward").computing > 10 and found.of("backward").computing > 10
-    assert all(call.line is not None for call in found.of("forward").calls)
 
 
 @pytest.mark.parametrize(

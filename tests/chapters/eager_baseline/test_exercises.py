@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from answers import judged_as
 
 from chapters.eager_baseline.in_page import LINES, OPERATORS, _ends
-from chapters.exercises import check
 from compile_lab.eager.dispatch import log
 
 
@@ -30,22 +30,17 @@ def ends(calls, *, waits=True, from_begin=False, one_launch_each=False, all_of_i
     return cpu, gpu
 
 
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        (lambda calls: ends(calls, waits=False), "[(5, (20,)), 'item'] it has the CPU done too early: item waits"),
-        (lambda calls: ends(calls, from_begin=True), "the GPU done too early: a kernel starts once"),
-        (lambda calls: ends(calls, one_launch_each=True), "one launch of a graph brings several kernels"),
-        (lambda calls: ends(calls, all_of_it=True), "CPU done too late: item has nothing to wait for here"),
-        (lambda calls: ends(calls, in_step=True), "[(5, (3,))] it has the CPU done too late"),
-        (lambda calls: ends([call for call in calls if call == "item" or call[1]]), "a view launches nothing"),
-        (lambda calls: (float("nan"), 0), "it has the CPU done too"),
-        (lambda calls: max(ends(calls)), "two times, (cpu_us, gpu_us)"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    (lambda calls: ends(calls, waits=False), "[(5, (20,)), 'item'] it has the CPU done too early: item waits"),
+    (lambda calls: ends(calls, from_begin=True), "the GPU done too early: a kernel starts once"),
+    (lambda calls: ends(calls, one_launch_each=True), "one launch of a graph brings several kernels"),
+    (lambda calls: ends(calls, all_of_it=True), "CPU done too late: item has nothing to wait for here"),
+    (lambda calls: ends(calls, in_step=True), "[(5, (3,))] it has the CPU done too late"),
+    (lambda calls: ends([call for call in calls if call == "item" or call[1]]), "a view launches nothing"),
+    (lambda calls: (float("nan"), 0), "it has the CPU done too"),
+    (lambda calls: max(ends(calls)), "two times, (cpu_us, gpu_us)"),
+    name="00.5",
 )
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(answer, wrong):
-    outcome = check("00.5", answer)
-    assert not outcome.passed and wrong in outcome.wrong, outcome
 
 
 @pytest.mark.parametrize("calls", [calls for calls, _ in LINES], ids=str)
@@ -53,15 +48,9 @@ def test_the_judges_own_times_are_those_of_a_walk_from_call_to_call(calls):
     assert _ends(calls) == ends(calls)
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "wrong"),
-    [
-        ("00.2", lambda x, y, b: b.addcmul_(x, y, value=0.5), "an input was overwritten"),
-        ("00.2", lambda x, y, b: x, "the result is not"),
-        ("00.3", lambda x: x, "not the starter's"),
-        ("00.4", lambda x: x.sin().cos(), "2 times, not once"),
-    ],
+test_a_wrong_count_or_a_wrong_rewrite_is_told_what_is_wrong_with_it = judged_as(
+    ("00.2", lambda x, y, b: b.addcmul_(x, y, value=0.5), "an input was overwritten"),
+    ("00.2", lambda x, y, b: x, "the result is not"),
+    ("00.3", lambda x: x, "not the starter's"),
+    ("00.4", lambda x: x.sin().cos(), "2 times, not once"),
 )
-def test_a_wrong_count_or_a_wrong_rewrite_is_told_what_is_wrong_with_it(name, answer, wrong):
-    outcome = check(name, answer)
-    assert not outcome.passed and wrong in outcome.wrong

@@ -23,13 +23,6 @@ def test_each_case_is_as_it_was_recorded(name):
 
 
 @pytest.mark.processes
-def test_ranks_with_their_own_numbers_of_tokens_compile_on_different_steps():
-    found = steps.run(steps.Case([[64, 64, 48], [64, 48, 64]]))
-    assert [list(each.new) for each in found] == [[1, 0, 1], [1, 1, 0]]
-    assert "rank 0: compiles runs compiles" in view.when({"": found}, "Two ranks.").alt
-
-
-@pytest.mark.processes
 @pytest.mark.slow
 def test_a_rank_that_compiles_longer_than_the_others_wait_ends_them():
     said = steps.hang()

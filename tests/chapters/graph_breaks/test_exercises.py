@@ -2,8 +2,8 @@
 
 import pytest
 import torch
+from answers import judged_as
 
-from chapters.exercises import check
 from chapters.graph_breaks.in_page import GRAPHS
 from compile_lab.dynamo.tracing import trace
 
@@ -71,26 +71,21 @@ def in_place(x, seen):
     return x
 
 
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        (only_the_branch, "the graph still breaks: while x.norm() > 1"),
-        (scaled_to_one, "for a vector whose norm is 7 the result is not the starter's"),
-        (no_counters, "for a vector whose norm is 7 seen['halved'] is 0, too few"),
-        (lambda x, seen: tame(x, seen, choose=lambda ok, x, _: x * ok), "for a vector with a NaN the result"),
-        (
-            lambda x, seen: tame(x, seen, halvings=lambda norm: norm.log2().floor().add(1).clamp(min=0)),
-            "for a vector whose norm is exactly 4 the result",
-        ),
-        (lambda x, seen: tame(x, seen, halvings=lambda norm: norm.log2().ceil()), "whose norm is below 1 the result"),
-        (
-            lambda x, seen: tame(x, seen, halvings=lambda norm: norm.log2().ceil().clamp(min=0)),
-            "for a vector whose norm is just above 1024 the result",
-        ),
-        (replaced, "call 2, a vector whose norm is 7, is not served by the first graph"),
-        (in_place, "it changed its input"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    (only_the_branch, "the graph still breaks: while x.norm() > 1"),
+    (scaled_to_one, "for a vector whose norm is 7 the result is not the starter's"),
+    (no_counters, "for a vector whose norm is 7 seen['halved'] is 0, too few"),
+    (lambda x, seen: tame(x, seen, choose=lambda ok, x, _: x * ok), "for a vector with a NaN the result"),
+    (
+        lambda x, seen: tame(x, seen, halvings=lambda norm: norm.log2().floor().add(1).clamp(min=0)),
+        "for a vector whose norm is exactly 4 the result",
+    ),
+    (lambda x, seen: tame(x, seen, halvings=lambda norm: norm.log2().ceil()), "whose norm is below 1 the result"),
+    (
+        lambda x, seen: tame(x, seen, halvings=lambda norm: norm.log2().ceil().clamp(min=0)),
+        "for a vector whose norm is just above 1024 the result",
+    ),
+    (replaced, "call 2, a vector whose norm is 7, is not served by the first graph"),
+    (in_place, "it changed its input"),
+    name="01.5",
 )
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(answer, wrong):
-    outcome = check("01.5", answer)
-    assert not outcome.passed and wrong in outcome.wrong, outcome

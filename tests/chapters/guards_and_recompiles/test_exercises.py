@@ -2,9 +2,9 @@
 
 import pytest
 import torch
+from answers import judged_as
 from torch import nn
 
-from chapters.exercises import check
 from chapters.guards_and_recompiles.exercises import weighted
 from chapters.guards_and_recompiles.in_page import COMPILED
 from compile_lab.dynamo.recompiles import replay
@@ -36,22 +36,16 @@ def marked(mark, dim):
     return mark_tokens
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "wrong"),
-    [
-        ("02.1", calls((4, 2)), "1 calls, not five"),
-        ("02.1", [*calls((4, 2)) * 4, (torch.ones(4).double(), 2)], "call 5 is not of a float32 tensor"),
-        ("02.1", [*calls((4, 2)) * 4, (torch.ones(4, requires_grad=True), 2)], "in call 5, x is more than a length"),
-        ("02.1", calls((4, 2), (5, 2), (6, 2), (7, 3), (8, 4)), "but not the first, third and fifth: compiled, comp"),
-        ("02.2", Forgets, "the result of call 2 is wrong"),
-        ("02.3", marked("mark_static", 1), "8 graphs"),
-        ("02.3", lambda tokens: None, "must return the tokens"),
-        ("02.3", lambda tokens: tokens[:, :2], "keep their shape"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    ("02.1", calls((4, 2)), "1 calls, not five"),
+    ("02.1", [*calls((4, 2)) * 4, (torch.ones(4).double(), 2)], "call 5 is not of a float32 tensor"),
+    ("02.1", [*calls((4, 2)) * 4, (torch.ones(4, requires_grad=True), 2)], "in call 5, x is more than a length"),
+    ("02.1", calls((4, 2), (5, 2), (6, 2), (7, 3), (8, 4)), "but not the first, third and fifth: compiled, comp"),
+    ("02.2", Forgets, "the result of call 2 is wrong"),
+    ("02.3", marked("mark_static", 1), "8 graphs"),
+    ("02.3", lambda tokens: None, "must return the tokens"),
+    ("02.3", lambda tokens: tokens[:, :2], "keep their shape"),
 )
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
-    outcome = check(name, answer)
-    assert not outcome.passed and wrong in outcome.wrong, outcome
 
 
 def predicted(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_once=True, flag_symbol=False):
@@ -75,21 +69,16 @@ def predicted(calls, *, least_size=2, least_n=None, only_newest=False, varied_at
     return len(codes)
 
 
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        (len, "torch compiles fewer than 2 times: the same call needs no new code"),
-        (lambda calls: predicted(calls, least_size=0), "torch compiles more than 2 times: a size of 1 fits no symbol"),
-        (lambda calls: predicted(calls, least_n=2), "fewer than 4 times: an int that has varied takes 0 and 1, too"),
-        (
-            lambda calls: predicted(calls, only_newest=True),
-            "fewer than 3 times: a bool is a constant, and earlier code",
-        ),
-        (lambda calls: predicted(calls, varied_at_once=False), "what has varied stays a symbol in later code"),
-        (lambda calls: predicted(calls, flag_symbol=True), "torch compiles"),
-        (lambda calls: 2.0, "asks for a whole number"),
-    ],
+test_an_account_that_is_nearly_right_is_told_for_which_calls_it_is_wrong = judged_as(
+    (len, "torch compiles fewer than 2 times: the same call needs no new code"),
+    (lambda calls: predicted(calls, least_size=0), "torch compiles more than 2 times: a size of 1 fits no symbol"),
+    (lambda calls: predicted(calls, least_n=2), "fewer than 4 times: an int that has varied takes 0 and 1, too"),
+    (
+        lambda calls: predicted(calls, only_newest=True),
+        "fewer than 3 times: a bool is a constant, and earlier code",
+    ),
+    (lambda calls: predicted(calls, varied_at_once=False), "what has varied stays a symbol in later code"),
+    (lambda calls: predicted(calls, flag_symbol=True), "torch compiles"),
+    (lambda calls: 2.0, "asks for a whole number"),
+    name="02.5",
 )
-def test_an_account_that_is_nearly_right_is_told_for_which_calls_it_is_wrong(answer, wrong):
-    outcome = check("02.5", answer)
-    assert not outcome.passed and wrong in outcome.wrong, outcome

@@ -3,8 +3,8 @@
 import pytest
 import torch
 import torch.nn.functional as F
+from answers import judged_as
 
-from chapters.exercises import check
 from chapters.inductor_codegen.in_page import GRAPHS, KERNELS, matrices_moved, plain_ops
 from compile_lab.inductor.generated import generated_code
 
@@ -26,17 +26,11 @@ def broken(x):
     return x * 2
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "wrong"),
-    [
-        ("04.2", lambda x: x, "the result is not"),
-        ("04.3", lambda x: x.sin(), "the result is not"),
-        ("04.3", broken, "the graph breaks at print"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    ("04.2", lambda x: x, "the result is not"),
+    ("04.3", lambda x: x.sin(), "the result is not"),
+    ("04.3", broken, "the graph breaks at print"),
 )
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
-    outcome = check(name, answer)
-    assert not outcome.passed and wrong in outcome.wrong
 
 
 def one_by_one(ops):
@@ -89,20 +83,15 @@ def ordered(ops, groups, barriers):
     return found
 
 
-@pytest.mark.parametrize(
-    ("answer", "wrong"),
-    [
-        (one_by_one, "it makes {a} {b} {c}, which moves 6 matrices, and fewer will do"),
-        (neighbours, "it makes {a} {p} {b, c}, which moves 7 matrices, and fewer will do"),
-        (lambda ops: merged(ops, barriers=("whole",)), "p is a library's kernel, and nothing joins it"),
-        (lambda ops: merged(ops)[::-1], "c reads m, which is not there yet"),
-        (lambda ops: merged(ops)[:1], "not every operation is in exactly one group"),
-        (lambda ops: "abc", "a list of groups"),
-    ],
+test_a_scheduler_that_is_nearly_right_is_told_for_which_graph_it_is_wrong = judged_as(
+    (one_by_one, "it makes {a} {b} {c}, which moves 6 matrices, and fewer will do"),
+    (neighbours, "it makes {a} {p} {b, c}, which moves 7 matrices, and fewer will do"),
+    (lambda ops: merged(ops, barriers=("whole",)), "p is a library's kernel, and nothing joins it"),
+    (lambda ops: merged(ops)[::-1], "c reads m, which is not there yet"),
+    (lambda ops: merged(ops)[:1], "not every operation is in exactly one group"),
+    (lambda ops: "abc", "a list of groups"),
+    name="04.4",
 )
-def test_a_scheduler_that_is_nearly_right_is_told_for_which_graph_it_is_wrong(answer, wrong):
-    outcome = check("04.4", answer)
-    assert not outcome.passed and wrong in outcome.wrong, outcome
 
 
 def test_matrices_are_counted_as_one_counts_them_by_hand():

@@ -4,9 +4,9 @@ import math
 
 import pytest
 import torch
+from answers import judged_as
 
-from chapters.exercises import check
-from chapters.inference import in_page as chapter_17
+from chapters.inference import in_page
 
 
 def batch(work, memory_nbytes, bytes_per_s, flop_per_s, limit_ms):
@@ -19,26 +19,20 @@ def batch(work, memory_nbytes, bytes_per_s, flop_per_s, limit_ms):
     return max(0, math.floor(min(bounds)))
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "wrong"),
-    [
-        ("21.1", lambda work, _, *rest: batch(work, 1e18, *rest), "of 141"),
-        ("21.1", lambda *given: batch(*given) - 1, "fit and are in time"),
-        ("21.1", lambda *given: float(batch(*given)), "a whole number"),
-        ("21.2", lambda lengths: min(2, len(set(lengths))), "for the lengths 16, 1, 32 it says 2; 3 compile"),
-        ("21.3", lambda length: 512, "pads"),
-        ("21.3", lambda length: 256, "does not fit into 256"),
-        ("21.3", lambda length: 1024, "the cache has 512 slots"),
-        ("21.3", lambda length: 64.0, "a whole number"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    ("21.1", lambda work, _, *rest: batch(work, 1e18, *rest), "of 141"),
+    ("21.1", lambda *given: batch(*given) - 1, "fit and are in time"),
+    ("21.1", lambda *given: float(batch(*given)), "a whole number"),
+    ("21.2", lambda lengths: min(2, len(set(lengths))), "for the lengths 16, 1, 32 it says 2; 3 compile"),
+    ("21.3", lambda length: 512, "pads"),
+    ("21.3", lambda length: 256, "does not fit into 256"),
+    ("21.3", lambda length: 1024, "the cache has 512 slots"),
+    ("21.3", lambda length: 64.0, "a whole number"),
 )
-def test_a_wrong_answer_is_told_what_is_wrong_with_it(name, answer, wrong):
-    outcome = check(name, answer)
-    assert not outcome.passed and wrong in outcome.wrong, outcome.wrong
 
 
-@pytest.mark.parametrize("lengths", chapter_17.STREAMS)
-def test_torch_compiles_as_often_as_the_judge_of_17_2_says(lengths):
+@pytest.mark.parametrize("lengths", in_page.STREAMS)
+def test_torch_compiles_as_often_as_the_judge_of_21_2_says(lengths):
     torch.compiler.reset()
     made = []
 
@@ -49,4 +43,4 @@ def test_torch_compiles_as_often_as_the_judge_of_17_2_says(lengths):
     compiled = torch.compile(lambda x: x * 2 + 1, backend=counted)
     for length in lengths:
         compiled(torch.ones(length, 3))
-    assert len(made) == chapter_17.compilations(lengths)
+    assert len(made) == in_page.compilations(lengths)

@@ -1,20 +1,15 @@
 """Answers that are right, and those that are likely and wrong."""
 
-import pytest
 import torch
+from answers import judged_as
 
-from chapters.exercises import check
-
-
-def judged(name, answer):
-    return str(check(name, answer))
-
-
-@pytest.mark.parametrize(
-    ("answer", "word"), [(2 - 1 / 64, "right."), (1.98, "right."), (64, "nothing"), (1.0, "share")]
+test_the_slowest_of_64 = judged_as(
+    (2 - 1 / 64, "right."),
+    (1.98, "right."),
+    (64, "nothing"),
+    (1.0, "share"),
+    name="17.1",
 )
-def test_the_slowest_of_64(answer, word):
-    assert word in judged("17.1", answer)
 
 
 def in_chunks(lengths, ranks, tail=True):
@@ -28,37 +23,31 @@ def in_chunks(lengths, ranks, tail=True):
     return mine
 
 
-@pytest.mark.parametrize(
-    ("answer", "word"),
-    [
-        (in_chunks, "right."),
-        (lambda lengths, ranks: in_chunks(lengths, ranks, tail=False), "pairs."),
-        (lambda lengths, ranks: in_chunks([sum(lengths)], ranks), "pairs."),
-        (lambda lengths, ranks: [list(range(sum(lengths)))] + [[]] * (ranks - 1), "as many each"),
-        (lambda lengths, ranks: [[0]] * ranks, "not every position"),
-        (lambda lengths, ranks: [[0]], "it has 1 lists"),
-    ],
+test_positions_dealt = judged_as(
+    (in_chunks, "right."),
+    (lambda lengths, ranks: in_chunks(lengths, ranks, tail=False), "pairs."),
+    (lambda lengths, ranks: in_chunks([sum(lengths)], ranks), "pairs."),
+    (lambda lengths, ranks: [list(range(sum(lengths)))] + [[]] * (ranks - 1), "as many each"),
+    (lambda lengths, ranks: [[0]] * ranks, "not every position"),
+    (lambda lengths, ranks: [[0]], "it has 1 lists"),
+    name="17.2",
 )
-def test_positions_dealt(answer, word):
-    assert word in judged("17.2", answer)
 
 
-@pytest.mark.parametrize(
-    ("answer", "word"),
-    [
-        (lambda outs, lses: (outs * (lses - lses.logsumexp(0)).exp()).sum(0), "right."),
-        (lambda outs, lses: (outs * lses.softmax(0)).sum(0), "right."),
-        (lambda outs, lses: (outs * lses.exp()).sum(0) / lses.exp().sum(0), "not finite"),
-        (lambda outs, lses: outs.mean(0), "off by"),
-        (lambda outs, lses: outs * torch.ones_like(lses), "it returns"),
-    ],
+test_blocks_merged = judged_as(
+    (lambda outs, lses: (outs * (lses - lses.logsumexp(0)).exp()).sum(0), "right."),
+    (lambda outs, lses: (outs * lses.softmax(0)).sum(0), "right."),
+    (lambda outs, lses: (outs * lses.exp()).sum(0) / lses.exp().sum(0), "not finite"),
+    (lambda outs, lses: outs.mean(0), "off by"),
+    (lambda outs, lses: outs * torch.ones_like(lses), "it returns"),
+    name="17.3",
 )
-def test_blocks_merged(answer, word):
-    assert word in judged("17.3", answer)
 
 
-@pytest.mark.parametrize(
-    ("answer", "word"), [(44, "right."), (43, "a little less"), (1, "one layer"), (3505, "34 bytes")]
+test_fewest_gpus = judged_as(
+    (44, "right."),
+    (43, "a little less"),
+    (1, "one layer"),
+    (3505, "34 bytes"),
+    name="17.4",
 )
-def test_fewest_gpus(answer, word):
-    assert word in judged("17.4", answer)

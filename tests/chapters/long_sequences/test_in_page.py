@@ -2,9 +2,7 @@
 
 import pytest
 
-from chapters.long_sequences import in_page
 from chapters.long_sequences.in_page import Bill
-from compile_lab.page import Explorer
 
 
 def test_what_is_divided_and_what_is_not():
@@ -20,10 +18,3 @@ def test_twice_the_length_is_twice_the_memory_and_four_times_the_attention():
     assert long.activations == 2 * short.activations and long.attention_flops == 4 * short.attention_flops
     even = Bill(short.even)
     assert even.attention_flops == even.linear_flops
-
-
-def test_a_panel_for_each_choice_that_the_page_stores():
-    explorer = Explorer("The bill", in_page.AXES, in_page.panel, live=True, stored=in_page.STORED)
-    assert len(explorer) == 3
-    assert "One device sends nothing" in repr(explorer.show(devices="1"))
-    assert "give 1 to 2³⁰ tokens" in repr(explorer.show(length=0))

@@ -1,4 +1,4 @@
-"""Three means of a loss, and the gradient that DDP leaves."""
+"""Which mean a loss is. Chapter 17 has the three means, and the gradient that DDP leaves."""
 
 import pytest
 import torch
@@ -23,16 +23,3 @@ def by_document(logits, labels, documents):
 )
 def test_a_loss_is_known_by_its_value(loss, name):
     assert losses.which(loss) == name
-
-
-def test_the_three_means():
-    long, short, other = (torch.full((n,), at) for n, at in ((90, 2.0), (5, 5.0), (5, 5.0)))
-    assert losses.by_token([long, short, other]) == pytest.approx(2.3)
-    assert losses.by_document([long, short, other]) == pytest.approx(4.0)
-    assert losses.by_device([[long], [short, other]]) == pytest.approx(3.5)
-
-
-@pytest.mark.processes
-def test_only_the_sum_times_ranks_over_all_tokens_is_one_process_s_gradient():
-    own, summed, right = losses.gradients([30, 6])
-    assert own.off > 0.05 and summed.off == pytest.approx(0.5, abs=1e-4) and right.off < 1e-5

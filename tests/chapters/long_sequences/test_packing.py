@@ -20,12 +20,6 @@ def test_a_document_longer_than_a_row_is_refused():
         packing.first_fit([4, 20], 16)
 
 
-def test_layouts_waste_ever_less():
-    longest, batches, packed = packing.layouts(LENGTHS, 1024, 8)
-    assert longest.positions == len(LENGTHS) * max(LENGTHS)
-    assert longest.waste > batches.waste > 0.5 > 0.05 > packed.waste >= 0
-
-
 def test_pairs_are_those_of_each_document():
     assert packing.pairs([3, 2]) == 6 + 3
 

@@ -1,26 +1,8 @@
-"""How many graphs packed rows make."""
+"""Bounds of documents in packed rows, and attention to each. Chapter 17 counts the graphs."""
 
-import pytest
 import torch
 
 from chapters.long_sequences import recompiles
-
-ROWS = [[30, 34], [20, 44], [24, 20, 20], [8, 8, 48], [60, 4], [16, 16, 16, 16], [31, 33], [10, 54], [50, 14], [12, 52]]
-
-
-@pytest.mark.parametrize("way", [way for way in recompiles.PROGRAMS if "mask" in way or "padded" in way])
-def test_a_mask_or_padded_bounds_need_one_graph(way):
-    found = recompiles.count(way, ROWS[:6])
-    assert found.graphs == (1,) * 6 and not found.breaks and found.ending == "compiled"
-
-
-def test_a_longest_length_becomes_an_input():
-    assert recompiles.count("varlen_attn", ROWS).graphs[-4:] == (3, 3, 3, 3)
-
-
-def test_without_dynamic_shapes_it_ends_in_eager_mode():
-    found = recompiles.count("varlen_attn, dynamic=False", ROWS)
-    assert found.graphs == tuple(range(1, 9)) and found.ending == "eager from row 9 on"
 
 
 def test_padded_bounds_are_of_one_length():

@@ -209,30 +209,6 @@ def test_a_step_is_predicted_from_what_was_measured_before_it_ran():
     assert (two["forward_ms"], two["backward_ms"]) == (5, 10), "two stages a rank, of half the layers"
 
 
-def test_runs_are_chosen_by_their_sizes_and_memory_is_expected_from_what_is_held():
-    def run(schedule, ranks, m, batch=8, few=False, held=(1, 1), peaks=(None, None)):
-        names = "schedule", "ranks", "microbatches", "batch_of_a_microbatch", "few_channels"
-        values = schedule, ranks, m, batch, few
-        usual = {"layers_of_a_rank": 8, "through_host": False}
-        return {**dict(zip(names, values, strict=True)), **usual, "peak_activations": held, "peak_nbytes": peaks}
-
-    gpipe = [run("GPipe", 4, m, peaks=(10 + 3 * m, 0), held=(m, m)) for m in (4, 16, 8)]
-    one, two = run("1F1B", 4, 8, held=(4, 1)), run("LoopedBFS", 4, 8, held=(8, 2))
-    others = [run("1F1B", 2, 4), run("1F1B", 4, 8, batch=32), run("1F1B", 4, 8, few=True)]
-    thin, slow = {**gpipe[2], "layers_of_a_rank": 2}, {**gpipe[2], "through_host": True}
-    result = {"work": {"layers_of_a_rank": 8}, "runs": [*others, *gpipe, one, two, thin, slow]}
-    assert pipeline_recording.chosen(result) == {"GPipe": gpipe[2], "1F1B": one, "LoopedBFS": two}
-    assert pipeline_recording.chosen(result, 32) == {"1F1B": others[1]}
-    assert pipeline_recording.chosen(result, few_channels=True) == {"1F1B": others[2]}
-    assert pipeline_recording.chosen(result, a_rank=4) == {"GPipe": gpipe[1]}
-    assert pipeline_recording.chosen(result, layers_of_a_rank=2) == {"GPipe": thin}
-    assert pipeline_recording.chosen(result, through_host=True) == {"GPipe": slow}
-    assert pipeline_recording.expected_nbytes(result, one) == [22, 13]
-    assert pipeline_recording.expected_nbytes(result, two) == [22, 13], "two stages a rank, half as large"
-    with pytest.raises(ValueError, match="two numbers of micro-batches under GPipe"):
-        pipeline_recording.expected_nbytes(result, others[1])
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 4, 8])
 def test_a_recording_runs_each_schedule_with_the_layers_of_a_rank_and_what_it_has_memory_for(n):

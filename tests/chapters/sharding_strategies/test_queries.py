@@ -38,15 +38,6 @@ def test_a_call_that_hangs_is_a_ruling_and_the_rest_goes_on():
     assert [one.kind for one in rulings(calls, limit_s=12)] == ["free", "hangs", "free"]
 
 
-def test_a_rule_put_in_place_before_is_believed():
-    call = DTensorCall(torch.cdist, (X, X), ("S(0)", "R"))
-    (without,), (with_it,) = (
-        rulings([call]),
-        rulings([call], before=with_rule("aten._cdist_forward.default", cdist_rule)),
-    )
-    assert (without.kind, with_it.kind, with_it.out) == ("refused", "free", ("S(0)",))
-
-
 def test_what_cannot_be_asked_is_refused():
     with pytest.raises(ValueError, match="2 placements for 1 tensors"):
         rulings([DTensorCall(torch.relu, (X,), ("S(0)", "R"))])

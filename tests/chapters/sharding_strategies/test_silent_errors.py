@@ -1,4 +1,4 @@
-"""Each silent error of torch 2.13 is still one: a torch that fixes it fails here, by name. What is told of it holds."""
+"""What is told of each silent error: its place is in this torch, its cause is said. Chapter 14 runs all of them."""
 
 import re
 import sys
@@ -8,36 +8,9 @@ import pytest
 import torch.distributed.tensor
 
 from chapters.sharding_strategies.silent import Finding, SilentError
-from chapters.sharding_strategies.silent_errors import ERRORS, findings
+from chapters.sharding_strategies.silent_errors import ERRORS
 
 ranks_are_forked = pytest.mark.skipif(sys.platform == "win32", reason="ranks are forked")
-SAID = {
-    "mse_loss_gradient": "off by 1 of",
-    "binary_cross_entropy_gradient": "off by 1 of",
-    "conv2d_over_height": "shape (2, 4, 4, 8) for (2, 4, 8, 8)",
-    "conv2d_of_fewer_images_than_ranks": "shape (0, 4, 6, 6) for (1, 4, 6, 6)",
-    "logsumexp_keepdim": "shape (1, 2) for (1, 4)",
-    "amax_gradient": "NaN in 11 of 12",
-    "fill_of_partial_sums": "off by 1 of",
-    "vector_times_matrix": "shape (1, 3) for (3,)",
-    "histogram_after_another": "shape (100,) for (3,)",
-    "one_hot_without_a_number_of_classes": "shape (4, 2) for (4, 4)",
-}
-
-
-@pytest.fixture(scope="module")
-def found():
-    return findings(2)
-
-
-@ranks_are_forked
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ERRORS)
-def test_it_is_wrong_and_says_nothing(found, name):
-    told = found[name].difference
-    assert told and not told.startswith("refused"), f"{name} is no silent error here: {told!r}"
-    assert told.startswith(SAID.get(name, "")), told
-    assert found[name].ranks != found[name].alone
 
 
 @pytest.mark.parametrize("name", ERRORS)

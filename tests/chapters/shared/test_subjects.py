@@ -15,7 +15,7 @@ def test_minigpt_and_its_tokens_fit_each_other():
     assert subjects.tokens(model, 2)[0].shape == (2, model.config.context)
     small = subjects.minigpt(vocabulary=17)
     assert small(subjects.tokens(small, 1, 8)[0]).shape == (1, 8, 17)
-    with pytest.raises(ValueError, match="mini, gpt2-124m"):
+    with pytest.raises(ValueError, match="the configs are mini, "):
         subjects.minigpt("gpt5")
 
 
@@ -31,11 +31,6 @@ def test_a_block_of_gpt2_runs():
     block = subjects.gpt2_block(dim=128)
     out = block(torch.randn(2, 8, 128))
     assert (out[0] if isinstance(out, tuple) else out).shape == (2, 8, 128)
-
-
-def test_a_small_resnet_runs_in_training_mode():
-    model = subjects.resnet()
-    assert model.training and model(torch.randn(2, 3, 32, 32)).logits.shape == (2, 10)
 
 
 def first_losses() -> dict[str, float]:

@@ -3,7 +3,6 @@
 import pytest
 
 from chapters.where_to_compile import dtensors
-from chapters.where_to_compile.dtensors import Outcome
 from chapters.where_to_compile.experiments import compile_orders
 from compile_lab import recordings
 from compile_lab.devices import ranks
@@ -19,16 +18,3 @@ def test_each_program_is_as_it_was_recorded(backends):
     assert [(each.program, each.backend, each.words) for each in found] == [
         (each.program, each.backend, each.words) for each in kept
     ]
-
-
-@pytest.mark.parametrize(
-    ("outcome", "words"),
-    [
-        (Outcome("a", "eager", gradient=0.0), "right"),
-        (Outcome("a", "eager", gradient=0.5), "off by 0.5 of its size"),
-        (Outcome("a", "eager"), "no gradient, and no error"),
-        (Outcome("a", "eager", error="ValueError: no"), "ValueError: no"),
-    ],
-)
-def test_an_outcome_in_words(outcome, words):
-    assert outcome.words == words

@@ -1,17 +1,13 @@
 """Answers that are right, and those that are likely and wrong."""
 
-import pytest
+from answers import judged_as
 
-from chapters.exercises import check
-
-
-def judged(name, answer):
-    return str(check(name, answer))
-
-
-@pytest.mark.parametrize(("answer", "word"), [(384, "right."), (192, "the forward's share"), (48, "for how many")])
-def test_forwards(answer, word):
-    assert word in judged("18.1", answer)
+test_forwards = judged_as(
+    (384, "right."),
+    (192, "the forward's share"),
+    (48, "for how many"),
+    name="18.1",
+)
 
 
 def ordered(*order, swap=True):
@@ -25,19 +21,15 @@ def ordered(*order, swap=True):
     return answer
 
 
-@pytest.mark.parametrize(
-    ("answer", "word"),
-    [
-        (ordered("TP", "SP", "AC", "compile", "FSDP2", "DDP"), "right."),
-        (ordered("TP", "SP", "AC", "compile", "FSDP2", "DDP", swap=False), "2.13"),
-        (ordered("TP", "SP", "compile", "AC", "FSDP2", "DDP", swap=False), "how often"),
-        (ordered("AC", "TP", "SP", "compile", "FSDP2", "DDP"), "what slices"),
-        (ordered("TP", "SP", "FSDP2", "DDP", "AC", "compile"), "what wraps"),
-        (ordered("AC", "compile", "FSDP2"), "each step once"),
-    ],
+test_orders = judged_as(
+    (ordered("TP", "SP", "AC", "compile", "FSDP2", "DDP"), "right."),
+    (ordered("TP", "SP", "AC", "compile", "FSDP2", "DDP", swap=False), "2.13"),
+    (ordered("TP", "SP", "compile", "AC", "FSDP2", "DDP", swap=False), "how often"),
+    (ordered("AC", "TP", "SP", "compile", "FSDP2", "DDP"), "what slices"),
+    (ordered("TP", "SP", "FSDP2", "DDP", "AC", "compile"), "what wraps"),
+    (ordered("AC", "compile", "FSDP2"), "each step once"),
+    name="18.2",
 )
-def test_orders(answer, word):
-    assert word in judged("18.2", answer)
 
 
 def with_gradient(called, model, x):
@@ -56,21 +48,19 @@ def without_a_look_at_eager(model, compiled, x):
     return {"input", *dict(model.named_parameters())} - with_gradient(compiled, model, x)
 
 
-@pytest.mark.parametrize(
-    ("answer", "word"),
-    [
-        (lambda model, compiled, x: with_gradient(model, model, x) - with_gradient(compiled, model, x), "right."),
-        (without_the_input, "the input's gradient is lost"),
-        (without_a_look_at_eager, "nothing is lost"),
-        (lambda model, compiled, x: set(), "the gate's gradient is lost"),
-    ],
+test_lost_gradients = judged_as(
+    (lambda model, compiled, x: with_gradient(model, model, x) - with_gradient(compiled, model, x), "right."),
+    (without_the_input, "the input's gradient is lost"),
+    (without_a_look_at_eager, "nothing is lost"),
+    (lambda model, compiled, x: set(), "the gate's gradient is lost"),
+    name="18.3",
 )
-def test_lost_gradients(answer, word):
-    assert word in judged("18.3", answer)
 
 
-@pytest.mark.parametrize(
-    ("answer", "word"), [(1120, "right."), (1280, "the first stage"), (2400, "all backwards"), (0, "which stages")]
+test_cost_of_the_cure = judged_as(
+    (1120, "right."),
+    (1280, "the first stage"),
+    (2400, "all backwards"),
+    (0, "which stages"),
+    name="18.4",
 )
-def test_cost_of_the_cure(answer, word):
-    assert word in judged("18.4", answer)

@@ -79,13 +79,6 @@ def test_what_is_silently_wrong_is_worse_than_an_error():
     assert sorted([wrong, error, slow, right], key=lambda cell: cell.severity) == [right, slow, error, wrong]
 
 
-def test_an_error_is_told_in_a_line_by_what_a_backend_raised():
-    assert grid.first_line(ValueError("one\ntwo")) == "ValueError: one"
-    assert grid.first_line(RuntimeError("backend='x' raised:\nKeyError: 'y' at 0x7f00aa")) == "KeyError: 'y'"
-    assert grid.first_line(ValueError("")) == "ValueError: no message"
-    assert len(grid.first_line(ValueError("word " * 100))) <= 180
-
-
 @pytest.mark.parametrize(
     "name", ["module._orig_mod.blocks.0.up", "_orig_mod.module.blocks.0._checkpoint_wrapped_module.up"]
 )

@@ -40,7 +40,7 @@ def test_the_weights_get_their_gradients_only_when_asked_and_they_are_eagers(mak
     stage.compile(backend=backend)
     for batch in (x, x + 1):  # the second one adds to the first
         mine, its = batch.clone().requires_grad_(), batch.clone().requires_grad_()
-        before = [copy.copy(parameter.grad) for parameter in stage.parameters()]
+        before = [None if each.grad is None else each.grad.clone() for each in stage.parameters()]
         made, expected = gradients(stage, mine), gradients(plain, its)
         torch.testing.assert_close(mine.grad, its.grad)
         assert all(now is None if old is None else torch.equal(now, old) for now, old in zip(made, before, strict=True))

@@ -19,6 +19,7 @@ STEPS = 3
 TINY = GPTConfig(vocabulary=60, context=16, dim=32, layers=4, heads=4)
 DEEP = GPTConfig(vocabulary=60, context=16, dim=32, layers=8, heads=4)
 TIED = GPTConfig(vocabulary=60, context=16, dim=32, layers=4, heads=4, tied_head=True)
+MIXED = GPTConfig(vocabulary=60, context=16, dim=32, layers=4, heads=4, experts=8)
 V_SHAPED_FAILS = "torch before 2.12: V-shaped schedules end in an error on gloo"
 
 
@@ -26,7 +27,7 @@ V_SHAPED_FAILS = "torch before 2.12: V-shaped schedules end in an error on gloo"
 class Case:
     pattern: str
     config: GPTConfig = TINY
-    options: dict = field(default_factory=dict)
+    options: dict = field(default_factory=dict, hash=False)
 
     def __str__(self) -> str:
         tied = ["tied"] if self.config.tied_head else []
@@ -40,6 +41,7 @@ def schedule(name: str, config: GPTConfig = DEEP) -> Case:
 V_SHAPED = [schedule("ZBVZeroBubble"), schedule("DualPipeV")]
 LOOPED = [schedule(name) for name in ("GPipe", "1F1B", "Interleaved1F1B", "LoopedBFS", "InterleavedZeroBubble")]
 SPLIT = [Case(name) for name in ("ddp", "fsdp", "hsdp", "tp", "tp+sp", "fsdp+tp")]
+POSITIONS = [Case("cp"), Case("cp", TIED), Case("ddp", MIXED), Case("fsdp", MIXED), Case("ep", MIXED)]
 GATHERED = [Case(name, options={"gathered_logits": True}) for name in ("tp", "tp+sp")]
 STAGED = [Case(name, options={"microbatches": 2}) for name in ("pp+fsdp", "pp+tp")]
 ENDS_TIED = [Case("fsdp", TIED), Case("tp+sp", TIED), Case("pp+tp", TIED, {"microbatches": 2}), schedule("1F1B", TIED)]
@@ -114,6 +116,10 @@ def test_patterns_train_what_one_process_trains(capfd):
     assert capfd.readouterr() == ("", "")  # a notebook's cell shows what a rank says
 
 
+def test_shared_sequences_and_shared_experts_train_what_one_process_trains():
+    agree(POSITIONS, 4)
+
+
 def test_every_schedule_trains_what_one_process_trains():
     agree(LOOPED, 4)
 
@@ -168,20 +174,24 @@ def test_on_two_ranks_bfloat16_reduces_in_float32_a_step_has_halves_and_what_doe
     assert first[1][1] != second[1][1]
 
 
-def compiled() -> tuple[Trained, int]:
+COMPILED = [Case("fsdp"), Case("cp"), Case("ep", MIXED)]
+
+
+def compiled() -> tuple[list[Trained], int]:
     """With a backend that generates no code: Inductor would take most of a minute here, and has tests of its own."""
     compile = torch.nn.Module.compile
     torch.nn.Module.compile = lambda block, mode, **options: compile(block, backend="aot_eager", **options)
-    (trained,) = on_this_rank([Case("fsdp", options={"mode": "default"})])
+    trained = on_this_rank([Case(each.pattern, each.config, {"mode": "default"}) for each in COMPILED])
     return trained, dynamo.dynamo_utils.counters["stats"]["unique_graphs"]
 
 
 def test_compiled_blocks_share_one_graph_and_train_the_same():
-    alone = on_one_process(TINY)
-    for trained, graphs in ranks.run(compiled, 2, timeout=600):
-        assert graphs == 1
-        assert trained.losses == pytest.approx(alone.losses, abs=1e-6)
-        assert distance(trained.gradients, alone.gradients) < 1e-5
+    alone = {each: on_one_process(each.config) for each in COMPILED}
+    for every, graphs in ranks.run(compiled, 2, timeout=600):
+        assert graphs == len(COMPILED), "one for the blocks of each pattern"
+        for each, trained in zip(COMPILED, every, strict=True):
+            assert trained.losses == pytest.approx(alone[each].losses, abs=1e-6), each
+            assert distance(trained.gradients, alone[each].gradients) < 1e-5, each
 
 
 @pytest.mark.slow
@@ -205,6 +215,11 @@ ODD = GPTConfig(vocabulary=60, context=15, dim=32, layers=4, heads=4)
         (lambda: layouts.check(TINY, "pp", {"pp": 2}, microbatches=5, schedule="Interleaved1F1B"), "the 2 rounds"),
         (lambda: layouts.check(TINY, "pp", {"pp": 2}, mode="default", schedule="ZBVZeroBubble"), "in two parts"),
         (lambda: layouts.check(TINY, "tp", {"tp": 2}, mode="reduce-overhead"), "without CUDA graphs"),
+        (lambda: layouts.check(TINY, "cp", {"cp": 3}), "16 tokens do not divide by 6"),
+        (lambda: layouts.check(TINY, "ep", {"ep": 2}), "a model without experts"),
+        (lambda: layouts.check(MIXED, "ep", {"ep": 3}), "8 experts do not divide by ep=3"),
+        (lambda: layouts.check(MIXED, "tp", {"tp": 2}), "slices each MLP"),
+        (lambda: layouts.check_batch(6, {"ep": 4}), "a multiple of 4"),
         (lambda: layouts.check_batch(6, {"replicate": 2, "shard": 2}), "a multiple of 4"),
         (lambda: layouts.check_batch(8, {"pp": 2, "shard": 4}), "2 rows a pipeline"),
     ],

@@ -98,7 +98,7 @@ def test_the_peers_file_is_asked_for_by_name(tmp_path, capsys):
     with pytest.raises(SystemExit):
         record.main(["capstone", "--peer", str(tmp_path / "none.py")])
     said = capsys.readouterr().err
-    assert "--peer is of capstone and capstone_peers alone" in said and "no such file" in said
+    assert "--peer is of capstone, capstone_peers, capstone_options alone" in said and "no such file" in said
 
 
 def test_what_is_said_of_the_recording_adds_up():

@@ -18,7 +18,6 @@ from chapters.shared.experiments.overlap import (
     predicted,
     record,
     timeline,
-    wires,
 )
 from compile_lab import recordings
 from compile_lab.devices import ranks
@@ -96,17 +95,6 @@ def test_a_step_is_predicted_from_the_wire_alone_and_a_step_that_sends_nothing()
     assert sharded["step_ms"] == pytest.approx(9.5 + sharded["exposed_ms"]), "half of the optimizer on each of two"
     assert kept["communication_ms"] == pytest.approx(2 / 3 * sharded["communication_ms"], abs=1e-3)
     assert sharded["exposed_ms"] < said["FSDP2, no prefetch"]["exposed_ms"]
-
-
-def test_runs_and_wires_are_chosen_by_setting_on_the_most_ranks():
-    settings = [{"batch": 8, "wide": wide, "through_host": False} for wide in (False, True)]
-    runs = [{"ranks": n, "case": "FSDP2", **each} for n in (2, 4) for each in settings]
-    slower = [{**rate, "median_us": 2 * rate["median_us"]} for rate in RATES]
-    alone = [{"ranks": n, "rates": rates, **each} for n, rates in ((2, RATES), (4, slower)) for each in settings]
-    result = {"runs": runs, "alone": alone}
-    assert chosen(result, 8, wide=True) == {"FSDP2": {"ranks": 4, "case": "FSDP2", **settings[1]}}
-    assert chosen(result, 8, through_host=True) == {}
-    assert wires(result, 8)["all_reduce"](10**6) == 2 and set(wires(result, 8)) == set(KINDS)
 
 
 def test_the_recording_keeps_what_was_predicted_and_communication_is_a_large_part_of_a_wide_models_step():

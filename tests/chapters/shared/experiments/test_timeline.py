@@ -6,8 +6,7 @@ from dataclasses import asdict
 import pytest
 
 from chapters.shared import timeline_view
-from chapters.shared.experiments.timeline import CallTimeline, LaunchedKernel, kernels_of, record, timelines
-from compile_lab import recordings
+from chapters.shared.experiments.timeline import CallTimeline, LaunchedKernel, kernels_of, record
 from compile_lab.measure.trace import read
 
 
@@ -43,15 +42,6 @@ def test_a_graph_is_one_launch_and_what_overlaps_is_busy_once_and_json_keeps_it(
     assert TIMELINE.launches == ((0, 5), (20, 30))
     assert TIMELINE.span_us == 80 and TIMELINE.busy_us == 4 + 30
     assert CallTimeline.from_json(json.loads(json.dumps(asdict(TIMELINE)))) == TIMELINE
-
-
-def test_recorded_timelines_come_by_call_and_mode():
-    result = recordings.load("timeline").result
-    eager, graph = timelines(result, "forward", "eager", "reduce-overhead")
-    assert (eager.mode, graph.mode) == ("eager", "reduce-overhead") and len(graph.launches) < len(eager.launches)
-    assert 0 < eager.busy_us < eager.span_us
-    with pytest.raises(KeyError):
-        timelines(result, "forward", "lite")
 
 
 def test_a_timeline_without_kernels_is_refused():

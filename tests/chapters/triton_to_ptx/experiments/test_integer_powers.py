@@ -7,7 +7,7 @@ import torch
 
 from chapters.triton_to_ptx.experiments import integer_powers as powers
 from chapters.triton_to_ptx.experiments.integer_powers import POWER_OF, exponents, record
-from compile_lab import recordings, virtual_gpu
+from compile_lab import virtual_gpu
 
 
 def test_each_function_adds_its_power():
@@ -34,10 +34,3 @@ def test_the_generated_code_goes_by_way_of_float64():
 def test_without_a_gpu_it_says_what_is_left_out():
     found = record("cpu")
     assert found["rows"] == [] and "no C++" in found["left_out"][0] and json.dumps(found)
-
-
-def test_the_recorded_chip_is_off_by_one_where_float64_would_do():
-    rows = recordings.load("integer_powers").result["rows"]
-    wrong = [row for row in rows if row["computed"] != row["base"] ** row["exponent"]]
-    assert len(rows) == sum(len(exponents(base)) for base in POWER_OF)
-    assert any(row["base"] == 2 and abs(row["computed"] - 2 ** row["exponent"]) == 1 for row in wrong)

@@ -1,0 +1,3 @@
+"""Chapter 22, attention masks and passes of your own."""
+
+NUMBER = "22"

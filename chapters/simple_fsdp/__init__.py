@@ -1,0 +1,3 @@
+"""Chapter 23, letting the compiler schedule the step."""
+
+NUMBER = "23"

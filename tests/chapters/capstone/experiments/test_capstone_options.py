@@ -1,0 +1,69 @@
+"""What else the compiler offers: each way has the gradients of the rung it starts from, and is told if it fails."""
+
+import math
+
+import pytest
+import torch
+
+from chapters.capstone import forms
+from chapters.capstone.experiments import capstone_options, capstone_options_view
+from chapters.shared import subjects
+from compile_lab import recordings
+
+from .test_capstone import PEER
+
+
+@pytest.mark.slow
+def test_each_way_is_timed_and_judged_beside_the_peer(tmp_path):
+    path = tmp_path / "model.py"
+    path.write_text(PEER)
+    found = capstone_options.record("cpu", peer=path, tune_by_s=math.inf)
+    rows = {row["name"]: row for row in found["rungs"]}
+    assert list(rows) == ["peer, compiled", *capstone_options.WAYS]
+    told = {row["name"]: row["stopped"] for row in found["stopped"]}
+    assert set(told) <= {"FlexAttention"}, told  # torch trains it on a GPU alone
+    measured = {name: row for name, row in rows.items() if name not in told}
+    assert all(0 < row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in measured.values())
+    errors = {name: row["gradient_error"] for name, row in measured.items() if name != "peer, compiled"}
+    assert max(errors.values()) < 1.2 * errors["stream"] < 0.02
+    assert rows["together, tuned"]["predicted_ms"] < rows["stream"]["predicted_ms"] == 0
+
+
+def test_tuning_is_not_begun_when_the_time_is_over():
+    study = capstone_options.OptionsStudy("cpu", 0.0, None)
+    study.tune()
+    assert study.attempts.stopped == [
+        {"name": "together, tuned", "part": "build", "stopped": capstone_options.OUT_OF_TIME}
+    ]
+
+
+@pytest.mark.parametrize("form", [{}, {"gelu": forms.gelu_by_sigmoid}, {"head": forms.LeanHead}, {"joined": False}])
+def test_another_form_has_the_gradients_of_the_first(form):
+    study = capstone_options.OptionsStudy("cpu", 0.0, None)
+    step = subjects.capstone_stream(study._model(), chunks=2, compiled=False, stream=torch.float32, **form)
+    weights = dict(study._model().named_parameters())
+    assert study._error(step, weights, study._exact()) < 0.01
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_flexible_attention_is_causal_attention():
+    q, k, v = torch.randn(3, 2, 2, 128, 16, generator=torch.Generator().manual_seed(0))
+    found = forms.flexible_attention(128, "cpu")(q, k, v)
+    exact = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+    assert torch.allclose(found, exact, atol=1e-5)
+
+
+def test_what_is_said_of_the_recording_adds_up():
+    recording = recordings.load("capstone_options")
+    rows = {row["name"]: row for row in recording.result["rungs"]}
+    changes = {
+        name: capstone_options_view.change_ms(recording, name) for name in capstone_options_view.offers(recording)
+    }
+    assert changes["together"] < changes["one piece"] < 0 < changes["FlexAttention"]
+    errors = [row["gradient_error"] for row in rows.values() if "gradient_error" in row]
+    assert max(errors) < 1.05 * rows["stream"]["gradient_error"] and len(errors) == len(rows) - 1
+    drawn = capstone_options_view.picture(recording)
+    assert f"{abs(changes['together']):.1f} ms" in drawn.title
+    ratio = rows["peer, compiled"]["median_ms"] / rows["together"]["median_ms"]
+    gained, predicted, *left = capstone_options_view.text(recording)
+    assert f"{ratio:.2f} times as fast" in gained and "FlexAttention" in predicted and "tuned" in left[0]
