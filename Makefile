@@ -47,11 +47,11 @@ record: $(READY)                    ## measure on this machine's GPU: NAMES="mac
 slides: $(READY) $(VENDOR)          ## slides from chapters, into _build/slides; ONLY=01_graph_breaks for one
 	$(BIN)/python book/tools/slides.py $(ONLY)
 
-pdf: book                           ## the book as one file, into _build/print; Chromium or Chrome prints it
-	$(BIN)/python book/tools/print_book.py pdf
+pdf: book                           ## the book as one file a language, into _build/print; Chromium or Chrome prints it
+	$(BIN)/python book/tools/print_book.py pdf && $(BIN)/python book/tools/print_book.py pdf --site _build/html/es
 
 epub: book                          ## the same for readers of e-books
-	$(BIN)/python book/tools/print_book.py epub
+	$(BIN)/python book/tools/print_book.py epub && $(BIN)/python book/tools/print_book.py epub --site _build/html/es
 
 grade: $(READY)                     ## run notebooks that students handed in, list their marks: FILES="handed_in/*.ipynb"
 	$(BIN)/python book/tools/grade.py $(FILES)

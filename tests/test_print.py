@@ -26,7 +26,6 @@ parts:
     chapters: [{file: book/predictions}]
 """
 FIRST = """<html lang="en"><body><article class="bd-article"><section id="first"><h1>A first chapter</h1>
-<details class="lab-spanish" lang="es"><summary>En español</summary>Hola</details>
 <section id="asked"><h2>What is asked</h2><p id="plain">See <a href="02_second.html#told">the second</a>,
 <a href="#plain">this</a>,
 <a href="02_second.html#gone">a moved part</a>, <a href="../book/predictions.html#x">your answers</a>.</p>
@@ -162,7 +161,7 @@ def test_what_is_missing_is_named_with_the_remedy(site, tmp_path, monkeypatch, c
 
 def test_another_language_has_its_words_and_an_unknown_one_is_refused(tmp_path):
     book = read(site_of(tmp_path / "es", language="es"))
-    assert book.language == "es" and "Hola" in book.articles[0].body.get_text()
+    assert book.language == "es" and "Interactivo en la web" in book.articles[0].body.get_text()
     assert "Volver al texto" in book.articles[0].answers.get_text()
     with pytest.raises(PrintError, match=r"'xx'.*words\.json"):
         read(site_of(tmp_path / "xx", language="xx"))

@@ -22,7 +22,7 @@ def folded(*outputs, tags=()):
 
 CHAPTER = new_notebook(
     cells=[
-        new_markdown_cell('# A chapter\n\n<details lang="es">\n<summary>x</summary>\n\nHola\n\n</details>\n\nA hook.'),
+        new_markdown_cell("# A chapter\n\nA hook."),
         new_code_cell("import setup_of_the_book", metadata={"tags": ["setup", "hide-input"]}),
         new_markdown_cell("## A section\n\nProse of the section.\n\n- a point"),
         folded(shown("<figure>first picture</figure>")),
@@ -64,10 +64,10 @@ def test_headings_begin_slides_and_prose_is_for_the_speaker(made):
         assert on_a_slide not in notes and on_a_slide in text_of(made)
 
 
-def test_setup_listings_folded_code_solutions_and_the_spanish_opening_are_left_out(made):
+def test_setup_listings_folded_code_and_solutions_are_left_out(made):
     hidden = [cell for cell in made.cells if cell.metadata.get("transient", {}).get("remove_source")]
     assert [cell.source for cell in hidden if cell.source] == ["made_up = 1"] * 2
-    for gone in ("setup_of_the_book", "42", "answer = ...", "a closed listing", "Hola"):
+    for gone in ("setup_of_the_book", "42", "answer = ...", "a closed listing"):
         assert gone not in text_of(made)
 
 

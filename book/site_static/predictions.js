@@ -42,7 +42,11 @@
 
   /* ---- sentences -------------------------------------------------------------------------------------------------- */
 
-  const digits = (value, most = 3) => value.toLocaleString("en", { maximumSignificantDigits: most });
+  const SPANISH = document.documentElement.lang === "es";
+  function digits(value, most = 3) {
+    const written = value.toLocaleString(SPANISH ? "es" : "en", { maximumSignificantDigits: most });
+    return SPANISH ? written.replaceAll(".", "\u202f") : written;
+  }
   const text = (asked, said) => (asked.choices ? said : `${digits(said)}${asked.unit}`);
 
   /* How many times too much (2) or too little (0.5); 1 is as good as right. */

@@ -20,6 +20,7 @@ import tempfile
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from tqdm import tqdm
@@ -80,9 +81,14 @@ def _done(arguments: list[str], folder: str | Path, environment: dict[str, str])
     return True
 
 
+def kept() -> dict[str, Any]:
+    """What is kept of each torch, by its version."""
+    return json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="as at pytorch/pytorch; none: all")
+    parser.add_argument("numbers", nargs="*", type=int, metavar="NUMBER", help="as on the page; none: all")
     parser.add_argument("--bisect", action="store_true", help="ask torch's bisector about those that are wrong")
     parser.add_argument("--minify", action="store_true", help="ask torch's minifier about those that are wrong")
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="where the programs run")
@@ -95,8 +101,7 @@ def main() -> None:
     if asked.device == "cuda":
         version = f"{version}, {provenance['device']}"
         torch.set_default_device("cuda")
-    every = json.loads(KEPT.read_text("utf-8")) if KEPT.exists() else {}
-    this = {"faults": {}, "bisector": {}, "minifier": {}} | every.get(version, {})
+    this = {"faults": {}, "bisector": {}, "minifier": {}} | kept().get(version, {}) | {"provenance": provenance}
     for number in tqdm(asked.numbers or FAULTS, unit="program"):
         try:
             row = outcomes(FAULTS[number])
@@ -110,7 +115,7 @@ def main() -> None:
                 this[kind][str(number)] = ask(number)
             elif not wrong_here:
                 this[kind].pop(str(number), None)
-        every[version] = {"provenance": provenance} | this
+        every = kept() | {version: this}  # read again: another torch may have written its column meanwhile
         KEPT.write_text(json.dumps(every, indent=1, ensure_ascii=False, sort_keys=True) + "\n", "utf-8")
         tqdm.write(f"{number} {fate(row)}: {FAULTS[number].title}")
 

@@ -47,7 +47,8 @@ def bound(kind: str, site: Path, toc: Path) -> tuple[Book, bytes]:
     title = yaml.safe_load((ROOT / "_config.yml").read_text("utf-8"))["title"]
     edition = edition_of(site, ROOT / "CITATION.cff")
     with browser.press(site) as press:
-        book = articles.read(site, toc, spellings(current())[2], title, plots(press, toc))
+        live = spellings(current())[2] + (f"/{site.name}" if site.parent == SITE else "")
+        book = articles.read(site, toc, live, title, plots(press, toc))
         if lost := articles.lost(book):
             raise PrintError(f"Links that lead nowhere: {', '.join(lost[:5])}. Run 'make book', then this again")
         said = book.words["printed"].format(date=edition.date, version=edition.version)

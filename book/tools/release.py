@@ -197,6 +197,11 @@ def counts(root: Path) -> dict[str, int]:
     }
 
 
+def spanish(root: Path) -> None:
+    """every sentence of the site is there in Spanish"""
+    program(sys.executable, root / "book/tools/spanish.py")
+
+
 def paper(root: Path) -> None:
     """the paper has its form, its length, its references, and the notebooks' numbers"""
     head, text = re.fullmatch(r"---\n(.*?)\n---\n(.*)", (root / "paper.md").read_text("utf-8"), re.DOTALL).groups()
@@ -281,6 +286,7 @@ CHECKS: tuple[Callable[[Path], None], ...] = (
     citation,
     notebooks,
     paper,
+    spanish,
     links,
     packages,
 )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -59,6 +59,38 @@ class LeanHead(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         to_hidden, to_table = ctx.saved_tensors
         return (to_hidden * gradient).to(to_hidden.dtype), (to_table * gradient).to(to_table.dtype), None, None
+
+
+OFFSET = 1 / 64
+"""What `folded` adds to a normed row: larger, it costs bits of the row; smaller, bits of the bias's gradient."""
+FOLDED = ("norm1", "attention.qkv"), ("norm2", "mlp.up")
+"""A block's norms, each with the matmul that reads it."""
+
+
+def folded(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """MiniGPT's weights by name, its blocks' norms and the biases after them made part of the matrices that follow.
+
+    A normed row sums to 0: one number more in all of a matrix's row changes nothing. With `OFFSET` added to the normed
+    row that number counts, and is chosen to give the bias. The norms' own weights are 1, and autograd takes the
+    gradients of what was folded from the matrix's, where they were sums over all tokens.
+
+    >>> from chapters.capstone.forms import folded
+    >>> from chapters.shared import subjects
+    >>> changed = folded(dict(subjects.capstone_model(640).named_parameters()))
+    >>> float(changed["blocks.0.norm2.weight"].mean()), float(changed["blocks.0.mlp.up.bias"].abs().sum())
+    (1.0, 0.0)
+    """
+    changed = dict(weights)
+    blocks = [name.removesuffix(".norm1.weight") for name in weights if name.endswith(".norm1.weight")]
+    for norm, linear in [(f"{block}.{norm}", f"{block}.{linear}") for block in blocks for norm, linear in FOLDED]:
+        gain, shift = weights[f"{norm}.weight"], weights[f"{norm}.bias"]
+        matrix, bias = weights[f"{linear}.weight"], weights[f"{linear}.bias"]
+        scaled, constant = matrix.float() * gain, (matrix.float() * shift).sum(1) + bias
+        added = (constant / OFFSET - scaled.sum(1)) / matrix.shape[1]
+        changed[f"{linear}.weight"] = (scaled + added[:, None]).to(matrix.dtype)
+        changed[f"{linear}.bias"] = torch.zeros_like(bias)
+        changed[f"{norm}.weight"], changed[f"{norm}.bias"] = torch.ones_like(gain), torch.full_like(shift, OFFSET)
+    return changed
 
 
 def flexible_attention(length: int, device: str) -> Callable[[Tensor, Tensor, Tensor], Tensor]:

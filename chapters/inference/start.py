@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 import cloudpickle
 import torch
 
-from compile_lab._torch.packages import loader, unpacked
+from compile_lab._torch.packages import loader, probe_cpu, unpacked
 
 CALLS = 20
 
@@ -38,7 +38,7 @@ def _read(given: str) -> Any:
 
 def _answer_all() -> None:
     """Until stdin ends, as it does with the process that asks. A package that ends its process ends a fork."""
-    loader()  # imported once, for all forks
+    loader(), probe_cpu()  # once, for all forks
     for line in sys.stdin:
         with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as told:
             if not (pid := os.fork()):

@@ -39,7 +39,7 @@ class FaultCard:
 
     def __repr__(self) -> str:
         fates = ", ".join(f"torch {version} {fate(row)}" for version, row in self.rows.items())
-        return f"{self.fault.title} (pytorch#{self.fault.number}): {fates}"
+        return f"{self.fault.title} ({self.fault.label}): {fates}"
 
     def _repr_html_(self) -> str:
         fates = {version: fate(row) for version, row in self.rows.items()}
@@ -60,8 +60,8 @@ class FaultCard:
                 parts.append(f"<p>torch's minifier, in {version}, {html.escape(said)}.</p>")
         if self.fault.cure:
             parts.append(f"<p>What helps: {marked_up(self.fault.cure)}</p>")
-        number = self.fault.number
-        parts.append(f'<p>Reported as <a href="{self.fault.address}">pytorch#{number}</a>; rebuilt in our words.</p>')
+        source = f'<a href="{self.fault.address}">{self.fault.label}</a>'
+        parts.append(f"<p>Reported as {source}; rebuilt in our words.</p>")
         return parts
 
     @property

@@ -1,5 +1,6 @@
 """Names of torch._inductor for a package that runs without Python's compiler: AOTInductor's."""
 
+import contextlib
 import signal
 import subprocess
 import sys
@@ -46,6 +47,17 @@ def loader() -> Any:
     from torch._inductor.package import load_package
 
     return load_package
+
+
+def probe_cpu() -> None:
+    """Find out, for this process and its forks, which instructions the CPU has, as loading a package does.
+
+    Torch tries each kind of them in a process that imports torch: half a minute and more where that takes seconds.
+    """
+    from torch._inductor.cpu_vec_isa import pick_vec_isa
+
+    with contextlib.suppress(Exception):  # loading a package says what is missing
+        pick_vec_isa()
 
 
 def _ended_by_loading(file: str) -> str:

@@ -116,9 +116,9 @@ def _about(kind: str, code: str) -> str:
 
 
 _NAMES = (
-    (r"[LG]\['__import_(\w+)'\]", lambda m: m[1].replace("_dot_", ".")),
-    (r"G\['__builtins_dict___\d+'\]\['(\w+)'\]", r"builtins.\1"),
-    (r"[LG]\['(\w+)'\]", r"\1"),
+    (r"\b[LG]\['__import_(\w+)'\]", lambda m: m[1].replace("_dot_", ".")),
+    (r"\bG\['__builtins_dict___\d+'\]\['(\w+)'\]", r"builtins.\1"),
+    (r"\b[LG]\['(\w+)'\]", r"\1"),
     (r"\._(?:modules|parameters|buffers)\['(\d+)'\]", r"[\1]"),
     (r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1"),
 )

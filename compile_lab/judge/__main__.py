@@ -1,10 +1,12 @@
-"""python -m compile_lab.judge FILE:FUNCTION [--chip H200] [--again NAME] [--change NAME]
+"""python -m compile_lab.judge FILE:FUNCTION [--chip H200] [--again NAME] [--change NAME] [--stage]
 
 FUNCTION returns ``(model, batch)``, as for ``compile_lab.report``: a module, or a function, also one that is a whole
 step. It is called twice: the second time with the batch that ``--again``, another such function of FILE, returns, and
 after ``--change``, a function of FILE that is called with the model; a generator undoes, after its ``yield``, what it
-changed outside the model, as the code of a class. The status is 0 if all that was judged is right,
-1 if something is wrong, or raises where eager mode does not, and 2 if nothing could be judged.
+changed outside the model, as the code of a class. Right is what eager mode computes, but for rounding: a backward of
+your own that is wrong there, too, is found by `torch.autograd.gradcheck`. With ``--stage`` what is wrong is compiled by
+each of torch's backends in turn, and bisected: which stage of the compiler is it? The status is 0 if all that was
+judged is right, 1 if something is wrong, or raises where eager mode does not, and 2 if nothing could be judged.
 """
 
 import argparse
@@ -15,7 +17,8 @@ from typing import Any
 from ..report.given import function_of, raised, returned
 from ..report.target import UnusableModel, named
 from ..virtual_gpu.chips import CHIPS
-from .judging import gradients
+from .judging import BACKENDS, gradients
+from .stages import stage_at_fault
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -25,6 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--chip", choices=list(CHIPS), help="judge the code for this GPU, too: none is needed")
     parser.add_argument("--again", metavar="NAME", help="a function of FILE that returns (model, batch), too")
     parser.add_argument("--change", metavar="NAME", help="a function of FILE that changes the model between the calls")
+    parser.add_argument("--stage", action="store_true", help="where something is wrong: at which stage of the compiler")
     asked = parser.parse_args(arguments)
     beside = asked.target.rpartition(":")[0]
     try:
@@ -40,6 +44,8 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{name} cannot be judged: {raised(error)}; it must run in eager mode first", file=sys.stderr)
         return 2
     print(found)
+    if asked.stage and any(each.wrong for each in found.verdicts if each.backend in BACKENDS):
+        print(stage_at_fault(model, batch, change=change, again=again))
     if found.wrong or any(each.raised for each in found.verdicts):
         return 1
     return 0 if any(each.units for each in found.verdicts) else 2

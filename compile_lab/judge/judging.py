@@ -297,16 +297,27 @@ def verdict_of(backend: str, subject: Subject, units: Mapping[str, _Unit]) -> Ve
 
 
 def _for_chip(chip: str, subject: Subject, units: Mapping[str, _Unit]) -> Verdict:
-    """Inductor's code for a chip, at the first call: what it returns and nothing has written, with the switch that
-    fixes it, if one does; else what its kernels compute, by Triton's interpreter. Raises VirtualGPUError."""
-    begun, cure = time.perf_counter(), ""
-    if found := _unwritten(chip, subject):
-        cures = (each for each in SWITCHES if not _unwritten(chip, subject, **{each: False}))
-        cure = next((f"`torch._inductor.config.{each} = False`" for each in cures), "")
-    else:
-        made = _interpreted(chip, subject)
-        found = {name: units[name].units(value) for name, value in made.items() if name in units}
+    """Inductor's code for a chip, at the first call: what it returns and nothing has written; else what its kernels
+    compute, by Triton's interpreter. With the switch that fixes it, if one does. Raises VirtualGPUError."""
+    begun = time.perf_counter()
+    look: Callable[..., dict[str, float]] = _unwritten
+    if not (found := look(chip, subject)):
+        look = partial(_interpreted, units=units)
+        found = look(chip, subject)
+    cure = next((each for each in SWITCHES if _wrong(found) and _fixes(each, look, chip, subject)), "")
+    cure = cure and f"`torch._inductor.config.{cure} = False`"
     return Verdict(f"inductor for a virtual {chip}", found, cure=cure, seconds=time.perf_counter() - begun)
+
+
+def _wrong(found: Mapping[str, float]) -> bool:
+    return any(units > WRONG for units in found.values())
+
+
+def _fixes(switch: str, look: Callable[..., dict[str, float]], chip: str, subject: Subject) -> bool:
+    try:
+        return not _wrong(look(chip, subject, **{switch: False}))
+    except VirtualGPUError:  # what has been found stands, without a cure
+        return False
 
 
 def _unwritten(chip: str, subject: Subject, **options: Any) -> dict[str, float]:
@@ -329,16 +340,17 @@ def unwritten_results(code: GeneratedCode, model: nn.Module) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _interpreted(chip: str, subject: Subject) -> Values:
-    """Outputs and gradients of the first call, by the names that `Subject.seen` gives them."""
+def _interpreted(chip: str, subject: Subject, units: Mapping[str, _Unit], **options: Any) -> dict[str, float]:
+    """How far outputs and gradients of the first call are off, by the names that `Subject.seen` gives them."""
     outputs, (args, kwargs) = subject.first_outputs(), subject.calls[0].given()
-    made = interpret(Weighted(subject.copied(), outputs, subject.seed), *args, chip=chip, **kwargs)
+    weighted = Weighted(subject.copied(), outputs, subject.seed)
+    made = interpret(weighted, *args, chip=chip, config=options, **kwargs)
     tensors = [name for name, value in outputs_of(outputs).items() if isinstance(value, Tensor)]
     found: Values = dict(zip(tensors, made.outputs[1:], strict=True))
     for name, gradient in made.gradients.items():
         own = _KEYWORD.sub(r"\1", name.removeprefix("model."))
         found[f"gradient of {own}"] = gradient
-    return found
+    return {name: units[name].units(value) for name, value in found.items() if name in units}
 
 
 _KEYWORD = re.compile(r"^kwargs\['(\w+)'\]")

@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import copyreg
 import dataclasses
 import inspect
 import random
@@ -85,13 +86,25 @@ class Subject:
     def copied(self) -> nn.Module:
         """The model once more. TypeError for one that Python cannot copy."""
         try:
-            return copy.deepcopy(self.model)
+            with _sentinels_kept():
+                return copy.deepcopy(self.model)
         except Exception as error:
             said = str(error).partition("\n")[0][:200]
             raise TypeError(
                 f"a {type(self.model).__name__} cannot be copied ({type(error).__name__}: {said}), and each backend is "
                 "given a copy: make what cannot be copied in forward, or leave it out"
             ) from error
+
+
+@contextlib.contextmanager
+def _sentinels_kept() -> Iterator[None]:
+    """In here a copy of a plain ``object()`` is itself. All that code does with one is ``is``, often with a global or a
+    class's attribute, which are not copied: with another object it would be another program (pytorch#196173)."""
+    copyreg.dispatch_table[object] = lambda sentinel: "itself"
+    try:
+        yield
+    finally:
+        del copyreg.dispatch_table[object]
 
 
 @contextlib.contextmanager

@@ -55,12 +55,18 @@ class StageAtFault(PrintedRepr):
 
 @door
 def stage_at_fault(
-    model: Callable[..., Any], batch: Any, *, change: Callable[[nn.Module], Any] | None = None, seed: int = 0
+    model: Callable[..., Any],
+    batch: Any,
+    *,
+    change: Callable[[nn.Module], Any] | None = None,
+    again: Any = None,
+    seed: int = 0,
 ) -> StageAtFault:
     """Climbs torch's ladder of backends with the judge of `gradients`, and bisects the first that is wrong.
 
-    Takes what `gradients` takes. It compiles up to a few dozen times: half a minute for a small function. A backend
-    "first wrong" need not be at fault: it may be the first whose memory or order brings an earlier stage's fault out.
+    Takes what `gradients` takes, but for a chip: the ladder is that of this machine. It compiles up to a few dozen
+    times: half a minute for a small function. A backend "first wrong" need not be at fault: it may be the first whose
+    memory or order brings an earlier stage's fault out.
 
     >>> import torch
     >>> from compile_lab.judge import stage_at_fault
@@ -69,7 +75,7 @@ def stage_at_fault(
     torch's bisector: joint_graph_passes, application 1: constant_fold...
     """
     check_whole("seed", seed, 0)
-    subject = subject_of(model, batch, change, seed)
+    subject = subject_of(model, batch, change, seed, again)
     units, _ = units_of(subject)
     return climbed(partial(_outcome, subject, units))
 

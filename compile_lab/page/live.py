@@ -9,6 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
+from .messages import Translation, rewritten
 from .panels import answered
 
 
@@ -24,7 +25,11 @@ def address_of(panel: Callable[..., Any]) -> str:
 
 
 def answer(question: str) -> str:
-    """JSON in, ``{"panel": address, "choice": {axis: value}}``; HTML out: what the explorer shows for that choice."""
+    """JSON in, ``{"panel": address, "choice": {axis: value}}``; HTML out: what the explorer shows for that choice.
+
+    A page in another language adds ``"sentences": {English: its own}``.
+    """
     asked = json.loads(question)
     module, _, name = asked["panel"].partition(":")
-    return answered(getattr(import_module(module), name), asked["choice"])._repr_html_()
+    panel = answered(getattr(import_module(module), name), asked["choice"])._repr_html_()
+    return rewritten(panel, Translation(asked["sentences"])) if asked.get("sentences") else panel

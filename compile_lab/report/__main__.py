@@ -20,6 +20,7 @@ from .supervisor import Answer, StoppedBySignal, SubjectFailed, plain, stops_not
 from .target import UnusableModel, named
 
 WORKER = (sys.executable, "-m", "compile_lab.report.worker")
+PATTERNS_HELP = "how they share the work: ddp, fsdp, ep (experts) or cp (sequences) (fsdp)"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -122,7 +123,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--compare", metavar="JSON", help="an earlier report, as --json wrote it: what moved since")
     parser.add_argument("--chip", default="H200", help="whose kernels: H200, H100, A100 or T4 (H200)")
     parser.add_argument("--devices", type=int, help="also: what one of so many devices holds and sends")
-    parser.add_argument("--pattern", default="fsdp", help="how they share the work: ddp or fsdp (fsdp)")
+    parser.add_argument("--pattern", default="fsdp", help=PATTERNS_HELP)
     parser.add_argument("--judge", action="store_true", help="judge the compiled step also where that takes long")
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help=f"seconds that each part may take ({LIMIT_S})")
     parser.add_argument("--limit-gb", type=float, help="memory that all of it may hold (four fifths of what is free)")

@@ -54,6 +54,11 @@ _KNOWN = (
         "the virtual GPU needs Triton and a C++ compiler: `python -m compile_lab.preflight` says which is missing",
     ),
     (
+        r"cannot pickle '[\w.]*ProcessGroup'",
+        "under FSDP2, DDP or TP a model holds its process group: hand it over before it is wrapped. (The order of "
+        "wrapping is read off it all the same)",
+    ),
+    (
         r"must travel to another process|cannot travel",
         "something that the model holds cannot be sent to the virtual GPU (an open file, a lock, a tensor subclass): "
         "make it in the training loop instead",

@@ -27,9 +27,11 @@ from .handed import HandedOver, handed_over
 from .judged import ENOUGH_S, SHARE, JudgedStep, cured_by, expected_seconds, judged_step
 from .limits import LIMIT_S, limited
 from .optimizer import OptimizerState, cycled_momentum, learning_rates, optimizer_state
+from .parallel import on_devices
 from .real_step import CompiledStep, EagerStep, compiled_step, eager_step
+from .shares import OnDevices
 from .switches import Switched, switched
-from .tries import OnDevices, Tried, UnderAutocast, begin_autocast, on_devices, registers, tried
+from .tries import Tried, UnderAutocast, begin_autocast, registers, tried
 
 T = TypeVar("T")
 SELDOM = 20_000
@@ -49,8 +51,8 @@ class PartFailed(Exception):
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What the reader asked for besides the model. ``pattern`` is "ddp" or "fsdp"; ``limit_s`` holds for each part; the
-    kernels are written beside the others, from the report's begin. ``judge``: also where that takes long."""
+    """What the reader asked for besides the model. ``pattern`` is one of `PATTERNS`; ``limit_s`` holds for each part;
+    the kernels are written beside the others, from the report's begin. ``judge``: also where that takes long."""
 
     chip: str = "H200"
     devices: int | None = None

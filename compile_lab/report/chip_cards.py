@@ -1,4 +1,4 @@
-"""The cards on the chip: its kernels, autocast, and a step on several of them. Pure functions of what was captured."""
+"""The cards on the chip: its kernels, and autocast. Pure functions of what was captured."""
 
 from collections import Counter
 
@@ -7,7 +7,6 @@ from ..inductor.records import EXTERN, Kernel
 from ..inductor.traffic import generated_traffic
 from ..page.units import with_unit
 from ..precision.casts import cast_kernels
-from ..virtual_gpu.chips import chip as chip_named
 from .advice import cure_of
 from .captured import Captured, PartFailed
 from .cards import CardCode, CardFigure, CardPart, CardTable, CardText, ReportCard
@@ -161,36 +160,3 @@ def _fused(found: Captured) -> str:
     if not made.casts:
         return "The step as you handed it over casts nothing. Compiled under autocast, most casts would share a kernel."
     return f"As you handed it over, compiled: {made.casts} casts, {made.fused} of them fused with other work."
-
-
-def devices_card(found: Captured) -> ReportCard:
-    """What a device of several holds and sends, and whether that fits."""
-    step, chip = found.sharded, chip_named(found.options.chip)
-    held = step.held
-    kinds = {
-        "parameters": held.parameters,
-        "gradients": held.gradients,
-        "AdamW's state": held.optimizer,
-        "activations, as eager code keeps them": held.activations,
-    }
-    total = sum(kinds.values())
-    sent = sum(each.sent_nbytes for each in step.sent)
-    fits = "fits" if total <= chip.memory_nbytes else "does not fit"
-    name = {"ddp": "DDP", "fsdp": "FSDP2"}[step.pattern]
-    verdict = (
-        f"Under {name} on {step.devices} devices each holds {with_unit(total)} and sends {with_unit(sent)} a step; it "
-        f"{fits} a {chip.name} of {with_unit(chip.memory_nbytes)}."
-    )
-    rows = tuple((each.kind, each.count, each.payload_nbytes, each.sent_nbytes) for each in step.sent)
-    parts: list[CardPart] = [
-        CardTable(("a device holds", "bytes"), tuple(kinds.items())),
-        CardTable(("collective", "count", "bytes of the whole tensors", "bytes a device sends"), rows),
-        CardText("The real step, on imaginary devices, each with the batch that you handed over."),
-    ]
-    if step.pattern == "fsdp" and step.wrapped == 1:
-        parts.append(
-            CardText("No `ModuleList` was found, so all of it is gathered at once: shard its blocks one by one.")
-        )
-    severity = "bad" if fits == "does not fit" else "look" if step.pattern == "fsdp" and step.wrapped == 1 else "good"
-    figures = (CardFigure("held by a device", total, "bytes"), CardFigure("sent by a device", sent, "bytes"))
-    return ReportCard("devices", f"On {step.devices} devices", verdict, severity, tuple(parts), figures)

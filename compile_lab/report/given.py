@@ -191,14 +191,14 @@ def given(model: Any, batch: Any, optimizer: Any = None, name: str = "", phase: 
     fakes = among_fakes((*plain.parameters(), *tensors((args, kwargs))))
     failed = f"the model refused its batch ({described(*args, **kwargs)}):"
     todo = "the batch must be what model(**batch) takes if it is a dict, model(*batch) if a tuple, model(batch) else"
-    kept = Kept(plain)
+    kept, parameters = Kept(plain), dict(plain.named_parameters())
     try:
         with _run(phase, "the first forward", failed, todo), fakes, torch.enable_grad(), _eagerly():
             result = plain(*args, **kwargs)
         rule = _rule(result)
         failed, todo = "the backward of the loss raised", "it must run in eager mode first"
         with _run(phase, "the first backward", failed, todo), fakes, _eagerly():  # a checkpoint calls parts again
-            unused, sparse = _gradients(plain, loss_of(result, rule), RULES[rule])
+            unused, sparse = _gradients(plain, parameters, loss_of(result, rule), RULES[rule])
     finally:
         with fakes:
             kept.restore()
@@ -261,14 +261,21 @@ def _named(model: Any) -> str:
     return getattr(plain, "__name__", type(plain).__name__)
 
 
-def _gradients(model: nn.Module, loss: Tensor, result: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The trained parameters that get no gradient, and those that get a sparse one. No ``.grad`` is touched."""
+def _gradients(
+    model: nn.Module, before: Mapping[str, nn.Parameter], loss: Tensor, result: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The trained parameters that get no gradient, and those that get a sparse one. No ``.grad`` is touched.
+
+    ``before`` are those that there were before the forward: FSDP2 puts others in their place until the backward.
+    """
     if not loss.requires_grad:
         raise UnusableModel(f"{result}, and it needs no gradient: return a loss that hangs on the parameters")
-    trained = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    with gradients_kept(model.parameters()):
+    trained = [each for each in (*model.named_parameters(), *before.items()) if each[1].requires_grad]
+    found: dict[str, Tensor | None] = {}
+    with gradients_kept(each for _, each in trained):
         loss.backward()  # as a loop runs it: some of torch's checkpoints refuse `torch.autograd.grad`
-        found = {name: each.grad for name, each in trained.items()}
+        for name, each in trained:
+            found[name] = each.grad if found.get(name) is None else found[name]
     unused = tuple(name for name, gradient in found.items() if gradient is None)
     return unused, tuple(name for name, each in found.items() if each is not None and each.layout != torch.strided)
 

@@ -21,20 +21,24 @@ from .advice import cure_of
 from .capture_cards import breaks_card, guards_card, handed_card
 from .captured import PARTS, Captured, PartFailed, ReportOptions, captured, collected_seldom, report_parts
 from .cards import CardText, PlainCell, ReportCard, worst_first
-from .chip_cards import casts_card, devices_card, kernels_card, whose
+from .chip_cards import casts_card, kernels_card, whose
+from .device_cards import devices_card, wrapped_card
 from .given import RULES, GivenModel, given
 from .graph_cards import eagerly, joint_card, memory_card, part_of, saved_card, step_card
 from .judged_card import TITLE, judged_card
 from .limits import LIMIT_S, LONGEST_S
 from .model_view import ModelReport
+from .parallel import PATTERNS
 from .questions import QUESTIONS, answers
 from .target import UnusableModel
-from .tries import PATTERNS, modes_kept
+from .tries import modes_kept
 from .whole_step import Kept
+from .wrapping import wrapping
 
 CARDS: dict[str, tuple[str, Callable[[Captured], ReportCard]]] = {
     "step": ("The step as you run it", step_card),
     "handed": ("As you compile it", handed_card),
+    "wrapped": ("As you wrap it", wrapped_card),
     "breaks": ("Graph breaks", breaks_card),
     "guards": ("Guards, and what compiles again", guards_card),
     "joint": ("The joint graph", joint_card),
@@ -70,8 +74,9 @@ def report(
     computes most.
 
     Nothing needs a GPU: kernels are those for a virtual ``chip``. With ``devices`` also what one of so many holds and
-    sends under ``pattern``, "ddp" or "fsdp". Each part may take ``limit_s`` seconds. Whether the compiled step computes
-    what it should is judged where that takes little beside the rest, and with ``judge`` always.
+    sends under ``pattern``: data parallel ("ddp", "fsdp"), expert ("ep") or context parallel ("cp"). Each part may take
+    ``limit_s`` seconds. Whether the compiled step computes what it should is judged where that takes little beside the
+    rest, and with ``judge`` always.
 
     The model runs eagerly a few times, and in eval mode; parameters, optimizers, mode, buffers and gradients are
     afterwards what they were.
@@ -84,7 +89,7 @@ def report(
     >>> report(torch.nn.Linear(4, 4), torch.ones(2, 4), devices=8, pattern="ring")
     Traceback (most recent call last):
         ...
-    ValueError: pattern='ring' is not known; it is one of 'ddp', 'fsdp'
+    ValueError: pattern='ring' is not known; it is one of 'ddp', 'fsdp', 'ep', 'cp'
     """
     options = checked(chip, devices, pattern, limit_s, judge)
     return build_report(given(model, batch, optimizer), options, _bar(options))
@@ -97,6 +102,8 @@ def checked(chip: str, devices: int | None, pattern: str, limit_s: float, judge:
         check_whole("devices", devices, 2, MOST_DEVICES)
     if pattern not in PATTERNS:
         raise ValueError(f"pattern={pattern!r} is not known; it is one of {', '.join(map(repr, PATTERNS))}")
+    if devices is None and pattern != ReportOptions.pattern:
+        raise ValueError(f"pattern={pattern!r} says how devices share the work, and devices is not there: give both")
     check_amount("limit_s", limit_s)
     if not 0 < limit_s <= LONGEST_S:
         raise ValueError(f"limit_s is {limit_s:g}; give each part some seconds, at most {LONGEST_S:,}")
@@ -130,6 +137,7 @@ def cards_of(found: Captured) -> list[str]:
         "devices": not found.options.devices,
         "step": not found.given.step,
         "handed": found.parts.get("handed") is None,
+        "wrapped": wrapping(found.given) is None,
     }
     return [name for name in CARDS if not left_out.get(name)]
 

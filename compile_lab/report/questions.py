@@ -20,6 +20,7 @@ from .captured import Captured, PartFailed
 from .cards import NamedFinding
 from .switches import Switched
 from .tries import Tried
+from .wrapping import wrapping
 
 Answer = tuple[str, str, str] | None
 """What was found: its title, what is told of it, its cure."""
@@ -98,6 +99,15 @@ def parts_left_eager(found: Captured) -> Answer:
         f"{torch.__version__} compiles nothing of its classes ({', '.join(kinds)}), and does not say so; 2.14 does.",
         f"Put `torch.compile({left[0]})` in the place of `{left[0]}`, or compile a class of your own around it.",
     )
+
+
+@question
+def wrapping_order(found: Captured) -> Answer:
+    """Are checkpoints, compile, FSDP2, DDP or TP applied in an order that is wrong, raises, or is silently slow?"""
+    if not (wrapped := wrapping(found.given)):
+        return None
+    outcome, why, cure = wrapped.verdict
+    return (f"The order in which the model is wrapped: {outcome}.", why, cure) if cure else None
 
 
 @question

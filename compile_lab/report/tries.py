@@ -1,10 +1,9 @@
-"""What a report tries on a given model: other batches and modes, learning rates, autocast, registers, many devices.
+"""What a report tries on a given model: other batches and modes, autocast, registers.
 
 Each is a plain function of the model; the state of the model (its mode, its gradients) is afterwards what it was.
 """
 
 import contextlib
-import copy
 import functools
 import math
 import re
@@ -21,19 +20,16 @@ from torch.utils._pytree import tree_map
 
 from .._torch.dispatcher import without_fakes
 from .._torch.dynamo import reset_dynamo
-from ..devices.collectives import Program, counted, fake_process_group, held_here
 from ..dynamo.recompiles import Watched, WatchedCall, watch
 from ..inductor.generated import GeneratedCode
 from ..precision import casts
 from ..precision.casts import TypedTrace, dtypes
-from ..simulator.collectives import Collective, Held
 from ..source import users_line
 from ..tensors import known_nbytes, tensors
 from ..virtual_gpu.assembly import Resources, resources
 from ..virtual_gpu.client import Begun, begin
-from .given import GivenModel, loss_of, raised
+from .given import GivenModel, raised
 
-PATTERNS = ("ddp", "fsdp")
 LARGEST_KERNELS = 5
 NOT_TRIED = "not tried"
 MOST_TRIED_NBYTES = 100_000_000
@@ -63,18 +59,6 @@ class Tried:
     @property
     def compiled_again(self) -> bool:
         return self.outcome == "compiled"
-
-
-@dataclass(frozen=True)
-class OnDevices:
-    """A step on ``devices``: what one of them holds, and what it sends."""
-
-    pattern: str
-    devices: int
-    held: Held
-    sent: tuple[Collective, ...]
-    wrapped: int
-    """How many parts were sharded one by one, the whole included; 0 where nothing is sharded."""
 
 
 def tried(given: GivenModel, seconds: float = math.inf, watched: Watched | None = None) -> tuple[Tried, ...]:
@@ -248,44 +232,3 @@ def registers(code: GeneratedCode) -> Mapping[str, Resources]:
     largest = sorted(code.written, key=lambda kernel: -kernel.nbytes)[:LARGEST_KERNELS]
     taken = resources(largest, code.chip or "") if largest else ()
     return {kernel.name: each for kernel, each in zip(largest, taken, strict=True)}
-
-
-def on_devices(given: GivenModel, devices: int, pattern: str) -> OnDevices:
-    """What a device holds and sends: the real step under DDP or FSDP2, as on one of so many imaginary devices."""
-    with fake_process_group(devices):
-        program, wrapped = _parallel(given, devices, pattern)
-        sent = counted(program, warm_up=1)
-        for parameter in program.modules[0].parameters():
-            parameter.grad = None
-        return OnDevices(pattern, devices, held_here(program), sent, wrapped)
-
-
-def _blocks(module: nn.Module) -> Iterator[nn.Module]:
-    """The members of the outermost lists of modules: lists inside a block belong to that block."""
-    for child in module.children():
-        yield from child if isinstance(child, nn.ModuleList) else _blocks(child)
-
-
-def _parallel(given: GivenModel, devices: int, pattern: str) -> tuple[Program, int]:
-    from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
-    from torch.nn.parallel import DistributedDataParallel
-
-    with without_fakes():
-        mesh = init_device_mesh("cpu", (devices,), mesh_dim_names=("replicate" if pattern == "ddp" else "shard",))
-    fakes, wrapped = given.fakes, 0
-    model = copy.deepcopy(given.model, {id(fakes): fakes})  # fakes of another kind would not go with those of the batch
-    if pattern == "ddp":
-        model = DistributedDataParallel(model)
-    else:
-        blocks = [block for block in _blocks(model) if any(True for _ in block.parameters())]
-        scalars = {each for each in model.parameters() if not each.ndim}  # which FSDP2 refuses, and which stay whole
-        for block in blocks:
-            fully_shard(block, mesh=mesh, ignored_params=scalars)
-        fully_shard(model, mesh=mesh, ignored_params=scalars)
-        wrapped = len(blocks) + 1
-
-    def step() -> None:
-        loss_of(model(*given.args, **given.kwargs), given.rule).backward()
-
-    return Program(step, [model], mesh), wrapped

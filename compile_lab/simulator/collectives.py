@@ -1,6 +1,6 @@
 """What a step sends and what a device holds: plain records, counted or by formula."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 WORLD = "world"
 """The axis of a group that is none of the mesh's."""
@@ -11,7 +11,8 @@ class Collective:
     """All collectives of one kind along one axis of the mesh that a rank takes part in during a step.
 
     There are ``count`` of them in groups of ``ranks``. ``payload_nbytes`` is the size of the whole tensors of all of
-    them together: what an all-reduce adds up, what an all-gather makes, what a reduce-scatter is given.
+    them together: what an all-reduce adds up, what an all-gather makes, what a reduce-scatter is given, and of an
+    all-to-all its fuller end. ``away_nbytes``: what leaves a rank, if an all-to-all's parts are known to be unequal.
     """
 
     kind: str
@@ -19,6 +20,7 @@ class Collective:
     ranks: int
     count: int
     payload_nbytes: int
+    away_nbytes: int | None = field(default=None, compare=False, repr=False)
 
     @property
     def sent_nbytes(self) -> int:
@@ -28,6 +30,8 @@ class Collective:
         that for an all-reduce, which is a reduce-scatter and then an all-gather; P for a send, and for a broadcast,
         which each rank passes on.
         """
+        if self.away_nbytes is not None:
+            return self.away_nbytes
         if self.kind in ("send", "broadcast"):
             return self.payload_nbytes
         rounds = 2 if self.kind == "all_reduce" else 1

@@ -29,6 +29,9 @@ class ModelShape:
     layers: int
     heads: int
     tied_head: bool = False
+    experts: int = 0
+    choices: int = 2
+    expert_width: int = 0
 
 
 MODELS = {
@@ -38,6 +41,15 @@ MODELS = {
     "70 B": ModelShape(50257, 2048, dim=8192, layers=80, heads=64),
 }
 """GPTs in plain torch, by their number of parameters."""
+
+MIXTURES = {
+    "OLMoE 7 B": ModelShape(50304, 4096, 2048, 16, heads=16, experts=64, choices=8, expert_width=1536),
+    "Mixtral 47 B": ModelShape(32000, 32768, 4096, 32, heads=32, experts=8, choices=2, expert_width=21504),
+}
+"""The same with experts, in the sizes of the configurations of allenai/OLMoE-1B-7B-0924 (Muennighoff et al., 2024) and
+mistralai/Mixtral-8x7B-v0.1 (Jiang et al., 2024). Their experts have three matrices, 1,024 and 14,336 wide; here they
+have two, half as wide again: as many parameters and FLOPs. Mixtral shares its keys and values among four heads each,
+which is not done here, and makes 0.8 billion parameters more."""
 
 CAPS_MB = (1, 25, 100, 1000)
 """Sizes of buckets that a reader's own is compared with; the last is one bucket for everything."""

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from ..doors import check_whole, door
 from .links import Links
-from .meshes import COMPARED
+from .meshes import compared
 from .patterns import Plan, Share, plan
 from .recommendation import USABLE, Choice, Network, estimate, model_flop, recommend
 from .sharding import Shape
@@ -158,7 +158,7 @@ def fit(
 def _least(shape: Shape, devices: int, planned: Callable[..., Plan]) -> str:
     """The pattern that holds least."""
     held, why = {}, ""
-    for name in COMPARED:
+    for name in compared(shape):
         try:
             held[name] = planned(shape, name, devices).peak_nbytes
         except ValueError as error:

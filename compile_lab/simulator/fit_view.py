@@ -10,8 +10,8 @@ from ..page.axes import Range
 from ..page.figures import Drawing
 from ..page.marks import Axis, Row, Segment, segments
 from ..page.units import significant, with_unit
+from .explored_view import MIXTURES, ModelShape
 from .explored_view import MODELS as SOME
-from .explored_view import ModelShape
 from .fit import BEST, CHIPS, Assumed, Fit, fit
 from .patterns_view import KINDS, kinds
 from .recommendation import USABLE
@@ -24,6 +24,7 @@ MODELS = {
     "13 B": ModelShape(50257, 2048, dim=5120, layers=40, heads=40),
     "70 B": SOME["70 B"],
     "405 B": ModelShape(128256, 8192, dim=16384, layers=126, heads=128),
+    **MIXTURES,
 }
 OWN = "my own sizes"
 PATTERNS = {
@@ -39,6 +40,7 @@ PATTERNS = {
     "FSDP × TP": "fsdp+tp",
     "PP × FSDP": "pp+fsdp",
     "PP × FSDP × TP": "3d",
+    "EP": "ep",
 }
 END_GB = 200
 """Of the axis of memory, for all choices."""
@@ -115,10 +117,13 @@ def _summary(found: Fit, chip: str, chosen: bool) -> str:
     mesh = " × ".join(f"{axis} {size}" for axis, size in found.plan.mesh.items())
     how = ", the fastest that fits" if found.fits else ", which holds least"
     verdict = "It fits" if found.fits else "It does not fit"
+    total, active = (parameter_count(found.plan.shape, active) for active in (False, True))
+    parts = f"{_count(total)} parameters" + (f", {_count(active)} of them active" if active < total else "")
+    notes = ", ".join(filter(None, (mesh, found.plan.routing)))
     return (
         f"**{verdict}: at the peak {with_unit(found.plan.peak_nbytes)} a device, of the {found.chip.memory_gb:g} GB of "
-        f"the card ({chip}).** {_count(parameter_count(found.plan.shape))} parameters, {found.plan.pattern}"
-        f"{f' ({mesh})' if mesh else ''}{how if chosen else ''}. A step of "
+        f"the card ({chip}).** {parts}, {found.plan.pattern}"
+        f"{f' ({notes})' if notes else ''}{how if chosen else ''}. A step of "
         f"{found.plan.batch * found.plan.length:,} tokens would take **{seconds(found.step_s)}**: "
         f"MFU **{found.mfu:.0%}**, **{_count(found.tokens_per_s)} tokens a second**, "
         f"{_count(found.tokens_per_s / found.plan.devices)} on each device."

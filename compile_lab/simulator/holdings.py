@@ -1,5 +1,6 @@
 """What one device of a pipeline stage holds during a step, by formula: see ``compile_lab.simulator.patterns``."""
 
+from .sharding import Experts, experts_of
 from .traffic import FP32, Layout
 
 GATHERED, GRADIENTS, LOGITS, COPIES, PASSED, AGAIN = (
@@ -16,7 +17,7 @@ GATHERED, GRADIENTS, LOGITS, COPIES, PASSED, AGAIN = (
 def units(layout: Layout, stage: int) -> tuple[int, int]:
     """How many numbers a block's gathered parameters have, and those around the blocks."""
     own, tp = layout.parameters_of(stage), layout.size("tp")
-    block = sum(each.numbers(tp) for each in own if each.part == "block")
+    block = sum(each.numbers(tp) for each in own if each.part == "block" and layout.travels(each))
     return block, sum(each.numbers(tp) for each in own if each.part != "block")
 
 
@@ -32,6 +33,22 @@ def cast(layout: Layout, stage: int) -> int:
     return layout.layers * block + root - looked_up
 
 
+def experts_here(layout: Layout) -> int:
+    """How many numbers a layer's experts have that stay on their device, under expert parallel."""
+    own = layout.parameters_of(0)
+    return sum(each.numbers(shard=layout.shards) for each in own if not layout.travels(each))
+
+
+def copied(layout: Layout, stage: int) -> tuple[int, int]:
+    """Of how many numbers there is a copy to compute with, around the blocks and in them: not of gathered ones."""
+    if layout.computed == FP32:
+        return 0, 0
+    if layout.gathers:
+        return 0, layout.layers * experts_here(layout)
+    in_blocks = layout.layers * units(layout, stage)[0]
+    return cast(layout, stage) - in_blocks, in_blocks
+
+
 def layer_activations(layout: Layout) -> int:
     """Bytes that autograd keeps of one layer for one micro-batch.
 
@@ -41,6 +58,7 @@ def layer_activations(layout: Layout) -> int:
     keeps a mean and a deviation a token. A compiled block keeps what goes into its second norm as the attention made
     it, and adds the residual again; FSDP hands it the first one's as it computes; DDP cuts it, so that all is kept.
     Context parallel keeps the keys and values of the whole sequence, and its two pieces of attention put together.
+    Experts keep their rows in place of the MLP's 8 numbers: see `_mixture`.
     """
     shape, tp = layout.shape, layout.size("tp")
     tokens, channels = _sizes(layout)
@@ -48,10 +66,29 @@ def layer_activations(layout: Layout) -> int:
     less = (FP32 - layout.computed) * channels // _streams(layout) * (1 + layout.gathers)
     return (
         2 * _norm(layout)
-        + 12 * channels // tp * layout.computed
+        + 4 * channels // tp * layout.computed
+        + (_mixture(layout, mixed) if (mixed := experts_of(shape)) else 8 * channels // tp * layout.computed)
         + tokens * shape.heads // tp * FP32
         + (layout.keys_and_values + channels * layout.computed if layout.size("cp") > 1 else 0)
         - (less if layout.compiled and not cut else 0)
+    )
+
+
+def _mixture(layout: Layout, mixed: Experts) -> int:
+    """Bytes that the router and the experts of a layer keep.
+
+    The router computes in fp32: it keeps its input in it, instead of as computed, two numbers for each assignment, and
+    a copy of its weight where that is gathered in less. An expert keeps each of its rows, and before and after the GELU
+    as many numbers as it is wide. What comes of each assignment is kept twice: as computed, for its weight, and in
+    fp32, for ``index_add`` keeps what it adds. Under expert parallel ``index_copy`` keeps the experts' result, too.
+    """
+    dim, rows, exchanged = layout.shape.dim, layout.computed_rows, layout.size("ep") > 1
+    less = FP32 - layout.computed
+    return (
+        less * _sizes(layout)[1]
+        + (mixed.count * dim * FP32 if less and layout.gathers else 0)
+        + rows * ((1 + exchanged) * dim + 2 * mixed.width) * layout.computed
+        + layout.assignments * (dim * (layout.computed + FP32) + 2 * FP32)
     )
 
 
@@ -91,8 +128,7 @@ def buffers(layout: Layout, stage: int) -> dict[str, int]:
         as_computed = layout.computed if layout.computed < FP32 else 0
         numbers = 3 * FP32 + as_computed if _slices(layout) > 1 else FP32 + layout.computed
         found[LOGITS] = (numbers + (layout.computed if pp > 1 else 0)) * logits(layout)  # a stage keeps what it gave
-    if not layout.gathers and layout.computed < FP32:
-        found[COPIES] = layout.computed * cast(layout, stage)
+    found[COPIES] = layout.computed * sum(copied(layout, stage))
     return found | {GATHERED: _gathered(layout, block, root), GRADIENTS: _on_their_way(layout, block, root)}
 
 

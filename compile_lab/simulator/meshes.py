@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..doors import check_whole
-from .sharding import Shape
+from .sharding import Shape, experts_of
 
 _TEXT = pkgutil.get_data(__package__, "patterns.toml") or b""  # from a zip, too: a page has no folder
 _TABLE = tomllib.loads(_TEXT.decode())
@@ -24,22 +24,38 @@ VARIANTS: dict[str, Mapping[str, Any]] = _TABLE["variants"]
 """ZeRO's first two stages, and FSDP that keeps what it has gathered: ``axes``, ``slices`` and ``reshard`` of each."""
 
 COMPARED = PATTERNS | {name: tuple(each["axes"]) for name, each in VARIANTS.items()}
-"""The axes of all that is shown on the stage, and tried where a model has to fit."""
+"""The axes of all that is tried where a model without experts has to fit."""
 
-PLANNED = COMPARED | {name: tuple(axes) for name, axes in _TABLE["trained"].items() if name != "ep"}
-"""The axes of all that can be planned."""
+PLANNED = COMPARED | {name: tuple(axes) for name, axes in _TABLE["trained"].items()}
+"""The axes of all that can be planned, and shown on the stage."""
 
 AXES: tuple[str, ...] = tuple(_TABLE["axes"]["outermost_first"])
 """The dimensions that a mesh may have, outermost first: neighbours along ``tp`` are neighbouring ranks."""
 
 DATA_AXES: tuple[str, ...] = tuple(_TABLE["axes"]["split_the_batch"])
-"""Along these the batch is split, and traffic runs during the computation."""
+"""Along these the batch is split, and traffic of parameters and gradients runs during the computation."""
+
+SLICED_AXES: tuple[str, ...] = tuple(_TABLE["axes"]["slice_the_parameters"])
+"""Along these each device has a slice of each parameter."""
 
 SEQUENCE_PARALLEL: tuple[str, ...] = tuple(_TABLE["axes"]["split_the_sequence"])
 """Patterns in which tensor parallel splits the sequence too."""
 
 MACHINE: int = _TABLE["machine"]
 """Devices of one machine, joined by a fast network."""
+
+
+def compared(shape: Shape) -> tuple[str, ...]:
+    """The patterns that are tried where a model has to fit: of one with experts "ep", too, and none that slices an MLP.
+
+    >>> from compile_lab.simulator.explored_view import MIXTURES
+    >>> from compile_lab.simulator.meshes import compared
+    >>> compared(MIXTURES["OLMoE 7 B"])
+    ('one device', 'ddp', 'fsdp', 'hsdp', 'pp', 'pp+fsdp', 'zero-1', 'zero-2', 'fsdp, kept', 'ep')
+    """
+    if not experts_of(shape):
+        return tuple(COMPARED)
+    return (*(name for name, axes in COMPARED.items() if "tp" not in axes), "ep")
 
 
 def mesh_of(shape: Shape, pattern: str, devices: int | Mapping[str, int]) -> dict[str, int]:

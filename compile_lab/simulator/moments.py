@@ -3,7 +3,7 @@
 At the turn all activations exist and no gradient does. Then, layer by layer, gradients take the place of activations:
 where parameters outweigh the tokens' activations, memory still grows, and the peak is late. In a pipeline earlier
 micro-batches have made the gradients, and the peak is at one end of a micro-batch's backward. Held against the
-allocators of H100 and H200 GPUs: chapter 11.
+allocators of H100 and H200 GPUs, for models without experts: chapter 11.
 """
 
 from .holdings import (
@@ -15,6 +15,8 @@ from .holdings import (
     activations,
     buffers,
     cast,
+    copied,
+    experts_here,
     kept_of_a_layer,
     layer_activations,
     logits,
@@ -37,27 +39,27 @@ def _of_a_step(layout: Layout, stage: int, gradients: int) -> list[int]:
     """The turn, the backward of each layer, the last first, and the end."""
     made, layers, sharded = buffers(layout, stage), layout.layers, layout.shards > 1
     block, root = units(layout, stage)
+    here = layout.shards * experts_here(layout)
     around, of_blocks = _copies(layout, stage)
     # Autocast keeps its copies as long as it lasts, and of a model that is spread that is over the backward, too. A
-    # compiled block makes its own, which go with its activations.
-    lasting = (around if layout.mesh else 0) + (of_blocks if layout.mesh and not layout.compiled else 0)
+    # compiled block makes its own, which go with its activations; so do experts under expert parallel.
+    lasting = around if layout.mesh else 0
+    lasting += of_blocks if layout.mesh and not layout.compiled and not layout.gathers else 0
     always = WORKSPACE_NBYTES + (0 if sharded else made[GRADIENTS])  # DDP's buckets stay from step to step
     found = [always + activations(layout, stage) + made[GATHERED] + made[LOGITS] + made[COPIES]]
     for left in reversed(range(layers)):  # how many layers' backward is to come after the one in sight
-        done = block * (layers - 1 - left) + (0 if sharded else root)
+        done = (block + here) * (layers - 1 - left) + (0 if sharded else root)
         kept = left * kept_of_a_layer(layout) + layer_activations(layout) // (2 if sharded else 1)
         copies = max(lasting, around + of_blocks * (left + 1) // layers)
-        found.append(always + done * gradients // (layers * block + root) + kept + copies)
+        found.append(always + done * gradients // (layers * (block + here) + root) + kept + copies)
         found[-1] += _scattering(layout, stage, left)
     return [*found, always + gradients + lasting]
 
 
 def _copies(layout: Layout, stage: int) -> tuple[int, int]:
     """Bytes of the weights as they are computed with, around the blocks (the head) and in them: 0 without autocast."""
-    if not buffers(layout, stage)[COPIES]:
-        return 0, 0
-    in_blocks = layout.layers * units(layout, stage)[0]
-    return layout.computed * (cast(layout, stage) - in_blocks), layout.computed * in_blocks
+    around, in_blocks = copied(layout, stage)
+    return layout.computed * around, layout.computed * in_blocks
 
 
 def _scattering(layout: Layout, stage: int, left: int) -> int:

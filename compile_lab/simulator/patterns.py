@@ -2,24 +2,26 @@
 
 A pattern is a mesh of devices with named axes. Along ``replicate`` every device holds all parameters (DDP), along
 ``shard`` a slice of each (FSDP, ZeRO-3); both split the batch. Along ``tp`` it computes a slice of each layer, along
-``pp`` other layers; along ``cp`` it has a slice of each parameter, and some positions of every sequence. Variants
-slice less along ``shard``: only the optimizer's state (ZeRO-1), or that and the
-gradients (ZeRO-2), or everything, but keep a layer gathered from its forward to its backward. The formulas follow torch
-2.11 to 2.13, and ``compile_lab.devices.collectives`` asks the real program.
+``pp`` other layers; along ``cp`` it has a slice of each parameter, and some positions of every sequence; along ``ep``
+its part of the batch, some of the experts, whole, and a slice of each other parameter. Variants slice less along
+``shard``: only the optimizer's state (ZeRO-1), or that and the gradients (ZeRO-2), or everything, but keep a layer
+gathered from its forward to its backward. The formulas follow torch 2.11 to 2.13, and
+``compile_lab.devices.collectives`` asks the real program.
 
 Sources: Rajbhandari et al. (2020) for what is divided, Shoeybi et al. (2019) for tensor parallel, Korthikanti et al.
 (2022) for sequence parallel and the activations of a layer, Narayanan et al. (2021) for 1F1B.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ..doors import check_whole, door
 from ..page.units import in_gb
 from .collectives import Collective, Held
+from .experts import Load
 from .holdings import activations, buffers
-from .meshes import AXES, MACHINE, PLANNED, SEQUENCE_PARALLEL, VARIANTS, mesh_of
+from .meshes import AXES, DATA_AXES, MACHINE, PLANNED, SEQUENCE_PARALLEL, VARIANTS, mesh_of
 from .moments import transient_peak
 from .sharding import Shape, check_divides
 from .traffic import FP32, Layout, collectives
@@ -70,7 +72,11 @@ class Share:
 
 @dataclass(frozen=True)
 class Plan:
-    """A model laid out on a mesh: for each pipeline stage, what its first device holds and sends in a step."""
+    """A model laid out on a mesh: for each pipeline stage, what its first device holds and sends in a step.
+
+    ``loads``: what a router gives to the experts of each device under expert parallel. Then there is a share in
+    ``stages`` for each of them; without, all get as much.
+    """
 
     pattern: str
     mesh: Mapping[str, int]
@@ -82,6 +88,7 @@ class Plan:
     optimizer: str
     checkpointing: bool
     stages: tuple[Share, ...] = field(repr=False)
+    loads: tuple[Load, ...] = ()
 
     @property
     def devices(self) -> int:
@@ -121,12 +128,20 @@ class Plan:
         inner = math.prod(self.mesh.get(each, 1) for each in AXES[AXES.index(axis) + 1 :])
         return max(1, min(self.mesh[axis], MACHINE // inner))
 
+    @property
+    def routing(self) -> str:
+        """What is assumed of the router, in words, where what a device holds and sends hangs on it."""
+        if self.loads:
+            most = max(each.computed for each in self.loads)
+            return f"the fullest device's experts get {most:.2f} times the even share"
+        return "balanced routing assumed" if "ep" in self.mesh else ""
+
     def __str__(self) -> str:
         mesh = " × ".join(f"{axis} {size}" for axis, size in self.mesh.items()) or "one device"
         return (
             f"{self.pattern} on {mesh}: {in_gb(self.total_nbytes)} on the fullest device, "
             f"{in_gb(self.sent_nbytes)} sent by the busiest in a step"
-        )
+        ) + (self.routing and f"; {self.routing}")
 
 
 @door
@@ -143,6 +158,7 @@ def plan(
     checkpointing: bool = False,
     gathered_logits: bool = False,
     compiled: bool = False,
+    loads: Sequence[Load] = (),
 ) -> Plan:
     """What does each device hold and send in a step, if ``pattern`` spreads a model of this ``shape`` over ``devices``?
 
@@ -151,7 +167,8 @@ def plan(
     model's context). A pipeline runs 1F1B over ``microbatches`` (by default of one sequence each). FSDP gathers block
     by block, and what is around the blocks as one unit. With ``checkpointing`` a layer keeps its input alone, and is
     computed again in the backward. ``gathered_logits`` as in ``mini_model.parallel.parallelize``;
-    ``compiled``: each block is, which keeps a little less for its backward.
+    ``compiled``: each block is, which keeps a little less for its backward. ``loads`` of ``expert_loads``, one for each
+    device under "ep", say how many rows its experts get; without, routing is balanced.
 
     Raises ValueError for a name that is not known and a size that does not divide, with the rule and a way out.
 
@@ -161,13 +178,19 @@ def plan(
     ...     print(plan(MODELS["7 B"], pattern, 8, precision="bf16"))
     ddp on replicate 8: 161 GB on the fullest device, 48.1 GB sent by the busiest in a step
     fsdp on shard 8: 28.6 GB on the fullest device, 47.3 GB sent by the busiest in a step
+
+    What experts hold and send hangs on their router:
+
+    >>> from compile_lab.simulator import expert_loads
+    >>> from compile_lab.simulator.explored_view import MIXTURES
+    >>> loads, dropped = expert_loads(skew=0.5, ranks=8)
+    >>> for each in ((), loads):
+    ...     found = plan(MIXTURES["OLMoE 7 B"], "ep", 8, precision="bf16", loads=each)
+    ...     print(f"{found.total_nbytes / 1e9:.1f} GB, {found.sent_nbytes / 1e9:.1f} GB sent: {found.routing}")
+    35.9 GB, 10.5 GB sent: balanced routing assumed
+    45.1 GB, 14.5 GB sent: the fullest device's experts get 2.22 times the even share
     """
     _known("pattern", pattern, PLANNED)
-    if experts := getattr(shape, "experts", 0):
-        raise ValueError(
-            f"shape has {experts} experts, and a plan is of a model with an MLP in each block: plan the same "
-            "shape without experts; `simulator.experts` has what experts hold and send"
-        )
     _known("precision", precision, PRECISIONS)
     _known("optimizer", optimizer, OPTIMIZERS)
     mesh = mesh_of(shape, pattern, devices)
@@ -177,14 +200,23 @@ def plan(
         check_whole(name, value)
     if length > shape.context:
         raise ValueError(f"length={length} is more than the model's context of {shape.context} tokens; take fewer")
-    replicas, pp = mesh.get("replicate", 1) * mesh.get("shard", 1), mesh.get("pp", 1)
+    replicas, pp = math.prod(mesh.get(axis, 1) for axis in DATA_AXES), mesh.get("pp", 1)
     pieces = (max(1, batch // replicas) if microbatches is None else microbatches) if pp > 1 else 1
     check_whole("microbatches", pieces)
     check_divides(shape, mesh, batch, length, pattern in SEQUENCE_PARALLEL, pieces)
     layout = layout_of(shape, pattern, mesh, batch, length, pieces, precision, checkpointing)
     layout = replace(layout, gathered_logits=gathered_logits, compiled=compiled)
-    stages = tuple(_share(layout, stage, OPTIMIZERS[optimizer]) for stage in range(pp))
-    return Plan(pattern, mesh, shape, batch, length, pieces, precision, optimizer, checkpointing, stages)
+    if compiled and layout.assignments:
+        raise ValueError("compiled=True of a shape with experts: what a compiled one keeps is not known; plan it eager")
+    if loads and len(loads) != mesh.get("ep"):
+        raise ValueError(
+            f"loads are of {len(loads)} devices, and ep is {mesh.get('ep', 1)}: give a load for each device along ep, "
+            "as expert_loads(…, ranks=ep) does, or leave them out for balanced routing"
+        )
+    each_device = [replace(layout, load=load) for load in loads] or [layout]
+    stages = tuple(_share(each, stage, OPTIMIZERS[optimizer]) for stage in range(pp) for each in each_device)
+    options = (precision, optimizer, checkpointing)
+    return Plan(pattern, mesh, shape, batch, length, pieces, *options, stages, tuple(loads))
 
 
 def layout_of(
@@ -198,7 +230,7 @@ def layout_of(
     checkpointing: bool = False,
 ) -> Layout:
     """What the formulas of traffic and memory ask for. The arguments are those of a `Plan`, and checked there."""
-    rows = batch // (mesh.get("replicate", 1) * mesh.get("shard", 1))
+    rows = batch // math.prod(mesh.get(axis, 1) for axis in DATA_AXES)
     variant = {key: value for key, value in VARIANTS.get(pattern, {}).items() if key != "axes"}
     numbers = vars(PRECISIONS[precision])
     sequence = pattern in SEQUENCE_PARALLEL

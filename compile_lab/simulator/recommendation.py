@@ -2,11 +2,11 @@
 
 A step is as long as its device works or as its program takes to issue it, whichever is longer (``host``). The device
 computes, and sends over the links that each message crosses (``links``). Rates are assumed, in ``Network``, and six
-rules.
-Traffic of gradients and parameters hides behind the computation as far as that lasts, but not for nothing: it slows
-what it hides behind. What tensor parallel and a pipeline send is waited for. A collective has a least time. Tensor
-parallel leaves a part of each layer undivided. A pipeline is as slow as its last stage, which has the head, and adds
-up gradients once a micro-batch. Chapter 11 holds the estimates against GPUs.
+rules. Traffic of gradients and parameters hides behind the computation as far as that lasts, but not for nothing: it
+slows what it hides behind. What tensor parallel and a pipeline send is waited for, and so are the rows that travel to
+experts. A collective has a least time. Tensor parallel leaves a part of each layer undivided. A pipeline is as slow as
+its last stage, which has the head, and adds up gradients once a micro-batch. Chapter 11 holds the estimates against
+GPUs, but none of experts, of which all are taken to have as much to do.
 """
 
 import functools
@@ -18,13 +18,14 @@ from ..doors import PrintedRepr, door
 from ..page.units import in_gb, significant
 from .host import HostRates, issue_s
 from .links import Links
-from .meshes import DATA_AXES, PATTERNS
+from .meshes import DATA_AXES, PATTERNS, compared
 from .patterns import PRECISIONS, Plan, plan
-from .sharding import Shape, parameter_count, parameters
+from .sharding import Shape, experts_of, parameter_count
 from .traffic import FP32
 
 RANKED = tuple(name for name in PATTERNS if name not in ("one device", "pp+tp"))
-"""What several devices choose among. A pipeline of tensor parallel alone does not split the batch: with 3d it can."""
+"""What several devices choose among. A pipeline of tensor parallel alone does not split the batch: with 3d it can.
+Of a model with experts also "ep", and no pattern that slices an MLP."""
 
 USABLE = 0.9
 """Of a card's memory: the rest is for what a plan does not count."""
@@ -148,7 +149,8 @@ def recommend(
     tried = (False, True) if checkpointing is None else (checkpointing,)
     planned(shape, "one device", 1, checkpointing=tried[0])  # refuses these before any pattern does
     choices, refused = [], {}
-    for pattern in ["one device"] if devices == 1 else RANKED:
+    several = [name for name in compared(shape) if name in (*RANKED, "ep")]
+    for pattern in ["one device"] if devices == 1 else several:
         try:
             candidates = [planned(shape, pattern, devices, batch=batch, checkpointing=each) for each in tried]
         except ValueError as error:
@@ -180,18 +182,18 @@ def compute_s(plan: Plan, network: Network) -> float:
 def model_flop(plan: Plan) -> float:
     """Operations of a step that the model asks for, on all devices together.
 
-    For each token 6 operations a parameter, and 12 · layers · dim · length for attention (Chowdhery et al., 2022).
+    For each token 6 operations a parameter that it is computed with, and 12 · layers · dim · length for attention
+    (Chowdhery et al., 2022).
     """
     shape = plan.shape
-    per_token = 6 * parameter_count(shape) + 12 * shape.layers * shape.dim * plan.length
+    per_token = 6 * parameter_count(shape, active=True) + 12 * shape.layers * shape.dim * plan.length
     return per_token * plan.batch * plan.length
 
 
 def again_flop(plan: Plan) -> float:
     """Operations of a step that are done again because of checkpointing: the layers' forward, a third of their work."""
     shape = plan.shape
-    of_layers = sum(each.numbers() * each.count for each in parameters(shape) if each.part == "block")
-    per_token = 2 * of_layers + 4 * shape.layers * shape.dim * plan.length
+    per_token = 2 * parameter_count(shape, active=True, part="block") + 4 * shape.layers * shape.dim * plan.length
     return per_token * plan.batch * plan.length if plan.checkpointing else 0
 
 
@@ -219,7 +221,9 @@ def accumulate_s(plan: Plan, network: Network) -> float:
 def last_stage(plan: Plan) -> float:
     """How many times the mean the last stage of a pipeline computes: it has the head besides its layers."""
     shape, stages = plan.shape, plan.mesh.get("pp", 1)
-    layer, head = 12 * shape.dim**2 + 2 * shape.dim * plan.length, shape.dim * shape.vocabulary
+    mixed = experts_of(shape)
+    mlp = 2 * shape.dim * mixed.width * mixed.choices if mixed else 8 * shape.dim**2
+    layer, head = 4 * shape.dim**2 + mlp + 2 * shape.dim * plan.length, shape.dim * shape.vocabulary
     return (shape.layers * layer / stages + head) / ((shape.layers * layer + head) / stages)
 
 
@@ -228,16 +232,16 @@ def traffic_s(plan: Plan, network: Network) -> dict[str, float]:
     return {axis: axis_s(plan, axis, network, plan.in_machine(axis)) for axis in plan.mesh}
 
 
-def axis_s(plan: Plan, axis: str, network: Network, in_machine: int) -> float:
+def axis_s(plan: Plan, axis: str, network: Network, in_machine: int, kind: str | None = None) -> float:
     """Seconds that the busiest device spends along an axis of which so many ranks are devices of one machine.
 
-    A collective takes as long as the links need, and no less than its least time.
+    A collective takes as long as the links need, and no less than its least time. Of one ``kind`` only, or of all.
     """
     return sum(
         each.count
         * max(network.floor_s, network.links.seconds(each.kind, each.ranks, in_machine, each.sent_nbytes / each.count))
         for each in plan.busiest.collectives
-        if each.axis == axis
+        if each.axis == axis and kind in (None, each.kind)
     )
 
 
@@ -246,8 +250,9 @@ def estimate(plan: Plan, memory_nbytes: float, network: Network) -> Choice:
     undivided = 1 + network.repeated * (plan.mesh.get("tp", 1) - 1)
     computing = compute_s(plan, network) * last_stage(plan) * undivided + accumulate_s(plan, network)
     traffic = traffic_s(plan, network)
-    behind = sum(each for axis, each in traffic.items() if axis in DATA_AXES)
-    waited = max(network.hidden * behind, behind - computing)
+    exchanged = sum(axis_s(plan, axis, network, plan.in_machine(axis), "all_to_all") for axis in plan.mesh)
+    behind = sum(each for axis, each in traffic.items() if axis in DATA_AXES) - exchanged
+    waited = max(network.hidden * behind, behind - computing) + exchanged
     waited += sum(each for axis, each in traffic.items() if axis not in DATA_AXES)
     bubble = computing * (plan.mesh.get("pp", 1) - 1) / plan.microbatches
     update = update_s(plan, network)

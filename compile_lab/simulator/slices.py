@@ -4,10 +4,12 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from .meshes import SLICED_AXES
 from .sharding import Parameter, Shape, parameters
 
-MATRICES = ("attention.qkv.weight", "attention.out.weight", "mlp.up.weight", "mlp.down.weight")
-"""The four of a layer that hold nearly all of it: vectors are left out of pictures."""
+MATRICES = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
+"""The four of a layer that hold nearly all of it: vectors are left out of pictures. Of experts, the last two are those
+of all of them, one below the other."""
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Part:
 
 def matrices(shape: Shape) -> dict[str, Parameter]:
     """The matrices of a layer by their short names: ``qkv``, ``out``, ``up``, ``down``."""
-    found = {each.name.removeprefix("blocks.*."): each for each in parameters(shape)}
+    found = {each.name.removeprefix("blocks.*.").removesuffix(".weight"): each for each in parameters(shape)}
     return {name.split(".")[1]: found[name] for name in MATRICES}
 
 
@@ -42,7 +44,7 @@ def places(mesh: Mapping[str, int]) -> Iterator[dict[str, int]]:
 def part_of(parameter: Parameter, mesh: Mapping[str, int], place: Mapping[str, int], sharded: bool = True) -> Part:
     """What the device at this place holds of a parameter of its own layers: sliced along ``tp``, then by rows.
 
-    Without ``sharded``, what it computes on: the same, gathered along ``shard``.
+    Without ``sharded``, what it computes on: the same, its rows gathered, but under expert parallel no experts.
     """
     top, bottom, left, right = 0.0, 1.0, 0.0, 1.0
     if (tp := mesh.get("tp", 1)) > 1 and parameter.tp is not None:
@@ -51,7 +53,8 @@ def part_of(parameter: Parameter, mesh: Mapping[str, int], place: Mapping[str, i
             top, bottom = low, high
         else:
             left, right = low, high
-    if sharded and (shard := mesh.get("shard", 1)) > 1:
-        high = (bottom - top) / shard
-        top, bottom = top + place["shard"] * high, top + (place["shard"] + 1) * high
+    for axis in SLICED_AXES:
+        if axis in mesh and (sharded or (parameter.expert and axis == "ep")):
+            high = (bottom - top) / mesh[axis]
+            top, bottom = top + place[axis] * high, top + (place[axis] + 1) * high
     return Part(top, bottom, left, right)

@@ -13,7 +13,7 @@ from functools import cached_property
 
 from ..doors import door
 from .collectives import Collective
-from .meshes import COMPARED, mesh_of
+from .meshes import PLANNED, mesh_of
 from .patterns import Plan, layout_of, plan
 from .sharding import Shape
 from .slices import Part, matrices, part_of, places
@@ -97,7 +97,7 @@ class Played:
 
 @door
 def stage(shape: Shape, pattern: str, devices: int, *, batch: int | None = None, precision: str = "bf16") -> Played:
-    """The moments of a step with AdamW of a model under a pattern of `meshes.COMPARED` on so many devices.
+    """The moments of a step with AdamW of a model under a pattern of `meshes.PLANNED` on so many devices.
 
     ``batch`` and ``precision`` as in ``plan``. A pipeline takes as many micro-batches as divide its sequences and fill
     14 spans, at least. Raises ValueError as ``plan``.
@@ -110,8 +110,8 @@ def stage(shape: Shape, pattern: str, devices: int, *, batch: int | None = None,
     Forward, layer 1: gather ["layer 1's parameters"]
     Forward, layer 1: attention ["layer 2's parameters, ahead"]
     """
-    if pattern not in COMPARED:
-        raise ValueError(f"pattern={pattern!r} has no stage; it is one of {', '.join(map(repr, COMPARED))}")
+    if pattern not in PLANNED:
+        raise ValueError(f"pattern={pattern!r} has no stage; it is one of {', '.join(map(repr, PLANNED))}")
     mesh = mesh_of(shape, pattern, devices) if pattern else {}
     batch = devices if batch is None else batch
     pieces = _pieces(mesh, batch)

@@ -15,13 +15,15 @@ from .holdings import (
     PASSED,
     buffers,
     end_activations,
+    experts_here,
     kept_of_a_layer,
     stage_activations,
     units,
 )
 from .patterns import Share
 from .pipeline import simulate
-from .traffic import BUCKET_NBYTES, FIRST_BUCKET_NBYTES, FP32, LOSS_REDUCES, Layout
+from .sharding import experts_of
+from .traffic import BUCKET_NBYTES, FIRST_BUCKET_NBYTES, FP32, INT64, LOSS_REDUCES, Layout
 from .wire import buckets
 
 MOMENTS = 17
@@ -56,9 +58,10 @@ class _Device:
     def __init__(self, layout: Layout, number: int, share: Share) -> None:
         self.layout, self.share, self.most = layout, share, buffers(layout, number)
         self.block, self.root = units(layout, number)
-        own, tp, shard = layout.parameters_of(number), layout.size("tp"), layout.size("shard")
-        self.own = own
-        self.padded_block = shard * sum(each.numbers(tp, shard) for each in own if each.part == "block")
+        own, tp, shard = layout.parameters_of(number), layout.size("tp"), layout.shards
+        self.own, self.experts = own, experts_here(layout)
+        in_blocks = [each for each in own if each.part == "block" and layout.travels(each)]
+        self.padded_block = shard * sum(each.numbers(tp, shard) for each in in_blocks)
         self.padded_root = shard * sum(each.numbers(tp, shard) for each in own if each.part != "block")
         always = 0 if shard > 1 else self.most[GRADIENTS]  # DDP's buckets
         self.held = {"parameters": share.held.parameters, "gradients": 0, "state": share.held.optimizer}
@@ -67,31 +70,33 @@ class _Device:
     def now(self, **changed: int) -> None:
         names = {"gathered": GATHERED, "on_the_way": GRADIENTS, "logits": LOGITS, "copies": COPIES, "passed": PASSED}
         for name, nbytes in changed.items():
-            if name == "on_the_way" and self.layout.size("shard") == 1:
+            if name == "on_the_way" and self.layout.shards == 1:
                 continue
             self.held[names.get(name, name)] = min(nbytes, self.most.get(names.get(name, name), nbytes))
 
     def gather(self, blocks: int, what: str, root: bool = False) -> Moves:
         layout = self.layout
         numbers = blocks * self.padded_block + root * self.padded_root
-        return [("all_gather", "shard", what, numbers * layout.gathered)] if layout.gathers and numbers else []
+        along = layout.sliced_along
+        return [("all_gather", along, what, numbers * layout.gathered)] if layout.gathers and numbers else []
 
     def scatter(self, blocks: int, what: str, root: bool = False) -> Moves:
         layout = self.layout
         numbers = (blocks * self.padded_block + root * self.padded_root) * layout.reduced
-        if layout.size("shard") == 1 or not numbers:
+        if layout.shards == 1 or not numbers:
             return []
-        found = [("reduce_scatter", "shard", what, numbers)]
+        found = [("reduce_scatter", layout.sliced_along, what, numbers)]
         if layout.size("replicate") > 1:
-            found.append(("all_reduce", "replicate", f"{what}: slices", numbers // layout.size("shard")))
+            found.append(("all_reduce", "replicate", f"{what}: slices", numbers // layout.shards))
         return found
 
     def gradients(self, blocks: int, root: bool) -> int:
         """Bytes of the gradients that are kept when those of so many blocks, and of what is around, are done."""
         layout = self.layout
-        shard = layout.size("shard") if "gradients" in layout.slices else 1
+        shard = layout.shards if "gradients" in layout.slices else 1
         if shard > 1:
-            return FP32 * (blocks * self.padded_block + root * self.padded_root) // shard
+            sliced = FP32 * (blocks * self.padded_block + root * self.padded_root) // shard
+            return sliced + FP32 * blocks * self.experts
         return FP32 * (blocks * self.block + root * self.root)
 
     def beat(self, phase: str, says: str, moves: Moves, *has: str, doing: str = "") -> Beat:
@@ -114,6 +119,24 @@ def _pairs(layout: Layout, pairs: float, forward: bool) -> Moves:
         ("all_gather", "tp", "the pair's input" if forward else "its gradient", gathered),
         ("reduce_scatter", "tp", "the pair's result" if forward else "its gradient", scattered),
     ]
+
+
+def _attention(layout: Layout, layers: int, forward: bool) -> Moves:
+    """What the attention of so many layers sends: a pair of tensor parallel's, or the keys and values of a sequence."""
+    if layout.size("cp") == 1:
+        return _pairs(layout, layers, forward)
+    kind, what = ("all_gather", "keys and values") if forward else ("reduce_scatter", "gradients of keys and values")
+    return [(kind, "cp", what, layers * layout.keys_and_values)]
+
+
+def _mlp(layout: Layout, layers: int, forward: bool) -> Moves:
+    """The same of their MLPs: the rows of tokens go to their experts and back, and before them their numbers."""
+    if layout.size("ep") == 1:
+        return _pairs(layout, layers, forward)
+    mixed, rows = experts_of(layout.shape), layout.exchanged_rows * layout.shape.dim * layout.computed
+    numbers = INT64 * mixed.count if mixed and forward else 0
+    what = "rows to their experts, and back" if forward else "their gradients"
+    return [("all_to_all", "ep", what, layers * (2 * rows + numbers))]
 
 
 def _embedding(layout: Layout, forward: bool) -> Moves:
@@ -155,7 +178,7 @@ class _Buckets:
         self.ends["all"] = len(self.made)
         self.members = buckets(self.made, BUCKET_NBYTES, FIRST_BUCKET_NBYTES)
         self.sent = 0
-        self.used = layout.size("shard") == 1
+        self.used = layout.shards == 1
 
     def full(self, until: str) -> Moves:
         ready = [bucket for bucket in self.members[self.sent :] if bucket[-1] < self.ends[until]]
@@ -170,7 +193,8 @@ def straight(layout: Layout, share: Share) -> Iterator[Beat]:
     on, full, layers = _Device(layout, 0, share), None, layout.layers
     full, others, kept = _Buckets(on), layers - 1, kept_of_a_layer(layout)
     g, ends, reshard = layout.gathered if layout.gathers else 0, end_activations(layout), layout.reshard
-    split, tp, scatters = layout.gathers, layout.size("tp") > 1, layout.size("shard") > 1
+    split, tp, scatters = layout.gathers, layout.size("tp") > 1, layout.shards > 1
+    mlp, ep = "experts" if layout.assignments else "MLP", layout.size("ep") > 1
     sliced = "gradients" in layout.slices and scatters
     here = ("gathered",) if split else ()
     left = here if not reshard else ()  # what stays after a layer's forward
@@ -181,14 +205,15 @@ def straight(layout: Layout, share: Share) -> Iterator[Beat]:
                   [*on.gather(0, "embeddings and head", True), *_embedding(layout, True)])  # fmt: skip
     on.now(gathered=g * (on.root + on.block))
     yield on.beat("Forward, layer 1: gather", "Before the layer runs, its slices are put together on every device."
-                  if split else "Nothing to gather: what a device computes with, it has.",
+                  + _if(ep, " Experts stay where they are.") if split
+                  else "Nothing to gather: what a device computes with, it has.",
                   on.gather(1, "layer 1's parameters"), *here)  # fmt: skip
     on.now(gathered=g * (on.root + 2 * on.block), activations=kept // 2)
     second = on.gather(min(1, others), "layer 2's parameters, ahead")
-    yield on.beat("Forward, layer 1: attention", _pair_in_words(layout, "The heads"), [*_pairs(layout, 1, True),
+    yield on.beat("Forward, layer 1: attention", _pair_in_words(layout, "The heads"), [*_attention(layout, 1, True),
                   *second], *here)  # fmt: skip
     on.now(activations=kept)
-    yield on.beat("Forward, layer 1: MLP", _pair_in_words(layout, "The MLP's width"), _pairs(layout, 1, True), *here)
+    yield on.beat(f"Forward, layer 1: {mlp}", _mlp_in_words(layout), _mlp(layout, 1, True), *here)
     if split and reshard:
         on.now(gathered=g * (on.root + min(1, others) * on.block))
     said = {(True, True): "The gathered copy is dropped: each device has its slice again.",
@@ -197,7 +222,8 @@ def straight(layout: Layout, share: Share) -> Iterator[Beat]:
                   *left)  # fmt: skip
     on.now(gathered=g * (on.root + (2 if reshard else layers) * on.block), activations=layers * kept)
     yield on.beat(f"Forward: layers 2 to {layers}", "The same for each of the other layers.",
-                  [*on.gather(max(0, others - 1), "parameters"), *_pairs(layout, 2 * others, True)], *left)  # fmt: skip
+                  [*on.gather(max(0, others - 1), "parameters"), *_attention(layout, others, True),
+                   *_mlp(layout, others, True)], *left)  # fmt: skip
     on.now(gathered=g * (on.root + (0 if reshard else layers) * on.block), activations=layers * kept + ends,
            logits=on.most[LOGITS])  # fmt: skip
     yield on.beat("Head and loss", "The turn: all activations are there, and no gradient yet."
@@ -211,8 +237,9 @@ def straight(layout: Layout, share: Share) -> Iterator[Beat]:
     on.now(gathered=g * (on.root + (2 if reshard else layers) * on.block), activations=layers * kept,
            on_the_way=layout.reduced * (on.root + on.block) * sliced, gradients=_made(on, others, "last"))  # fmt: skip
     yield on.beat(f"Backward: layers {layers} to 2", _sent_in_words(layout) + " Activations go as gradients come.",
-                  [*on.gather(max(0, others - 1) * reshard, "parameters, again"), *_pairs(layout, 2 * others, False),
-                   *on.scatter(others, "gradients"), *full.full("others")], *left)  # fmt: skip
+                  [*on.gather(max(0, others - 1) * reshard, "parameters, again"), *_attention(layout, others, False),
+                   *_mlp(layout, others, False), *on.scatter(others, "gradients"), *full.full("others")],
+                  *left)  # fmt: skip
     on.now(gathered=g * (on.root + on.block), activations=kept, on_the_way=layout.reduced * on.root * sliced)
     yield on.beat("Backward, layer 1: gather", "The layer's slices are put together a second time." if split and reshard
                   else "The gathered copy is still there." if split else "Nothing to gather.",
@@ -220,10 +247,10 @@ def straight(layout: Layout, share: Share) -> Iterator[Beat]:
     on.now(
         on_the_way=layout.reduced * (on.root + on.block) * sliced, gradients=_made(on, others + _half(sliced), "last")
     )
-    yield on.beat("Backward, layer 1: MLP", "Gradients of up and down, of all that a device has of them "
-                  "now.", _pairs(layout, 1, False), *here, "up and down")  # fmt: skip
+    yield on.beat(f"Backward, layer 1: {mlp}", "Gradients of up and down, of all that a device has of them "
+                  "now.", _mlp(layout, 1, False), *here, "up and down")  # fmt: skip
     on.now(gradients=_made(on, others + (not sliced), "last"))
-    yield on.beat("Backward, layer 1: attention", "Gradients of qkv and out.", _pairs(layout, 1, False), *here,
+    yield on.beat("Backward, layer 1: attention", "Gradients of qkv and out.", _attention(layout, 1, False), *here,
                   "gradients")  # fmt: skip
     on.now(gathered=g * on.root, activations=0, on_the_way=layout.reduced * on.root * sliced,
            gradients=_made(on, layers, "last"))  # fmt: skip
@@ -253,7 +280,7 @@ def _half(sliced: bool) -> float:
 
 def _made(on: _Device, blocks: float, part: str) -> int:
     """Gradients kept when those of the head and of so many blocks are there; slices come when they were scattered."""
-    if "gradients" in on.layout.slices and on.layout.size("shard") > 1:
+    if "gradients" in on.layout.slices and on.layout.shards > 1:
         return on.gradients(int(blocks), False)
     tp = on.layout.size("tp")
     return int(FP32 * (sum(each.numbers(tp) for each in on.own if each.part == part) + blocks * on.block))
@@ -261,16 +288,27 @@ def _made(on: _Device, blocks: float, part: str) -> int:
 
 def _pair_in_words(layout: Layout, what: str) -> str:
     if layout.size("tp") == 1:
-        return "Each device computes its own sequences." + _if(layout.gathers, " Meanwhile the next layer is gathered.")
+        own = "its own sequences." if layout.size("cp") == 1 else (
+            "its positions of each sequence. For that the keys and values of all positions are gathered.")  # fmt: skip
+        return f"Each device computes {own}" + _if(layout.gathers, " Meanwhile the next layer is gathered.")
     how = "reduce-scattered" if layout.sequence else "added up on every device"
     first = _if(layout.sequence, "Slices of the tokens are gathered. ")
     return f"{first}{what} are split: column, then row. The partial results are {how}."
 
 
+def _mlp_in_words(layout: Layout) -> str:
+    if layout.size("ep") > 1:
+        return "Each token's row travels to the devices whose experts its router chose, is computed, and travels back."
+    if layout.size("cp") > 1:
+        return "Each device computes its positions of each sequence."
+    return _pair_in_words(layout, "The MLP's width")
+
+
 def _sent_in_words(layout: Layout) -> str:
-    if layout.size("shard") > 1:
+    if layout.shards > 1:
         kept = "and keeps its slice" if "gradients" in layout.slices else "though it keeps all its own"
         also = _if(layout.size("replicate") > 1, " Slices are added up over the copies.")
+        also += _if(layout.size("ep") > 1, " Experts' gradients stay: they are of the rows of all devices.")
         return f"Gradients are reduce-scattered: each device gets its slice of the sum, {kept}.{also}"
     if layout.size("replicate") > 1:
         return "As buckets fill, their gradients are added up over all devices."

@@ -11,8 +11,10 @@ from ..page.canvas import Canvas, key
 from ..page.figures import Drawing
 from ..page.tables import Table
 from ..page.units import with_unit
-from .explored_view import MODELS
+from .explored_view import MIXTURES, MODELS
 from .holdings import COPIES, GATHERED, GRADIENTS, LOGITS, PASSED
+from .meshes import PLANNED
+from .sharding import experts_of
 from .slices import Part
 from .stage import Device, Frame, Move, Played, stage
 from .stage_script import MOMENTS
@@ -43,8 +45,12 @@ PATTERNS = {
     "PP × FSDP": "pp+fsdp",
     "PP × TP": "pp+tp",
     "PP × FSDP × TP": "3d",
+    "CP": "cp",
 }
 """Under the names by which they are known."""
+
+WITH_EXPERTS = {"EP": "ep"} | {name: pattern for name, pattern in PATTERNS.items() if "tp" not in PLANNED[pattern]}
+"""Those of models with experts."""
 
 NOTICE = {
     "fsdp": "the pale copy comes and goes, twice a step: FSDP pays in bytes sent for what it does not hold.",
@@ -61,6 +67,8 @@ NOTICE = {
     "pp+fsdp": "from the first backward on a stage keeps its layers gathered, and scatters gradients once.",
     "pp+tp": "sends go from each device to its fellow of the next stage; sums stay within the stage.",
     "3d": "three kinds of moves: along tp in each layer, along shard for each unit, along pp between stages.",
+    "cp": "in each layer the keys and values of all positions are gathered; parameters are sliced as by FSDP.",
+    "ep": "in each layer the tokens' rows travel to their experts and back; the experts, slices of up and down, stay.",
 }
 
 KINDS = {
@@ -80,30 +88,32 @@ def moment(pattern: str, devices: int, moment: int, model: str) -> list[str | Dr
     """One of the 17 moments of a step, from 0 at rest: what each device holds, has sent, and sends now.
 
     In bf16 with gradients reduced in fp32, AdamW, 24 sequences of the model's whole context on all devices together.
-    Raises ValueError for a moment or a number of devices that is none, and as ``stage.stage``.
+    ``pattern`` is one of `PATTERNS`, or for a model of `MIXTURES` one of `WITH_EXPERTS`. Raises ValueError for a moment
+    or a number of devices that is none, and as ``stage.stage``.
     """
     check_whole("moment", moment, 0, MOMENTS - 1)
     check_whole("devices", devices, 2, 8)
-    played = _played(model, PATTERNS[pattern], devices)
-    frame = played.frames[moment]
-    mesh = " × ".join(f"{axis} {size}" for axis, size in played.plan.mesh.items())
+    known = PATTERNS | WITH_EXPERTS
+    played = _played(model, known[pattern], devices)
+    frame, routing = played.frames[moment], played.plan.routing
+    mesh = " × ".join(f"{axis} {size}" for axis, size in played.plan.mesh.items()) + (routing and f", {routing}")
     return [
         f"**{frame.phase}.** {frame.says}",
         picture(played, moment, _end(model, devices)),
-        f"{pattern} on {mesh}. Notice: {NOTICE[PATTERNS[pattern]]}",
+        f"{pattern} on {mesh}. Notice: {NOTICE[known[pattern]]}",
     ]
 
 
 @cache
 def _played(model: str, pattern: str, devices: int) -> Played:
-    return stage(MODELS[model], pattern, devices, batch=SEQUENCES)
+    return stage((MODELS | MIXTURES)[model], pattern, devices, batch=SEQUENCES)
 
 
 @cache
 def _end(model: str, devices: int) -> float:
     """Where the axis of bytes ends, in GB: one scale for all patterns and moments of a model on so many devices."""
     most = 0
-    for pattern in PATTERNS.values():
+    for pattern in (PATTERNS if model in MODELS else WITH_EXPERTS).values():
         try:
             found = _played(model, pattern, devices)
         except ValueError:
@@ -140,10 +150,12 @@ def picture(played: Played, moment: int, end_gb: float) -> Drawing:
         for number, device in enumerate(frame.devices):
             _matrices(canvas, _LEFT + wide * number, y, unit, device.parts, kind)
     _bytes(canvas, top + (unit * DOWN + 16) * 3 + 6, frame, wide, end_gb, fine)
+    mixed = experts_of(played.plan.shape)
+    shown = f"up and down those of all {mixed.count} experts, smaller" if mixed else "its four matrices to scale"
     return Drawing(
         canvas.svg(),
         in_words(frame),
-        f"One layer of each device, its four matrices to scale; bars of bytes end at {end_gb:g} GB. bf16, gradients "
+        f"One layer of each device, {shown}; bars of bytes end at {end_gb:g} GB. bf16, gradients "
         f"reduced in fp32, AdamW, {played.plan.batch} sequences of {played.plan.length:,} tokens in all, rings.",
         _table(frame),
         legend=key(KINDS | {"sent": SENT}),
@@ -171,7 +183,10 @@ def fill(canvas: Canvas, box: tuple[float, float, float, float], part: Part, col
 
 
 def _arrows(canvas: Canvas, y: float, move: Move, wide: float) -> None:
-    """Along a ring each member sends to the next, and the last to the first; of a send, from one to the other."""
+    """Along a ring each member sends to the next, and the last to the first; of a send, from one to the other.
+
+    Of an all-to-all arrows go both ways: each member has something for each other one.
+    """
     canvas.words(0, y + 20, move.kind.replace("_", "-"))
     canvas.words(0, y + 39, with_unit(move.sent_nbytes), size=16)
     middle = min(60.0, wide / 2 - 8)
@@ -188,7 +203,10 @@ def _arrows(canvas: Canvas, y: float, move: Move, wide: float) -> None:
             continue
         for one, other in pairwise(group):
             canvas.line([(at(one), level), (at(other) - 4, level)], SENT, thick=3, arrow=True)
-        if len(group) > 2:
+        if move.kind == "all_to_all":
+            for one, other in pairwise(reversed(group)):
+                canvas.line([(at(one), level + 14), (at(other) + 4, level + 14)], SENT, thick=3, arrow=True)
+        elif len(group) > 2:
             first, last, low = at(group[0]), at(group[-1]), level + (14 if not step else min(14, step / 2))
             canvas.line([(last, level), (last, low), (first, low), (first, level + 4)], SENT, thick=1.5, dashed=True)
 

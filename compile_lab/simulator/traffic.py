@@ -4,11 +4,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from .collectives import Collective
+from .experts import Load
+from .meshes import SLICED_AXES
 from .pipeline import table
-from .sharding import Parameter, Shape, parameters
+from .sharding import Parameter, Shape, experts_of, parameters
 from .wire import buckets
 
-FP32 = 4
+FP32, INT64 = 4, 8
 
 LOSS_REDUCES = 3
 """All-reduces of one fp32 number a token, by which a loss of sliced logits is computed: torch's ``loss_parallel``."""
@@ -25,6 +27,7 @@ class Layout:
     each device along ``shard`` has a slice of; ``reshard``: does a layer's gathered copy go after its forward?
     ``checkpointed``: each layer keeps its input alone, and is computed again in the backward. ``gathered_logits``: does
     each device along ``tp`` compute the loss of all logits, instead of its slice's part? ``compiled``: the blocks are.
+    ``load``: what the router gives to this device's experts; without, as much as to all others'.
     """
 
     shape: Shape
@@ -41,6 +44,7 @@ class Layout:
     checkpointed: bool = False
     gathered_logits: bool = False
     compiled: bool = False
+    load: Load | None = None
 
     def size(self, axis: str) -> int:
         return self.mesh.get(axis, 1)
@@ -58,7 +62,7 @@ class Layout:
     @property
     def sliced_along(self) -> str:
         """The axis along which each device has a slice of each parameter."""
-        return "cp" if "cp" in self.mesh else "shard"
+        return next((axis for axis in SLICED_AXES if axis in self.mesh), "shard")
 
     @property
     def shards(self) -> int:
@@ -74,6 +78,28 @@ class Layout:
     def keys_and_values(self) -> int:
         """Bytes of the keys and values of a layer that context parallel gathers, over the whole sequence."""
         return 2 * self.rows * self.length * self.shape.dim * self.computed if self.size("cp") > 1 else 0
+
+    @property
+    def assignments(self) -> int:
+        """Pairs of a token of a micro-batch and an expert that it chose; 0 without experts."""
+        mixed = experts_of(self.shape)
+        return mixed.choices * (self.rows // self.pieces * self.length // self.size("cp")) if mixed else 0
+
+    @property
+    def computed_rows(self) -> int:
+        """How many rows the experts of this device compute for a micro-batch in a layer."""
+        return round(self.load.computed * self.assignments) if self.load else self.assignments
+
+    @property
+    def exchanged_rows(self) -> int:
+        """Rows of the fuller end of an exchange: those of this device's tokens, or those of its experts."""
+        if not self.load:
+            return self.assignments
+        return round((self.load.own + max(self.load.dispatched, self.load.received)) * self.assignments)
+
+    def travels(self, parameter: Parameter) -> bool:
+        """Is this parameter gathered and scattered in a unit of FSDP's? Under expert parallel an expert stays."""
+        return not (parameter.expert and self.size("ep") > 1)
 
     def is_last(self, stage: int) -> bool:
         return stage == self.size("pp") - 1
@@ -100,7 +126,7 @@ def collectives(layout: Layout, stage: int) -> tuple[Collective, ...]:
             totals[0] += count
             totals[1] += count * payload
     return tuple(
-        Collective(kind, axis, layout.size(axis), count, payload)
+        Collective(kind, axis, layout.size(axis), count, payload, _away(layout) if kind == "all_to_all" else None)
         for (axis, kind), (count, payload) in sorted(sums.items())
     )
 
@@ -114,6 +140,7 @@ def _each(layout: Layout, stage: int) -> Iterator[Row]:
     yield from _along_tp(layout, stage)
     yield from _along_pp(layout, stage)
     yield from _along_cp(layout)
+    yield from _along_ep(layout)
     if layout.shards > 1:
         yield from _sharded(layout, stage, own)
     else:
@@ -174,6 +201,29 @@ def _along_cp(layout: Layout) -> Iterator[Row]:
     yield "reduce_scatter", "cp", 2 * layout.layers, layout.keys_and_values // 2
 
 
+def _along_ep(layout: Layout) -> Iterator[Row]:
+    """In a layer the number of rows for each expert, the rows to their experts, and back; backward the rows again.
+
+    With checkpointing all of the forward's are exchanged again: the backward needs what came back.
+    """
+    if not (mixed := experts_of(layout.shape)):
+        return
+    again = layout.checkpointed
+    yield "all_to_all", "ep", layout.layers * (1 + again), mixed.count * INT64
+    rows = layout.exchanged_rows * layout.shape.dim * layout.computed
+    yield "all_to_all", "ep", layout.layers * (4 + 2 * again), rows
+
+
+def _away(layout: Layout) -> int | None:
+    """Bytes that leave a device whose experts have a load of their own: its rows go away, and theirs go back."""
+    if not layout.load or not (mixed := experts_of(layout.shape)):
+        return None
+    ranks, again = layout.size("ep"), layout.checkpointed
+    numbers = (1 + again) * mixed.count * INT64 * (ranks - 1) / ranks
+    rows = (2 + again) * layout.load.sent * layout.assignments * layout.shape.dim * layout.computed
+    return round(layout.layers * (numbers + rows))
+
+
 def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator[Row]:
     """Gathers and scatters of FSDP's units: each block, and all around the blocks. Rows are padded to divide.
 
@@ -184,7 +234,7 @@ def _sharded(layout: Layout, stage: int, own: tuple[Parameter, ...]) -> Iterator
     replicas.
     """
     tp, shard, axis = layout.size("tp"), layout.shards, layout.sliced_along
-    block = shard * sum(each.numbers(tp, shard) for each in own if each.part == "block")
+    block = shard * sum(each.numbers(tp, shard) for each in own if each.part == "block" and layout.travels(each))
     root = shard * sum(each.numbers(tp, shard) for each in own if each.part != "block")
     for count, gathers, numbers in ((layout.layers, _gathers(layout, stage), block), (root > 0, 1, root)):
         yield "all_gather", axis, count * gathers, numbers * (layout.gathered if layout.gathers else FP32)

@@ -37,6 +37,7 @@ from .patterns import (
     DATA_AXES,
     PATTERNS,
     SCHEDULES,
+    SLICED_AXES,
     check,
     check_batch,
     check_length,
@@ -285,10 +286,8 @@ def parallelize(
             expert_parallel(model, mesh["ep"])
         for block in _blocks(part) if mode else ():
             block.compile(mode=mode, fullgraph=True)
-        if "cp" in axes or "ep" in axes:
-            fsdp(part, mesh, dtype)
-        if "shard" in axes:
-            fsdp(part, mesh["replicate", "shard"] if "replicate" in axes else mesh["shard"], dtype)
+        for axis in set(axes) & set(SLICED_AXES):
+            fsdp(part, mesh["replicate", axis] if "replicate" in axes else mesh[axis], dtype)
     wrapped = ddp(model, mesh) if axes == ("replicate",) else None
     run = pipeline(staged, mesh["pp"], schedule, microbatches) if "pp" in axes else _whole_model(wrapped or model)
     if "tp" in axes and not gathered_logits:

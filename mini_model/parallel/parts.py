@@ -135,7 +135,9 @@ class ExchangedMixture(Mixture):
         )
 
     def computed(self, rows: Tensor, counts: Tensor) -> Tensor:
-        ranks, group = self.mesh.size(), self.mesh.get_group()
+        ranks, group, device = self.mesh.size(), self.mesh.get_group(), rows.device.type
+        if torch.is_autocast_enabled(device):  # they travel as the experts compute
+            rows = rows.to(torch.get_autocast_dtype(device))
         coming = torch.empty_like(counts)  # how many rows come, from each rank for each expert here
         dist.all_to_all_single(coming, counts, group=group)
         send, receive = (each.view(ranks, -1).sum(1).tolist() for each in (counts, coming))

@@ -19,7 +19,8 @@ from ..model import GPTConfig
 
 _TABLE = tomllib.loads(resources.files("compile_lab").joinpath("simulator", "patterns.toml").read_text("utf-8"))
 
-DATA_AXES: tuple[str, ...] = (*_TABLE["axes"]["split_the_batch"], "ep")
+DATA_AXES: tuple[str, ...] = tuple(_TABLE["axes"]["split_the_batch"])
+SLICED_AXES: tuple[str, ...] = tuple(_TABLE["axes"]["slice_the_parameters"])
 MODES = ("default", "max-autotune-no-cudagraphs")
 """Of torch.compile, for a model in parts: the other modes replay CUDA graphs, and nobody tried those here."""
 

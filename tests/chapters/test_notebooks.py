@@ -115,7 +115,7 @@ def test_cells_are_short(path):
 
 def test_a_chapter_has_its_parts_in_their_order(path):
     text = prose(path)
-    opening = ["# ", '<details lang="es">', "</details>", "**What you will be able to do**"]
+    opening = ["# ", "**What you will be able to do**"]
     parts = [*opening, "## Exercises", "## Key takeaways", "**Further reading.**"]
     assert [text.find(part) for part in parts] == sorted(text.find(part) for part in parts)
     assert all(part in text for part in parts), [part for part in parts if part not in text]

@@ -99,6 +99,14 @@ def test_no_address_and_no_accessor_is_left(guards):
     assert not [guard.text for guard in guards if re.search(r"0x|\d{9}|\b[LG]\[|___", guard.text)]
 
 
+RATES_MAPPING = {"full": 2.0}
+
+
+def test_a_table_whose_name_ends_like_an_accessor_keeps_its_name():
+    texts = [guard.text for guard in trace(lambda x: x * RATES_MAPPING["full"], torch.ones(2)).guards]
+    assert any("RATES_MAPPING['full']" in text for text in texts), texts
+
+
 def test_a_guards_words_hold_no_address():
     """Nor one within a name, as Dynamo makes them for globals that it found in another module."""
     assert in_words("G['_140218194473776_c0'].Tensor is 140218194473776") == "_…_c0.Tensor is …"

@@ -1,5 +1,6 @@
 """The judge lets rounding pass, names what is wrong, and refuses what hangs on a last bit."""
 
+import copy
 import math
 import random
 from dataclasses import dataclass
@@ -224,6 +225,32 @@ def test_a_fault_of_the_second_call_needs_the_change_between():  # pytorch#19785
     assert "output (second call)" in gradients(Shadowed(), torch.ones(2), change=shadow).wrong
 
 
+class Schedule:
+    warm, cold = object(), object()
+
+
+class Scheduled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = Schedule.warm
+
+    def forward(self, x):
+        return 2 * x if self.now is Schedule.warm else 3 * x
+
+
+def cool_down(model):
+    model.now = Schedule.cold
+
+
+def test_a_copy_is_the_same_program_where_code_compares_with_an_object_that_is_not_copied():  # pytorch#196173
+    subject = subject_of(Scheduled(), torch.ones(2), cool_down, 0)
+    seen = subject.seen(lambda model: model)
+    assert seen["output"].tolist() == [2, 2] and seen["output (second call)"].tolist() == [3, 3]
+    assert copy.deepcopy(Schedule.warm) is not Schedule.warm  # elsewhere copies are what they were
+    wrong = gradients(Scheduled(), torch.ones(2), change=cool_down).wrong
+    assert wrong == (("output (second call)",) if RELEASE == (2, 13) else wrong)
+
+
 class Doubled(nn.Module):
     def by(self, x):
         return 2 * x
@@ -255,6 +282,17 @@ def test_memory_that_no_kernel_writes_is_found_for_a_chip_with_its_switch():  # 
     [wrong] = found.wrong
     assert wrong.startswith("gradient of table") and "nothing writes" in wrong
     assert "triton.mix_order_reduction = False" in found.cure
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(RELEASE not in ((2, 11), (2, 12), (2, 13), (2, 14)), reason="2.15 writes it")
+def test_memory_that_is_written_in_part_is_found_by_its_numbers_with_the_same_switch():  # pytorch#193061
+    from compile_lab.judge.judging import _for_chip
+
+    model, x = Modulated(768), drawn(1, 8192, 768)  # x needs no gradient: one of the two norms' rows is written
+    subject = subject_of(model, x, None, 0)
+    found = _for_chip("H200", subject, units_of(subject)[0])
+    assert found.wrong == ("gradient of table",) and "triton.mix_order_reduction = False" in found.cure
 
 
 @pytest.mark.slow
@@ -344,6 +382,15 @@ def test_the_command_has_a_status(tmp_path, capsys):
         assert main([f"{file}:made"]) == 1 and "WRONG in gradient of weight" in capsys.readouterr().out
 
 
+def test_the_command_names_the_stage_where_something_is_wrong(tmp_path, capsys):
+    file = tmp_path / "staged.py"
+    file.write_text("import torch\n\ndef made():\n    return torch.nn.Linear(4, 2), torch.ones(3, 4)\n")
+    assert main([f"{file}:made", "--stage"]) == 0 and "first wrong" not in capsys.readouterr().out
+    with inductor_config.patch(post_grad_custom_pre_pass=negated):
+        assert main([f"{file}:made", "--stage"]) == 1
+    assert "first wrong: inductor, so Inductor" in capsys.readouterr().out
+
+
 CLASS_OF_ITS_OWN = """
 import torch
 class Own(torch.nn.Linear):
@@ -408,6 +455,11 @@ def test_the_second_call_has_a_batch_of_its_own_whose_memory_is_shared_as_it_was
     memory = torch.ones(5)
     found = gradients(lambda x, y: x.mul_(3) + y, (torch.ones(3), torch.ones(3)), again=(memory[:3], memory[1:4]))
     assert bool(found.wrong) == (RELEASE == (2, 13))  # pytorch#139789
+    if found.wrong:
+        stage = stage_at_fault(
+            lambda x, y: x.mul_(3) + y, (torch.ones(3), torch.ones(3)), again=(memory[:3], memory[1:4])
+        )
+        assert stage.outcomes["eager"] == "right" and stage.backend == "aot_eager"
 
 
 def test_a_step_that_is_right_has_no_stage_at_fault():

@@ -20,7 +20,9 @@ from compile_lab.report.given import given, loaded
 from compile_lab.report.limits import PartTookTooLong, limited
 from compile_lab.report.model import CARDS, build_report, card, cards_of, state_kept
 from compile_lab.report.model_view import page
-from compile_lab.report.tries import _blocks, on_devices, tried
+from compile_lab.report.parallel import on_devices
+from compile_lab.report.sharded import outer_blocks
+from compile_lab.report.tries import tried
 from compile_lab.tensors import nbytes
 from compile_lab.virtual_gpu.errors import VirtualGPUError
 
@@ -131,7 +133,7 @@ def test_a_list_of_modules_inside_a_block_belongs_to_the_block():
     block.layer = nn.ModuleList([nn.Linear(2, 2)])
     model = nn.Sequential(nn.Linear(2, 2))
     model.add_module("blocks", nn.ModuleList([block]))
-    assert list(_blocks(model)) == [block]
+    assert list(outer_blocks(model)) == [block]
 
 
 def test_a_change_lists_only_how_it_differs_from_the_call_as_it_is():

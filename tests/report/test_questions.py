@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
@@ -132,12 +133,21 @@ def compiled(model):
     return torch.compile(model)
 
 
+class Checkpointed(Small):
+    """A checkpoint around what is compiled, or compiled around a checkpoint."""
+
+    def __init__(self, outside):
+        super().__init__()
+        self.one = checkpoint_wrapper(compiled(self.one)) if outside else compiled(checkpoint_wrapper(self.one))
+
+
 TRACE, TRIES = ("trace",), ("tries",)
 CASES = {
     "compiled_step_raises": (Small(differentiated_twice), Small(), ("trace", "graphs", "code", "compiled")),
     "made_on_the_cpu": (Small(of_the_cpu), Small(lambda h: h * torch.arange(4, device=h.device)), ("trace", "casts")),
     "unrolled_loop": (Small(turns(20)), Small(turns(3)), TRACE),
     "layer_index": (Numbered(True), Numbered(False), TRACE),
+    "wrapping_order": (Checkpointed(True), Checkpointed(False), ()),
     "wrapped_names": (compiled(Small()), Small(), ()),
     "cache_in_training": (Caching(True), Caching(False), ()),
     "logging_in_forward": (Small(logs), Small(), TRACE),

@@ -11,7 +11,7 @@ from compile_lab.simulator.recommendation import Network, estimate, recommend
 from compile_lab.simulator.sharding import parameter_count
 
 TINY = ModelShape(vocabulary=100, context=10, dim=8, layers=2, heads=2)
-SEVEN = fit_view.MODELS["7 B"]
+SEVEN, MIXED = (fit_view.MODELS[name] for name in ("7 B", "OLMoE 7 B"))
 
 
 def test_a_tiny_model_by_hand():
@@ -55,7 +55,7 @@ def test_ddp_on_two_machines_waits_for_what_does_not_hide():
 
 
 @pytest.mark.parametrize("chip", CHIPS)
-@pytest.mark.parametrize("pattern", [name for name in fit_view.PATTERNS.values() if name != BEST])
+@pytest.mark.parametrize("pattern", [name for name in fit_view.PATTERNS.values() if name not in (BEST, "ep")])
 def test_sums_are_those_of_the_plan_and_of_the_estimate(pattern, chip):
     found = fit(SEVEN, pattern, 64, chip, batch=128, checkpointing=True) if pattern not in ("tp", "tp+sp", "pp") else (
         fit(SEVEN, pattern, 8, chip, batch=16, checkpointing=True))  # fmt: skip
@@ -79,6 +79,30 @@ def test_the_best_is_the_recommended_one_and_if_none_fits_what_holds_least():
     assert too_large.plan.total_nbytes <= min(each.plan.total_nbytes for each in others)
 
 
+def test_a_token_of_a_mixture_costs_its_experts_and_their_rows_are_waited_for():
+    """8 devices of one machine, a sequence each: 6 operations for each parameter of the token's, 12 for attention."""
+    found = fit(MIXED, "ep", 8, batch=8)
+    tokens, active = 4096, parameter_count(MIXED, active=True)
+    per_token = 6 * active + 12 * MIXED.layers * MIXED.dim * tokens
+    assert found.mfu * found.step_s * 989e12 == pytest.approx(per_token * tokens)
+    rows = 8 * tokens * MIXED.dim * 2 * 7 // 8
+    waited = 4 * MIXED.layers * Links().seconds("all_to_all", 8, 8, rows)
+    assert found.choice.exposed_ms > 1e3 * waited > 0.5 * found.choice.exposed_ms
+
+
+def test_expert_parallel_is_among_what_is_tried_for_a_mixture_only():
+    best = fit(MIXED, BEST, 8)
+    tried = recommend(MIXED, 8, 80e9, network=Assumed().network(CHIPS["H100"], "bf16"))
+    assert {each.plan.pattern for each in tried.choices} | tried.refused.keys() == {
+        "ddp", "fsdp", "hsdp", "pp", "pp+fsdp", "ep"}  # fmt: skip
+    assert best.plan.pattern == tried.choices[0].plan.pattern == "ep"
+    dense = recommend(SEVEN, 8, 80e9)
+    assert "ep" not in {each.plan.pattern for each in dense.choices} | dense.refused.keys()
+    too_large = fit(fit_view.MODELS["Mixtral 47 B"], BEST, 8, "A100 40 GB", batch=8)
+    others = [fit(fit_view.MODELS["Mixtral 47 B"], name, 8, batch=8) for name in ("ep", "fsdp", "pp")]
+    assert not too_large.fits and too_large.plan.peak_nbytes == min(each.plan.peak_nbytes for each in others)
+
+
 # ---- as it is seen
 
 FIRST = {"model": "7 B", "layers": 32, "width": 4096, "heads": 32, "vocabulary": 50257, "pattern": "best that fits"}
@@ -89,5 +113,8 @@ FIRST |= {"of_the_peak": 40}
 def test_sizes_of_ones_own_are_those_of_the_model_they_repeat():
     named, own = (fit_view.fits(**FIRST | {"model": model}) for model in ("7 B", fit_view.OWN))
     assert [str(piece) for piece in named] == [str(piece) for piece in own]
+    assert "active" not in named[0] and "routing" not in named[0]
+    mixed = fit_view.fits(**FIRST | {"model": "OLMoE 7 B", "pattern": "EP"})[0]
+    assert "6.92 billion parameters, 1.29 billion of them active, ep (ep 8, balanced routing assumed)" in mixed
     other = fit_view.fits(**FIRST | {"model": fit_view.OWN, "layers": 16})
     assert other[1].body != own[1].body

@@ -7,7 +7,7 @@ import pytest
 
 from compile_lab.simulator import meshes
 from compile_lab.simulator.sharding import check_divides
-from mini_model.model import GPT2_124M, MINI
+from mini_model.model import GPT2_124M, MINI, MINI_MIXTURE
 from mini_model.parallel import patterns
 
 pytestmark = pytest.mark.processes
@@ -16,8 +16,9 @@ MODELS = {
     "GPT-2 124M": GPT2_124M,
     "1.3 B": replace(GPT2_124M, dim=2048, layers=24, heads=16, tied_head=False),
     "odd": replace(MINI, layers=15, heads=6, dim=96),
+    "experts": replace(MINI_MIXTURE, experts=96),
 }
-SPREAD = [name for name, axes in meshes.PATTERNS.items() if axes]
+SPREAD = [*(name for name, axes in meshes.PATTERNS.items() if axes), "ep"]
 
 
 def or_none(choose, *arguments):
@@ -61,7 +62,7 @@ def test_what_is_predicted_is_what_is_trained(pattern, model):
         assert list(planned) == [axis for axis in meshes.AXES if axis in planned]
         practitioners(shape, planned)
         micro = 2 * planned.get("pp", 1)
-        batch = micro * planned.get("replicate", 1) * planned.get("shard", 1)
+        batch = micro * math.prod(planned.get(axis, 1) for axis in meshes.DATA_AXES)
         sequence = pattern in meshes.SEQUENCE_PARALLEL
         assert fits(check_divides, shape, planned, batch, shape.context, sequence, micro) == (
             fits(patterns.check, shape, pattern, trained, "1F1B", micro)
@@ -85,8 +86,9 @@ def test_meshes_of_gpt2(pattern, devices, mesh):
 def test_both_know_the_same_patterns_and_axes():
     trained = {name: each.axes for name, each in patterns.PATTERNS.items()}
     assert {name: axes for name, axes in meshes.PATTERNS.items() if axes} | {"cp": ("cp",), "ep": ("ep",)} == trained
-    assert meshes.PLANNED["cp"] == ("cp",) and "ep" not in meshes.PLANNED
-    assert (*meshes.DATA_AXES, "ep") == patterns.DATA_AXES
+    assert {name: axes for name, axes in meshes.PLANNED.items() if axes and name not in meshes.VARIANTS} == trained
+    assert meshes.DATA_AXES == patterns.DATA_AXES == ("replicate", "shard", "ep")
+    assert meshes.SLICED_AXES == patterns.SLICED_AXES == ("shard", "cp", "ep")
     assert tuple(name for name, each in patterns.PATTERNS.items() if each.sequence) == meshes.SEQUENCE_PARALLEL
     assert {axis for axes in meshes.PLANNED.values() for axis in axes} == set(meshes.AXES)
 

@@ -4,18 +4,18 @@ import pytest
 
 from compile_lab.page.units import with_unit
 from compile_lab.simulator import stage_view
-from compile_lab.simulator.explored_view import MODELS
+from compile_lab.simulator.explored_view import MIXTURES, MODELS
 from compile_lab.simulator.holdings import GATHERED, GRADIENTS, buffers
-from compile_lab.simulator.meshes import COMPARED
+from compile_lab.simulator.meshes import PLANNED, compared
 from compile_lab.simulator.stage import stage
 from compile_lab.simulator.stage_script import MOMENTS
 
-SPREAD = [name for name, axes in COMPARED.items() if axes]
+SPREAD = [name for name, axes in PLANNED.items() if axes and name != "ep"]
 
 
 def played(pattern, devices, model="1.3 B", precision="bf16"):
     try:
-        return stage(MODELS[model], pattern, devices, batch=24, precision=precision)
+        return stage((MODELS | MIXTURES)[model], pattern, devices, batch=24, precision=precision)
     except ValueError as refused:
         assert "divide" in str(refused) or "at least 2" in str(refused) or "no size" in str(refused)
         return None
@@ -28,8 +28,18 @@ def played(pattern, devices, model="1.3 B", precision="bf16"):
 def test_every_total_is_the_plans(pattern, devices, model, precision):
     found = played(pattern, devices, model, precision)
     if found is None:
-        assert devices < 2 ** len(COMPARED[pattern]) or (model, devices) == ("124 M", 8)
+        assert devices < 2 ** len(PLANNED[pattern]) or (model, devices) == ("124 M", 8)
         return
+    adds_up(found, devices)
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp32"])
+@pytest.mark.parametrize("pattern", compared(MIXTURES["OLMoE 7 B"])[1:])
+def test_every_total_of_a_mixture_is_the_plans(pattern, precision):
+    adds_up(played(pattern, 8, "OLMoE 7 B", precision), 8)
+
+
+def adds_up(found, devices):
     frames, stages = found.frames, found.plan.stages
     assert len(frames) == MOMENTS and all(len(frame.devices) == devices for frame in frames)
     for number in range(devices):
@@ -86,6 +96,21 @@ def test_the_layer_in_sight_is_sliced_gathered_and_scattered():
         assert played(f"zero-{stage_of}", 4).frames[-1].moves[0].what == "new parameters"
 
 
+def test_experts_stay_and_their_rows_travel():
+    frames = {frame.phase: frame for frame in played("ep", 4, "OLMoE 7 B").frames}
+    runs = frames["Forward, layer 1: experts"]
+    (moved,) = runs.moves
+    assert moved.kind == "all_to_all" and moved.groups == ((0, 1, 2, 3),)
+    assert {name: part.share for name, part in runs.devices[1].parts["gathered"].items()} == {
+        "qkv": 1, "out": 1, "up": 0.25, "down": 0.25}  # fmt: skip
+    assert [device.parts["parameters"]["up"].top for device in runs.devices] == [0, 0.25, 0.5, 0.75]
+    assert not any(move.kind == "all_to_all" for move in frames["Forward, layer 1: attention"].moves)
+    scattered = sum(
+        move.payload_nbytes for frame in frames.values() for move in frame.moves if move.kind != "all_to_all"
+    )
+    assert scattered < 0.1 * played("fsdp", 4, "OLMoE 7 B").plan.busiest.sent_nbytes * 4 / 3
+
+
 def test_zero_2_drops_gradients_that_zero_1_keeps():
     one, two = (max(frame.devices[0].held["gradients"] for frame in played(f"zero-{n}", 4).frames) for n in (1, 2))
     on_the_way = [frame.devices[0].held[GRADIENTS] for frame in played("zero-2", 4).frames]
@@ -110,12 +135,14 @@ def test_a_pipelines_devices_wait_and_talk_to_neighbours_only():
 FIRST = {"pattern": "FSDP", "devices": 4, "moment": 3, "model": "1.3 B"}
 
 
-@pytest.mark.parametrize("name", stage_view.PATTERNS)
-def test_a_panel_says_and_draws_what_the_frame_has(name):
-    devices = 8 if "×" in name else 4
+@pytest.mark.parametrize(("name", "model"), [*((name, "1.3 B") for name in stage_view.PATTERNS),
+                                             *((name, "OLMoE 7 B") for name in stage_view.WITH_EXPERTS)])  # fmt: skip
+def test_a_panel_says_and_draws_what_the_frame_has(name, model):
+    devices, patterns = 8 if "×" in name else 4, stage_view.PATTERNS | stage_view.WITH_EXPERTS
     for moment in range(MOMENTS):
-        said, drawn, notice = stage_view.moment(**FIRST | {"pattern": name, "moment": moment, "devices": devices})
-        frame = played(stage_view.PATTERNS[name], devices).frames[moment]
+        chosen = {"pattern": name, "moment": moment, "devices": devices, "model": model}
+        said, drawn, notice = stage_view.moment(**FIRST | chosen)
+        frame = played(patterns[name], devices, model).frames[moment]
         assert frame.phase in said and name in notice and all(each.what in drawn.alt for each in frame.moves)
         for device, row in zip(frame.devices, drawn.table.rows, strict=True):
             assert row[-2:] == [with_unit(device.total_nbytes), with_unit(device.sent_nbytes)]

@@ -125,7 +125,7 @@ def recompute_layers(model):
         block.forward = lambda *given, inner=block.forward: checkpoint(inner, *given, use_reentrant=False)
 
 
-@pytest.mark.parametrize(("pattern", "devices"), [("ddp", 2), ("tp", 4), ("tp+sp", 2), ("fsdp", 4)])
+@pytest.mark.parametrize(("pattern", "devices"), [("ddp", 2), ("tp", 4), ("tp+sp", 2), ("fsdp", 4), ("cp", 4)])
 def test_checkpointed_layers_are_counted_and_held_as_planned(pattern, devices):
     found = plan(SMALL, pattern, devices, checkpointing=True)
 

@@ -342,6 +342,11 @@ OTHERS = [
         for devices, moment, model in STAGED
     ),
     *(
+        ("stage_view:moment", {"pattern": pattern, "devices": devices, "moment": 4, "model": "OLMoE 7 B"})
+        for pattern in stage_view.WITH_EXPERTS
+        for devices in (4, 6)
+    ),
+    *(
         ("explored_view:recommended", {"model": model, "devices": devices, "sequences": 2, "card": 141})
         for model in ("7 B", "70 B")
         for devices in (1, 24, 333)

@@ -116,33 +116,6 @@ def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
 
 
-def test_a_chapter_opens_in_both_languages(chapter):
-    spanish, english = chapter.page.select_one("details.lab-spanish"), chapter.page.select(".lab-english")
-    assert spanish["lang"] == "es" and spanish.summary.b.get_text()
-    assert all(part.find_parent(lang=True)["lang"] == "en" for part in english)
-    assert "?" in english[0].get_text(), "the English opening asks the chapter's question, above its picture"
-    for opening, goals in (([spanish], "Lo que sabrás hacer"), (english, "What you will be able to do")):
-        assert sum(len(part.select("p")) for part in opening) >= 3
-        assert any(goals in part.get_text() for part in opening)
-        assert not any(part.select(".cell, section") for part in opening)
-    assert len(spanish.select("li")) == sum(len(part.select("li")) for part in english)
-    assert chapter.page.select_one("a.lab-language")["href"] == "#espanol" and spanish.find(id="espanol")
-
-
-def test_the_sites_words_have_a_spanish_for_every_title(built):
-    words = json.loads((built / "_static/spanish.json").read_text("utf-8"))
-    captions = parsed(built / "book/index.html").select(".bd-sidebar-primary :is(.caption-text, li > a)")
-    said = [caption.get_text().strip() for caption in captions]
-    assert len(said) > 15 and [text for text in said if text not in words] == []
-
-
-def test_each_chapters_question_on_the_landing_page_has_a_spanish():
-    words = json.loads((harness.ROOT / "book/spanish.json").read_text("utf-8"))
-    index = (harness.ROOT / "book/index.md").read_text("utf-8")
-    asked = re.findall(r"```\{lab-chapter\} \w+\n(.*?)\n```", index, re.DOTALL)
-    assert len(asked) == len(harness.chapters()) and [text for text in asked if text not in words] == []
-
-
 def test_the_landing_page_links_every_chapter_and_no_other(built):
     page = parsed(built / "book/index.html")
     linked = {link["href"] for link in page.select("article .lab-card a")}

@@ -95,10 +95,6 @@ def test_of_a_solution_stands_only_that_there_is_one():
     assert bundle.code_cell(cell) == [bundle.SOLVED] and "42" not in bundle.SOLVED
 
 
-def test_prose_without_sphinx():
-    assert bundle.prose('# T\n\n<details lang="es">\n<summary>x</summary>\n\ny\n\n</details>\n\nz') == "# T\n\nz"
-
-
 def test_an_aside_is_open_on_paper():
     aside = '<details class="lab-aside">\n<summary>Why</summary>\n\nbecause\n\n</details>'
     assert bundle.prose(f"before\n\n{aside}\n\nafter") == "before\n\n**Why.**\n\nbecause\n\n\n\nafter"

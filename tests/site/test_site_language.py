@@ -1,74 +1,145 @@
-"""The switch in the header: the page in English or in Spanish, remembered, and both within reach without a script."""
+"""The site in Spanish: every page, its switch, its search, what its scripts write, and catalogues that say the same."""
+
+import json
+import re
 
 import harness
 import pytest
+from babel.messages.pofile import read_po
+from bs4 import BeautifulSoup
+from lab_site import spanish
+from lab_site.pages import page_files
 
-pytestmark = pytest.mark.browser
+from compile_lab.page.messages import HOLE
 
-CHAPTER = f"{harness.chapters()[1]}.html"
-PAGES = harness.pages()
+CHAPTER = "notebooks/12_pipeline_bubbles.html"
+IN_SPANISH = f"es/{CHAPTER}"
+ENGLISH = re.compile(
+    r"\b(?:the|and|which|with|of|is|are|for|that|this|from|what|how|when|each|it|by|an)\b", re.IGNORECASE
+)
+"""Words that no Spanish sentence has, and hardly an English one is without."""
+NAMES = re.compile(
+    r"«[^»]*»|“[^”]*”|\"[^\"]*\"|'[^']*'|one forward, one backward|fully sharded data parallel|just-in-time|"
+    r"\b(?:an|is|for|by)\b(?=[ .]?[=({\[])"
+)
+"""Titles, torch's own words and abbreviations that a sentence explains: English in any language."""
 
 
-def spanish(page):
+def catalogues():
+    return sorted((harness.ROOT / spanish.CATALOGUES).glob("*.po"))
+
+
+def sentences(path):
+    with path.open("rb") as file:
+        return [(each.id, each.string) for each in read_po(file) if each.id and each.string and not each.fuzzy]
+
+
+@pytest.mark.parametrize("path", catalogues(), ids=lambda path: path.stem)
+def test_a_sentence_has_the_same_marks_in_both_languages(path):
+    def marks(text):
+        found = list(HOLE.finditer(text))
+        return {each["number"] for each in found}, sorted(each[0] for each in found if each["number"] is None)
+
+    assert [english for english, words in sentences(path) if marks(english) != marks(words)] == []
+
+
+def test_every_page_has_its_own_in_spanish_and_each_leads_to_the_other(built):
+    for path in page_files(built):
+        name = path.relative_to(built).as_posix()
+        for page, other in ((path, built / "es" / name), (built / "es" / name, path)):
+            text = page.read_text("utf-8")
+            assert f'<html lang="{"es" if "es" in page.relative_to(built).parts else "en"}"' in text, page
+            links = re.findall(r'<a class="[^"]*lab-language[^"]*"[^>]*href="([^"]+)"', text)
+            assert all((page.parent / link).resolve() == other.resolve() for link in links), page
+            assert links or "lab-language" not in text, page
+
+
+def test_both_pages_have_the_same_places(built):
+    for path in page_files(built):
+        english, spanish_ = (
+            re.findall(r'\sid="([^"]+)"', page.read_text("utf-8"))
+            for page in (path, built / "es" / path.relative_to(built))
+        )
+        assert english == spanish_, path
+
+
+def test_what_has_no_spanish_yet_is_counted_on_its_page(built):
+    text = (built / CHAPTER).read_text("utf-8")
+    words = spanish.messages.Translation({"Pipeline bubbles": "Burbujas"})
+    page = spanish.translated(text, CHAPTER, {CHAPTER}, words)
+    assert spanish.LEFT.format(len(words.left)) in page and len(words.left) > 200
+    assert "A pipeline gives each of four devices" in page and ">Burbujas<" in page
+
+
+@pytest.mark.parametrize("path", harness.sampled(harness.pages(), harness.SAMPLE[:1]))
+def test_a_spanish_page_says_nothing_in_english(built, path):
+    page = BeautifulSoup((built / "es" / path).read_text("utf-8"), "html.parser")
+    for other in page.select("pre, code, script, style, mjx-container, [lang=en], .bibtex-citation, .citation-list"):
+        other.decompose()
+    texts = [" ".join(text.split()) for text in page.body.stripped_strings]
+    texts += [element["aria-label"] for element in page.select("[aria-label]")]
+    left = [text for text in texts if len(ENGLISH.findall(NAMES.sub("", text))) > 1]
+    assert left == []
+
+
+@pytest.mark.browser
+def test_the_switch_keeps_the_place_and_works_without_a_script(visit):
+    page = visit(CHAPTER).page
+    near = (
+        "() => Math.abs(document.querySelector('#memory-against-bubble').getBoundingClientRect().top) < innerHeight / 3"
+    )
+    page.locator("#memory-against-bubble").evaluate("place => place.scrollIntoView({ behavior: 'instant' })")
+    page.wait_for_function(near)
     page.locator(".lab-language").click()
-    page.wait_for_function("() => document.querySelector('[lang=es].caption-text')")
+    page.wait_for_url("**/es/notebooks/12_pipeline_bubbles.html#*")
+    page.wait_for_function(near)
+    assert page.locator("article h1").inner_text().startswith("Burbujas en el pipeline")
+    assert page.locator(".lab-language").inner_text() == "English"
+    plain = visit(IN_SPANISH, java_script_enabled=False).page
+    plain.locator(".lab-language").click()
+    plain.wait_for_url(f"**/{CHAPTER}")
+    assert plain.locator("article h1").inner_text().startswith("Pipeline bubbles")
 
 
-@pytest.mark.parametrize("path", harness.sampled(PAGES, harness.SAMPLE[:1]))
-def test_every_page_has_the_switch_and_follows_it(visit, path):
-    visited = visit(path)
+@pytest.mark.browser
+def test_what_scripts_write_is_spanish(visit):
+    visited = visit(IN_SPANISH)
     page = visited.page
-    link = page.locator(".lab-language")
-    assert link.is_visible() and link.inner_text() == "Español" and link.get_attribute("lang") == "es"
-    spanish(page)
-    assert link.inner_text() == "English" and link.get_attribute("lang") == "en"
-    assert page.locator(".bd-sidebar-primary .caption-text").last.inner_text() == "Referencia"
+    asked = page.locator(".lab-prediction").first
+    asked.locator("label").last.click()
+    asked.get_by_role("button", name="Esa es mi predicción").click()
+    assert asked.locator(".lab-said").inner_text().startswith("Dijiste ")
+    explorer = page.locator(".lab-explorer").filter(has=page.get_by_label("comparada con")).first
+    slider = explorer.get_by_role("slider", name="microlotes", exact=True)
+    slider.fill(str(int(slider.input_value()) + 5))
+    page.wait_for_function("() => document.querySelector('.lab-explorer[data-ms]')")
+    assert "tarda" in explorer.locator(".lab-panel p").first.inner_text()
     assert visited.troubles == []
 
 
-def test_title_opening_and_the_sites_words_change_and_change_back_with_the_keyboard_too(shared):
-    page = shared(CHAPTER).page
-    heading, opening, fold = (
-        page.locator(f"article {what}").first for what in ("h1", ".lab-english", ".lab-fold summary")
-    )
-    before = heading.inner_text(), page.title(), page.locator("article").inner_text()
-    assert opening.is_visible() and not page.locator(".lab-spanish").is_visible()
-    spanish(page)
-    assert heading.inner_text().startswith("Roturas del grafo") and heading.get_attribute("lang") == "es"
-    assert page.title() == "01 Roturas del grafo"
-    assert page.locator(".lab-eyebrow").inner_text().startswith("Capítulo 01")
-    assert not opening.is_visible() and page.locator("#espanol").is_visible()
-    assert "no compila Python" in page.locator("#espanol").inner_text()
-    assert fold.get_attribute("aria-label") == "Código: la figura de abajo"
-    page.locator(".lab-language").focus()
-    page.keyboard.press("Enter")
-    assert (heading.inner_text(), page.title(), page.locator("article").inner_text()) == before
-    assert page.locator("article h1[lang], article .lab-fold [lang]").count() == 0
+@pytest.mark.browser
+def test_the_search_finds_spanish_words_on_spanish_pages(visit):
+    page = visit("es/search.html?q=burbujas").page
+    first = page.locator("#search-results li a").first
+    first.wait_for()
+    links = page.locator("#search-results li a").evaluate_all("links => links.map((link) => link.pathname)")
+    assert f"/{IN_SPANISH}" in links and all(link.startswith("/es/") for link in links)
 
 
-def test_the_next_page_remembers(shared):
-    page = shared(CHAPTER).page
-    spanish(page)
-    page.locator(".right-next").click()
-    page.wait_for_function("() => document.querySelector('article h1')?.lang === 'es'")
-    assert page.locator("#espanol").is_visible() and page.locator(".lab-english:visible").count() == 0
-    assert page.locator("html").get_attribute("lang") == "en", "the chapter's text is English"
-
-
-def test_without_scripts_the_page_is_english_and_the_link_opens_the_spanish_opening(visit):
-    page = visit(CHAPTER, java_script_enabled=False).page
-    assert page.locator(".lab-english").first.is_visible() and page.locator(".lab-spanish summary").is_visible()
-    assert not page.locator("#espanol").is_visible()
-    page.locator(".lab-language").click()
-    page.locator("#espanol").wait_for()
-
-
-@pytest.mark.matrix
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_in_spanish_a_chapter_is_accessible_and_fits_a_phone(visit, theme):
-    page = visit(CHAPTER, width=390, height=844, color_scheme=theme, bypass_csp=True).page
-    spanish(page)
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    "path", [pytest.param(IN_SPANISH), pytest.param("es/book/index.html", marks=pytest.mark.matrix)]
+)
+def test_in_spanish_a_page_is_accessible_and_fits_a_phone(visit, path):
+    visited = visit(path, width=390, height=844, color_scheme="dark", bypass_csp=True)
+    page = visited.page
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.add_script_tag(path=harness.ROOT / "book/node_modules/axe-core/axe.min.js")
     found = page.evaluate("async () => (await axe.run({ resultTypes: ['violations'] })).violations")
     assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert visited.troubles == []
+
+
+def test_the_words_of_scripts_have_as_many_holes_in_both_languages():
+    words = json.loads((harness.ROOT / spanish.WORDS).read_text("utf-8"))
+    assert [english for english, each in words.items() if english.count("{}") != each.count("{}")] == []

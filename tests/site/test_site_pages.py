@@ -3,6 +3,7 @@
 import harness
 import pytest
 from lab_site.moved import MOVED
+from lab_site.pages import page_files
 
 from compile_lab import recordings
 from compile_lab.report.survey_view import file_of
@@ -178,6 +179,7 @@ def test_on_a_phone_no_number_is_parted(on_a_phone):
 
 
 def test_the_site_has_these_pages_and_no_others(built):
-    there = {path.relative_to(built).as_posix() for path in built.rglob("*.html") if "_static" not in path.parts}
+    there = {path.relative_to(built).as_posix() for path in page_files(built)}
     reports = {f"reports/{file_of(name)}" for name in recordings.load("architectures").result["reports"]}
     assert there == {*PAGES, *reports, "index.html", *(f"{old}.html" for old in MOVED)}
+    assert {path.relative_to(built / "es").as_posix() for path in (built / "es").rglob("*.html")} == there

@@ -13,7 +13,6 @@
 - ``flow``: a chapter's text in a column, code behind marks beside it, notes in the margin, answers behind predictions
 - ``folds``: what stands behind the mark of a folded cell
 - ``landing``: the landing page, out of what the chapters' cells have stored
-- ``language``: each page's opening in English and in Spanish, and the words that the switch in the header changes
 - ``live``: Python in the reader's page, for explorers that compute any value; ``schedules``: torch's tables in it
 - ``moved``: old addresses of chapters, which lead to where they stand now
 - ``notices``: the licences of all that the site carries of others
@@ -23,6 +22,7 @@
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
 - ``references``: links to the glossary and the bibliography, which every notebook program reads, as Sphinx's own
 - ``reports``: the page of one's own model: the reports that are kept, and the survey, from their recording
+- ``spanish``: the whole site in Spanish, from the finished pages and its catalogues
 - ``status``: the table of what was run when and with which versions
 - ``styles``: the styles of third parties without what no page uses
 - ``teaching``: the page for instructors: a course in weeks, and where each exercise is judged
@@ -42,7 +42,6 @@ from . import (
     hangs,
     icons,
     landing,
-    language,
     live,
     moved,
     notices,
@@ -52,6 +51,7 @@ from . import (
     policy,
     references,
     reports,
+    spanish,
     status,
     styles,
     teaching,
@@ -72,7 +72,6 @@ def setup(app):
         guesses,
         hangs,
         landing,
-        language,
         live,
         moved,
         notices,
@@ -85,6 +84,6 @@ def setup(app):
         verdicts,
     ):
         part.setup(app)
-    for part in (icons, numbers, policy, styles):  # on finished pages
+    for part in (icons, numbers, policy, styles, spanish):  # on finished pages
         part.setup(app)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

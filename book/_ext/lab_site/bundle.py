@@ -13,13 +13,11 @@ from pathlib import Path
 from bs4 import BeautifulSoup, Tag
 
 from .guesses import QUESTION as ASKED
-from .language import OPENING
 from .numbers import captions
 from .status import notebooks, title
 
 BOOK = "book.md"
 INDEX = "llms.txt"
-SPANISH = re.compile(OPENING.pattern + r".*?</details>\n*", re.DOTALL)
 ASIDE = re.compile(r'<details class="lab-aside">\n<summary>(.*?)</summary>\n(.*?)</details>', re.DOTALL)
 TABLE = re.compile(r"<table.*?</table>", re.DOTALL)
 RULE = "───"
@@ -37,8 +35,8 @@ PREFACE = """\
 
 
 def prose(text: str) -> str:
-    """A Markdown cell for a reader without Sphinx: in English, asides open."""
-    return ASIDE.sub(r"**\1.**\n\2", SPANISH.sub("", text)).strip()
+    """A Markdown cell for a reader without Sphinx: asides open."""
+    return ASIDE.sub(r"**\1.**\n\2", text).strip()
 
 
 def fenced(text: str, language: str = "text") -> str:

@@ -81,7 +81,7 @@ class FromChapters(SphinxDirective):
         return self.env.app.builder.get_relative_uri(self.env.docname, name)
 
     def show(self, text: str) -> list[nodes.Node]:
-        """For both languages: the openings of the page end before it (``language``)."""
+        """In a container, which the styles know."""
         return [nodes.container("", html(text), classes=["lab-shown"])]
 
 

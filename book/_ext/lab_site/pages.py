@@ -15,6 +15,8 @@ REPAIRS = {
 }
 OF_SOME = {"cards.js": "lab-search-cards", "stages.js": "lab-stages"}
 """Scripts that few pages need, and what stands in a page that does."""
+OTHER = ("_static", "_sources", "es")
+"""Folders of a site whose HTML is no page of it, or one in Spanish."""
 FORM = "cell.yml"
 """In ``.github/ISSUE_TEMPLATE``: its fields have the names that a link fills in."""
 START = """<!doctype html>
@@ -83,6 +85,12 @@ def tidy(app, pagename, templatename, context, doctree):
     context["script_files"] = kept
     for found, better in REPAIRS.items():
         context["body"] = context.get("body", "").replace(found, better)
+
+
+def page_files(site: Path) -> list[Path]:
+    """The pages of a built site in its own language."""
+    paths = ((path, path.relative_to(site).parts[0]) for path in sorted(site.rglob("*.html")))
+    return [path for path, folder in paths if folder not in OTHER]
 
 
 def outdated(app, env, *_):

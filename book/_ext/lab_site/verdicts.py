@@ -121,7 +121,8 @@ class Verdicts(SphinxDirective):
                 words = verdicts(data)
                 kinds = " ".join(word for word in VERDICTS if word in words.values())
                 opened = f'<div class="lab-claim" data-number="{claim}" data-kind="{kinds}">'
-                opened += f"<p><strong>{html.escape(sentences[claim])}</strong></p>"
+                sentence = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(sentences[claim]))
+                opened += f"<p><strong>{sentence}</strong></p>"
                 link = f'<p><a href="{page}#cell-{cell}">The cell that tests {claim}</a></p>'
                 link += f"{with_others(words, others)}</div>"
                 cards = "".join(data["text/html"]).replace('lab-cards">', 'lab-cards" open>', 1)

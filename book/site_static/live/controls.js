@@ -149,9 +149,15 @@
     late: (ms) => `the answer ran for more than ${seconds(ms)}, and was stopped`,
   });
 
+  /* The sentences of this page's panels in Spanish, if the page is: Python takes them from there. */
+  const SENTENCES = document.documentElement.lang === "es" && location.pathname.replace(/(\.html)?$/, ".json");
+  let sentences = {};
+  const spoken = async () => SENTENCES && fetch(SENTENCES).then(async (came) => (sentences = await came.json()), () => {});
+
   /* What an explorer shows, HTML. No reader's code runs in that worker. */
   async function ask(question) {
-    const { answer, failed } = await panels.ask(JSON.stringify(question));
+    await (spoken.once ??= spoken());
+    const { answer, failed } = await panels.ask(JSON.stringify({ ...question, sentences }));
     return answer ?? message(`This cannot be computed: ${failed}`).outerHTML;
   }
 
@@ -332,6 +338,7 @@
       update();
     };
     const ready = rows ? movable(panel, () => choice[rows.key], (value) => set(rows.key, value), told) : () => {};
+    const inWords = (at, value) => choices.axes[at].options[axes[at].stored.indexOf(value)] ?? value;
     let busy = false;
     let again = false;
 
@@ -438,7 +445,7 @@
         const choose = (value) => set(axis.key, value);
         if (axis.rows) return startOver(axis, choose);
         const made = axis.all
-          ? control({ name, options: axis.all }, (index) => choose(axis.all[index]))
+          ? control({ name, options: axis.all.map((value) => inWords(at, value)) }, (index) => choose(axis.all[index]))
           : slider(axis, name, choose);
         made.dataset.axis = axis.key;
         return made;

@@ -92,11 +92,15 @@ def words_of(language: str) -> dict[str, str]:
     return known[language]
 
 
-def order(toc: Path) -> list[tuple[str, str]]:
-    """The part and the name of each page of ``_toc.yml`` that is printed, in order."""
+def all_pages(toc: Path) -> list[tuple[str, str]]:
+    """The part and the name of each page of ``_toc.yml``, in order."""
     listed = yaml.safe_load(toc.read_text("utf-8"))
-    pairs = [(part.get("caption", ""), page["file"]) for part in listed["parts"] for page in part["chapters"]]
-    return [(part, name) for part, name in pairs if name not in LEFT_OUT]
+    return [(part.get("caption", ""), page["file"]) for part in listed["parts"] for page in part["chapters"]]
+
+
+def order(toc: Path) -> list[tuple[str, str]]:
+    """The part and the name of each page that is printed, in order."""
+    return [(part, name) for part, name in all_pages(toc) if name not in LEFT_OUT]
 
 
 def page_of(site: Path, name: str) -> BeautifulSoup:
@@ -115,8 +119,11 @@ def read(site: Path, toc: Path, live: str, title: str, pictures: dict[str, list[
     pages = [(part, name, page_of(site, name)) for part, name in order(toc)]
     language = str(pages[0][2].html.get("lang", "en"))
     book = Book(language, title, live, words_of(language))
+    parts = list(dict.fromkeys(part for part, _ in all_pages(toc)))
+    captions = [each.get_text().strip() for each in pages[0][2].select(".bd-sidebar-primary .caption-text")]
+    said = dict(zip(parts, captions if len(captions) == len(parts) else parts, strict=True))
     for part, name, page in pages:
-        book.articles.append(article_of(page, name, part, book, pictures.get(name, [])))
+        book.articles.append(article_of(page, name, said[part], book, pictures.get(name, [])))
     link(book)
     return book
 
@@ -128,9 +135,6 @@ def article_of(page: BeautifulSoup, name: str, part: str, book: Book, pictures: 
     for gone in body.select(f"{SCREEN_ONLY}, {SETUP}"):
         if not gone.decomposed:
             gone.decompose()
-    for other in body.select("details[lang]"):
-        if other["lang"] != book.language:
-            other.decompose()
     still(page, body, f"{book.live}/{name}.html", book.words["live"])
     qualify(body, stem(name))
     title = body.h1.get_text().strip()

@@ -24,6 +24,11 @@ PICTURES = """async () => Promise.all([...document.querySelectorAll("article .la
 SERIALIZE = "() => new XMLSerializer().serializeToString(document)"
 
 
+def shared_file(site: Path, path: str) -> Path:
+    """A file of the site; a site in another language lies in a folder of the whole, whose other files serve both."""
+    return site / path if (site / path).is_file() else site.parent / path
+
+
 class Press:
     """A browser that is shown a site's files and pages made here, and asks nobody for anything else."""
 
@@ -38,8 +43,8 @@ class Press:
         path = address.removeprefix(f"{HOST}/")
         if path in self.made:
             route.fulfill(body=self.made[path], content_type="text/html; charset=utf-8")
-        elif address.startswith(HOST) and (self.site / path).is_file():
-            route.fulfill(path=self.site / path)
+        elif address.startswith(HOST) and (file := shared_file(self.site, path)).is_file():
+            route.fulfill(path=file)
         else:
             route.abort()
 

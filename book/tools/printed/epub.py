@@ -14,7 +14,7 @@ import tinycss2
 from bs4 import Tag
 
 from printed.articles import Article, Book, PrintError
-from printed.browser import Press
+from printed.browser import Press, shared_file
 from printed.pdf import PAPER, SHEETS
 
 FONTS = ("source-sans-3", "source-sans-3-italic", "jetbrains-mono")
@@ -61,7 +61,7 @@ def flat(css: str) -> str:
 
 def styles(site: Path) -> str:
     """The site's sheets and the book's own, as one. Fonts stand beside it."""
-    sheets = [flat((site / "_static" / name).read_text("utf-8")) for name in SHEETS]
+    sheets = [flat(shared_file(site, f"_static/{name}").read_text("utf-8")) for name in SHEETS]
     return "\n".join([*sheets, flat(PAPER.read_text("utf-8"))]).replace("vendor/", "fonts/")
 
 
@@ -180,9 +180,9 @@ def bind(book: Book, press: Press, edition: Edition, site: Path, edition_line: s
     files["nav.xhtml"] = navigation(book, home).encode()
     files["styles.css"] = styles(site).encode()
     for font in FONTS:
-        files[f"fonts/{font}.woff2"] = (site / f"_static/vendor/{font}.woff2").read_bytes()
+        files[f"fonts/{font}.woff2"] = shared_file(site, f"_static/vendor/{font}.woff2").read_bytes()
     for licence in ("source-sans-3", "jetbrains-mono"):
-        files[f"fonts/{licence}-LICENSE.txt"] = (site / f"_static/vendor/{licence}-LICENSE.txt").read_bytes()
+        files[f"fonts/{licence}-LICENSE.txt"] = shared_file(site, f"_static/vendor/{licence}-LICENSE.txt").read_bytes()
     opf = package(book, edition, files, spine)
     made = packed({"content.opf": opf.encode(), **files})
     if wrong := troubles(made):

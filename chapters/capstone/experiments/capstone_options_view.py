@@ -42,8 +42,8 @@ def picture(recording: Recording) -> Drawing:
         ratio = f"{peer['median_ms'] / row['median_ms']:.2f}×"
         cells.append((name, row["does"], timed, apart, ratio, f"{row['peak_nbytes'] / 1e9:.1f} GB"))
     most = min((name for name in found if name not in (TOGETHER, TUNED)), key=lambda name: change_ms(recording, name))
-    one, all_five = (signed(change_ms(recording, name)) for name in (most, TOGETHER))
-    title = f"{most} alone: {one} ms; together {all_five} ms."
+    one, whole = (signed(change_ms(recording, name)) for name in (most, TOGETHER))
+    title = f"{most} alone: {one} ms; together {whole} ms."
     columns = ["", "what is new", "ms a step", "told apart", "peer compiled = 1", "memory"]
     return dotted(
         rows,
@@ -57,7 +57,7 @@ def picture(recording: Recording) -> Drawing:
 
 @door
 def text(recording: Recording) -> list[str]:
-    """A paragraph each on what was gained, on how good the predictions were, and on what was not tried."""
+    """A paragraph each on what was gained, how good the predictions were, what tuning adds, and what was not tried."""
     rows, found = capstone_view.rungs(recording.result), offers(recording)
     base, whole = rows[BASE], rows[TOGETHER]
     (peer,) = capstone_view.peers(recording.result).values()
@@ -75,5 +75,12 @@ def text(recording: Recording) -> list[str]:
         f"The farthest prediction is that for {wrong}: {signed(rows[wrong]['predicted_ms'])} ms were predicted, and "
         f"{signed(change_ms(recording, wrong))} came.",
     ]
+    if tuned := found.get(TUNED):
+        ms, least = (f"{row['median_ms']:.1f}" for row in (tuned, whole))
+        apart_or_not = "told apart" if capstone_view.distinct(tuned, whole) else "not told apart"
+        paragraphs += [
+            f"Tuned, it takes {ms} ms instead of {least}, {apart_or_not}, and {tuned['first_s']:.0f} s before the "
+            f"first step instead of {whole['first_s']:.0f}."
+        ]
     left = [f"{row['name']} ({row['stopped']})" for row in recording.result["stopped"]]
     return [*paragraphs, f"Not measured: {'; '.join(left)}."] if left else paragraphs

@@ -76,6 +76,20 @@ def _(compiled: Compile) -> list[Any]:
     return [compiled(set_last)(torch.zeros(()))]
 
 
+@fault(
+    198102,
+    "a write through windows with gaps between them",
+    "AOTAutograd",
+    "slices: `x[:, ::5]` for `x.unfold(1, 1, 5)`",
+)
+def _(compiled: Compile) -> list[Any]:
+    def double_some(x):
+        x.unfold(1, 1, 5).mul_(2)
+        return x
+
+    return [compiled(double_some)(torch.ones(2, 8))]
+
+
 @fault(136662, "columns added to in place, under torch.func.grad", "AOTAutograd")
 def _(compiled: Compile) -> list[Any]:
     def loss(x):

@@ -28,15 +28,15 @@ Program = Callable[[Compile], list[Any]]
 LADDER = ("eager", "aot_eager", "aot_eager_decomp_partition", "inductor")
 """torch's backends, each of which does one stage more: Dynamo; AOTAutograd; its decompositions and partition; code."""
 STAGES = ("Dynamo", "guards", "AOTAutograd", "graph passes", "decompositions", "lowering", "code")
-ISSUE = "https://github.com/pytorch/pytorch/issues/{}"
+PYTORCH = "pytorch/pytorch"
 RIGHT, WRONG = "right", "wrong"
 
 
 @door
 @dataclass(frozen=True)
 class Fault:
-    """A report's ``number`` at pytorch/pytorch, what goes wrong in it, and in which of `STAGES`; ``cure``: what helps.
-    With a ``chip`` it is the code for that GPU that is wrong, and no GPU is needed to see it.
+    """A report's ``number`` at GitHub's ``repository``, what goes wrong in it, and in which of `STAGES`; ``cure``: what
+    helps. With a ``chip`` it is the code for that GPU that is wrong, and no GPU is needed to see it.
 
     >>> from chapters.is_it_right.faults import FAULTS
     >>> FAULTS[186281].title
@@ -49,6 +49,7 @@ class Fault:
     program: Program
     cure: str = ""
     chip: str = ""
+    repository: str = PYTORCH
 
     @property
     def source(self) -> str:
@@ -58,22 +59,29 @@ class Fault:
         return "\n".join(["def program(compiled):", *lines[begin + 1 :]])
 
     @property
+    def label(self) -> str:
+        """How the report is cited: ``pytorch#193061``."""
+        return f"{self.repository.partition('/')[2]}#{self.number}"
+
+    @property
     def address(self) -> str:
-        """Where it was reported."""
-        return ISSUE.format(self.number)
+        """Where it was reported; GitHub leads on from there where it is a pull request."""
+        return f"https://github.com/{self.repository}/issues/{self.number}"
 
 
 REGISTRY: dict[int, Fault] = {}
 """Every known fault by its number; `kept` has the modules that fill it."""
 
 
-def fault(number: int, title: str, stage: str, cure: str = "", chip: str = "") -> Callable[[Program], Program]:
+def fault(
+    number: int, title: str, stage: str, cure: str = "", chip: str = "", repository: str = PYTORCH
+) -> Callable[[Program], Program]:
     """Puts the program below it into `REGISTRY`."""
 
     def keep(program: Program) -> Program:
         if number in REGISTRY or stage not in STAGES:
             raise ValueError(f"fault {number} is there already, or {stage!r} is none of {', '.join(STAGES)}")
-        REGISTRY[number] = Fault(number, title, stage, program, cure, chip)
+        REGISTRY[number] = Fault(number, title, stage, program, cure, chip, repository)
         return program
 
     return keep

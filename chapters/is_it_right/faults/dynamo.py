@@ -3,9 +3,10 @@
 from typing import Any
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 from torch import nn
 
-from .catalogue import Compile, fault
+from .catalogue import Compile, fault, with_gradients
 
 
 @fault(196467, "torch.Tensor(size) becomes data", "Dynamo", "`torch.empty(x.size())`")
@@ -32,6 +33,53 @@ def _(compiled: Compile) -> list[Any]:
             return 0 * gradient
 
     return [compiled(torch.func.grad(lambda x: Stopped.apply(x).sum()))(torch.ones(3))]
+
+
+@fault(192985, "the jvp of an autograd.Function is lost under torch.func.jvp", "Dynamo")
+def _(compiled: Compile) -> list[Any]:
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(x):
+            return x.exp()
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            pass
+
+        @staticmethod
+        def jvp(ctx, tangent):
+            return 5 * tangent
+
+    return list(compiled(lambda x: torch.func.jvp(Scaled.apply, (x,), (x,)))(torch.ones(3)))
+
+
+@fault(187284, "the tangent of a dual number is lost", "Dynamo", "`torch.func.jvp` inside the compiled function")
+def _(compiled: Compile) -> list[Any]:
+    x = torch.ones(3)
+    with forward_ad.dual_level():
+        result = compiled(lambda x: x.exp())(forward_ad.make_dual(x, 2 * x))
+        return [forward_ad.unpack_dual(result).tangent]
+
+
+@fault(
+    8491,
+    "a forward that writes into an empty tensor: its backward is lost",
+    "Dynamo",
+    repository="deepspeedai/DeepSpeed",
+)
+def _(compiled: Compile) -> list[Any]:
+    class Turned(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            turned = torch.empty_like(x)
+            torch.mul(x.flip(0), 1, out=turned)
+            return turned
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient.flip(0)
+
+    return with_gradients(compiled(lambda x: 2 * Turned.apply(x)), torch.ones(3))
 
 
 @fault(191821, "a nested compile region reads a global of its first call", "Dynamo")
@@ -163,6 +211,15 @@ def _(compiled: Compile) -> list[Any]:
     first = step(torch.ones(2))
     schedule.now = schedule.cold
     return [first, step(torch.ones(2))]
+
+
+@fault(197811, "a closure over another method of Tensor", "guards", "close over `torch.add` and `torch.mul`")
+def _(compiled: Compile) -> list[Any]:
+    def applied(method):
+        return lambda x, y: method(x, y)
+
+    methods = torch.Tensor.__add__, torch.Tensor.__mul__
+    return [compiled(applied(each), dynamic=True)(torch.full((), 4.0), torch.full((), 5.0)) for each in methods]
 
 
 @fault(176851, "an attribute of a class changes", "guards")

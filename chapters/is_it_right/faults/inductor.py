@@ -31,6 +31,11 @@ def _(compiled: Compile) -> list[Any]:
     return [compiled(counts)(torch.ones(2, 4), torch.tensor([0, 2]))]
 
 
+@fault(190855, "the Hessian of a trace", "graph passes", "`x.diagonal().sum()` for `x.trace()`")
+def _(compiled: Compile) -> list[Any]:
+    return [compiled(torch.func.hessian(lambda x: x.trace().square()))(torch.ones(2, 2))]
+
+
 @fault(197895, "a // b is one too many", "lowering")
 def _(compiled: Compile) -> list[Any]:
     return [compiled(lambda a, b: a // b)(torch.tensor([1.0, 0.5, 6.0]), torch.tensor([0.1, 0.1, 0.2]))]

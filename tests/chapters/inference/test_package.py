@@ -87,6 +87,11 @@ def test_one_process_answers_all_questions_also_after_a_fork_of_it_died(tmp_path
     assert asked(tmp_path, (torch.ones(1, 4),)).startswith("refused: ")
 
 
+def test_forks_know_the_cpu_and_do_not_try_it_anew(tmp_path):
+    program = "from torch._inductor import cpu_vec_isa as it; print(it.valid_vec_isa_list.cache_info().currsize)"
+    assert packages.run_elsewhere(program, tmp_path / "none.pt2", 0) == "1"
+
+
 def test_models_that_differ_in_an_unsaved_buffer_have_packages_of_their_own():
     places = [packages._place(torch.export.export(Shifted(by), (torch.ones(2),))) for by in (1.0, 2.0, 1.0)]
     assert places[0] == places[2] != places[1]

@@ -15,8 +15,10 @@ from chapters.is_it_right.faults_view import FaultCard, by_stage, counted
 VERSION = torch.__version__.partition("+")[0]
 SAMPLE = (197859, 195422, 186281, 197739, 139789, 152425)
 BOARD = board()
+HAS_COLUMN = pytest.mark.skipif(VERSION not in BOARD, reason="book/tools/known_faults.py gives this torch a column")
 
 
+@HAS_COLUMN
 @pytest.mark.processes
 @pytest.mark.parametrize("number", SAMPLE)
 def test_the_board_says_what_this_torch_does(number):
@@ -30,6 +32,7 @@ print(json.dumps(outcomes(FAULTS[int(sys.argv[1])])))
 """
 
 
+@HAS_COLUMN
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [each for each in FAULTS if each not in SAMPLE])
 def test_the_board_says_it_of_every_other_program(number):
@@ -40,10 +43,14 @@ def test_the_board_says_it_of_every_other_program(number):
     assert json.loads(ran.stdout.splitlines()[-1]) == BOARD[VERSION]["faults"][str(number)]
 
 
+NOT_ON_A_GPU = {"190764"}  # there is no product of integers
+NOT_YET_ON_A_GPU = {"8491", "187284", "190855", "192985", "197811", "198102"}  # newer than the GPU's column
+
+
 def test_every_torch_has_run_every_program():
     for version, kept in BOARD.items():
         missing = set(map(str, FAULTS)) - set(kept["faults"])
-        assert not missing or ("NVIDIA" in version and missing == {"190764"}), "no product of integers on a GPU"
+        assert not missing or ("NVIDIA" in version and missing in (NOT_ON_A_GPU, NOT_ON_A_GPU | NOT_YET_ON_A_GPU))
         assert set(kept["faults"]) <= set(map(str, FAULTS)) and set(kept["provenance"]) >= {"torch", "date", "cpu"}
     ages = [[*map(int, version.partition(",")[0].split("."))] for version in BOARD]
     assert len(FAULTS) >= 40 and ages == sorted(ages)
@@ -87,6 +94,7 @@ def test_the_page_has_a_card_for_each_with_what_each_torch_said():
     assert [row[0] for row in card.table.rows] == list(LADDER)
     assert card.table.rows[-1][1:] == tuple(kept["faults"]["186281"]["inductor"] for kept in BOARD.values())
     shown = card._repr_html_()
+    assert "pytorch#186281</a>" in shown and "DeepSpeed#8491" in repr(FaultCard(FAULTS[8491], BOARD))
     assert 'id="fault-186281"' in shown and "constant_fold" in shown and FAULTS[186281].address in shown
     assert "minifier, in 2.13.0, notices nothing" in shown
     for row, kept in zip(counted(BOARD).rows, BOARD.values(), strict=True):
@@ -104,6 +112,24 @@ def test_what_the_minifier_leaves_is_counted_and_one_that_hangs_is_ended(monkeyp
     assert known_faults.minified(186281) == "notices nothing"
     monkeypatch.setattr(known_faults, "MINIFIED_S", 0.5)
     assert not known_faults._done(["-c", "import time; time.sleep(600)"], tmp_path, {})
+
+
+def test_a_run_keeps_its_own_provenance_and_the_columns_of_others(tmp_path, monkeypatch):
+    import known_faults
+
+    def run_by_another(fault):
+        known_faults.KEPT.write_text('{"2.11.0": {"faults": {}}}', "utf-8")
+        return {"eager": RIGHT}
+
+    file = tmp_path / "board.json"
+    file.write_text(json.dumps({VERSION: {"faults": {"1": {}}, "provenance": {"date": "2000-01-01"}}}))
+    monkeypatch.setattr(known_faults, "KEPT", file)
+    monkeypatch.setattr(known_faults, "outcomes", run_by_another)
+    monkeypatch.setattr("sys.argv", ["known_faults.py", "186281"])
+    known_faults.main()
+    columns = json.loads(file.read_text())
+    assert set(columns) == {"2.11.0", VERSION} and columns[VERSION]["provenance"]["date"] > "2026"
+    assert columns[VERSION]["faults"] == {"1": {}, "186281": {"eager": RIGHT}}
 
 
 def test_the_tool_refuses_a_number_that_is_none(capsys, monkeypatch):

@@ -1,6 +1,7 @@
 """The recording of FlexAttention: every way at every length, its error, and what fails or is not begun is told."""
 
 import json
+import math
 
 import pytest
 
@@ -27,7 +28,7 @@ def uncompiled(fn, **_):
 
 def test_every_way_is_timed_and_judged_and_a_missing_backward_is_told(short, monkeypatch):
     monkeypatch.setattr(flex.torch, "compile", uncompiled)
-    kept = flex.record("cpu", list)
+    kept = flex.record("cpu", list, budget_s=math.inf)
     rows = {(row["part"], row["way"]): row for row in kept["rows"]}
     dense, flexed = ["scores in full", "mask in a tensor", "is_causal"], ["causal", "window", "documents"]
     assert set(rows) == {
@@ -54,7 +55,7 @@ def test_a_compiler_that_fails_leaves_the_others_measured(short, monkeypatch):
         return failing
 
     monkeypatch.setattr(flex.torch, "compile", broken)
-    kept = flex.record("cpu", list)
+    kept = flex.record("cpu", list, budget_s=math.inf)
     assert {row["way"] for row in kept["rows"]} >= {"scores in full", "mask in a tensor", "is_causal"}
     assert {one["stopped"] for one in kept["stopped"]} == {"RuntimeError: no compiler here"}
     assert len(kept["stopped"]) == 7  # three masks in two parts, and the compiled making of one
@@ -63,13 +64,13 @@ def test_a_compiler_that_fails_leaves_the_others_measured(short, monkeypatch):
 def test_a_wrong_result_has_its_error(short, monkeypatch):
     monkeypatch.setattr(flex.torch, "compile", uncompiled)
     monkeypatch.setattr(flex, "attend", lambda q, k, v, score, mask: v)
-    kept = flex.record("cpu", list)
+    kept = flex.record("cpu", list, budget_s=math.inf)
     assert all((row["error"] > 0.1) == row["way"].startswith("flex") for row in kept["rows"] if row["error"])
     assert any(row["way"].startswith("flex") for row in kept["rows"])
 
 
 @pytest.mark.slow
 def test_compiled_attention_is_what_is_timed(short):
-    kept = flex.record("cpu", list)
+    kept = flex.record("cpu", list, budget_s=math.inf)
     rows = {row["way"]: row for row in kept["rows"] if row["part"] == "forward"}
     assert rows["flex, window"]["median_ms"] < 20 and rows["flex, window"]["error"] < 2e-6

@@ -1,6 +1,7 @@
 """The recording of a service: its plan on a GPU, a try-out on this CPU, and what becomes of parts that break."""
 
 import json
+import math
 import time
 from dataclasses import replace
 
@@ -47,7 +48,7 @@ def test_a_part_that_breaks_is_told_and_the_others_stand(monkeypatch):
 
     plans = (replace(TINY, name="broken", build=broken, modes=("eager",)), replace(TINY, modes=("eager",)))
     monkeypatch.setitem(inference.PLANS, "cpu", plans)
-    found = as_recorded(record("cpu"))
+    found = as_recorded(record("cpu", budget_s=math.inf))
     assert found.models["broken"].stopped == {"eager": "RuntimeError: no such kernel"}
     assert found.models["tiny"].streams["eager"].answers and not found.models["tiny"].stopped
 
@@ -55,7 +56,7 @@ def test_a_part_that_breaks_is_told_and_the_others_stand(monkeypatch):
 @pytest.mark.slow
 def test_a_shape_that_breaks_is_told_in_its_place(monkeypatch):
     monkeypatch.setitem(inference.PLANS, "cpu", (replace(TINY, modes=("eager",), decode=(1, 5)),))
-    model = as_recorded(record("cpu")).models["tiny"]
+    model = as_recorded(record("cpu", budget_s=math.inf)).models["tiny"]
     assert [cost.stopped[:40] for cost in model.phases] == ["", "", "ValueError: request 5 × 4 + 1: its batch"]
 
 

@@ -1,5 +1,7 @@
 """One process a case: what is measured comes back, and what breaks in one process is no finding about the next."""
 
+import math
+
 import pytest
 
 from chapters.inference.experiments import threads
@@ -23,7 +25,7 @@ def test_after_a_failure_the_next_number_of_threads_gets_a_process_of_its_own(mo
         return [Throughput(way, counts[0], error="RuntimeError: broken")]
 
     monkeypatch.setattr(threads, "_by_itself", by_itself)
-    found = threads.record("cpu")
+    found = threads.record("cpu", budget_s=math.inf)
     assert [counts for way, counts in asked if way == "eager"] == [(1, 2), (2,)]
     assert found["processes"] == dict.fromkeys(found["processes"], 2)
 

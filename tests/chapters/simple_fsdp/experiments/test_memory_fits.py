@@ -1,5 +1,7 @@
 """The recording of what fits, tried on a CPU with two layers; and its pictures."""
 
+import math
+
 import pytest
 import torch
 
@@ -15,7 +17,7 @@ def small(monkeypatch):
 
 @pytest.mark.slow
 def test_every_way_is_the_same_training(small):
-    found = memory_fits.record("cpu")
+    found = memory_fits.record("cpu", budget_s=math.inf)
     losses = {way["way"]: way["losses"] for way in found["ways"]}
     compiled = {"budget 1", "budget 0.5", "in parts, compiled", "in halves, compiled"}
     assert set(losses) == {"in parts", "eager", "every layer"} | compiled
@@ -39,7 +41,7 @@ def test_a_way_that_does_not_fit_is_told_and_the_others_go_on(small, monkeypatch
 
     monkeypatch.setattr(memory_fits, "_whole", made)
     monkeypatch.setattr(memory_fits, "WAYS", (memory_fits.NONE, memory_fits.EVERY_LAYER))
-    ways = {way["way"]: way for way in memory_fits.record("cpu")["ways"]}
+    ways = {way["way"]: way for way in memory_fits.record("cpu", budget_s=math.inf)["ways"]}
     assert ways["eager"]["stopped"] == "CUDA out of memory. Tried to allocate 2 GiB."
     assert not ways["eager"]["losses"] and len(ways["every layer"]["losses"]) == 3
 
