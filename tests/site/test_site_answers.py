@@ -152,11 +152,8 @@ def test_without_a_script_the_cell_is_as_it_was(visit):
 
 
 @pytest.mark.browser
-def test_the_buttons_are_in_the_sites_language(exercise):
-    exercise.page.evaluate("localStorage.setItem('lab-language', 'es')")
-    exercise.open()
-    exercise.press("Start over")
-    exercise.page.reload()
+def test_the_buttons_are_in_the_pages_language(visit):
+    exercise = Exercise(visit(f"es/{CHAPTER}"))
     exercise.press("Responder aquí")
     assert exercise.cell.get_by_role("button", name="Comprobar", exact=True).is_visible()
     assert exercise.cell.get_by_role("button", name="Volver a empezar", exact=True).is_visible()

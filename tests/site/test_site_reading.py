@@ -202,6 +202,13 @@ def test_printing_waits_until_every_figure_is_drawn_and_shows_it_on_white(visit)
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
 
 
+IN_SIGHT = """listing => {
+  const [lit, pane] = ["mark", "pre"].map((name) => listing.querySelector(name).getBoundingClientRect());
+  return pane.top <= lit.top && lit.top <= pane.bottom;
+}"""
+"""What is lit stands in the part of its listing that is in sight, once that has been scrolled."""
+
+
 def test_the_line_follower_opens_two_neighbouring_stages_and_goes_on_by_keys(visit):
     page = visit("notebooks/04_inductor_codegen.html", width=1440, height=900).page
     page.get_by_label("Show all answers").check()
@@ -214,9 +221,7 @@ def test_the_line_follower_opens_two_neighbouring_stages_and_goes_on_by_keys(vis
     page.keyboard.press("ArrowRight")
     page.keyboard.press("ArrowRight")
     assert listings.evaluate_all(shown) == [2, 3] and tabs.nth(2).get_attribute("aria-selected") == "true"
-    lit = listings.nth(2).locator("mark").first
-    box, pane = lit.bounding_box(), listings.nth(2).locator("pre").bounding_box()
-    assert pane["y"] <= box["y"] <= pane["y"] + pane["height"], "what is lit is in sight"
+    page.wait_for_function(IN_SIGHT, arg=listings.nth(2).element_handle())
     follower.locator(".lab-axis label").nth(1).click()
     assert listings.evaluate_all(shown) == [2, 3], "another line is looked at where the first was"
     page.set_viewport_size({"width": 390, "height": 844})
