@@ -3,6 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 VENDOR := book/node_modules/.ready
+PLAIN := _build/plain/packages
 
 # A file's tests stay together, and files come in their order: chapters, which take longest, first.
 TWO_AT_A_TIME := -n 2 --dist loadscope --no-loadscope-reorder
@@ -13,9 +14,17 @@ NEEDS_COMPILER = A C++ compiler is needed (torch.compile calls one). Install g++
 
 .PHONY: book serve test test-all quick lab execute colab t4 record slides pdf epub grade lint repository release check clean
 
+ifneq ($(filter-out plain,$(SPHINX)),)
+$(error SPHINX is '$(SPHINX)', and there is 'plain' alone: make book SPHINX=plain builds without Jupyter Book)
+endif
+ifndef SPHINX
 book: $(READY) $(VENDOR)            ## the site, from the stored outputs, into _build/html
 	$(BIN)/jupyter-book build . -W -n --keep-going
 	@echo "Open _build/html/index.html, or run 'make serve' and open http://127.0.0.1:8000"
+else
+book: $(PLAIN)/.ready $(VENDOR)
+	PYTHONPATH=$(PLAIN) $(BIN)/python -m sphinx -W -n --keep-going -c book/sphinx -d _build/plain/doctrees . _build/plain/html
+endif
 
 serve: book                         ## the site on loopback
 	$(BIN)/python -m http.server --bind 127.0.0.1 --directory _build/html 8000
@@ -75,6 +84,9 @@ check:                              ## is there a Python and a C++ compiler to w
 $(READY): requirements.txt pyproject.toml | check
 	$(PYTHON) -m venv .venv && $(BIN)/pip install -q -r requirements.txt
 	$(BIN)/pip install -q --no-deps --no-build-isolation -e . && touch $@
+
+$(PLAIN)/.ready: book/sphinx/requirements.txt $(READY)
+	rm -rf $(PLAIN) && $(BIN)/pip install -q --no-deps --target $(PLAIN) -r $< && touch $@
 
 $(VENDOR): book/package-lock.json $(READY)
 	$(BIN)/npm ci --prefix book --ignore-scripts --no-audit --no-fund --loglevel=error && touch $@

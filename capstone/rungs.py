@@ -11,7 +11,7 @@ import torch
 from mini_model.model import MiniGPT
 
 from .hand.fp8 import Fp8Step
-from .hand.step import HandStep
+from .hand.step import HEAD, LINEARS, HandStep
 from .steps import FunctionStep, ModuleStep, TrainingStep
 
 WORDS, PADDED = 50_257, 50_304
@@ -47,9 +47,14 @@ def _function(**options: Any) -> Callable[[MiniGPT, int, int], TrainingStep]:
     return lambda model, batch, length: FunctionStep(model, **options)
 
 
+def _by_hand(kind: Callable[..., TrainingStep], **options: Any) -> Callable[..., TrainingStep]:
+    """By torch's own matmuls, if nothing else is asked for."""
+    options = {"tuned": False} | options
+    return lambda model, batch, length, **more: kind(model, batch, length, **options | more)
+
+
 def _fp8(**options: Any) -> Callable[..., TrainingStep]:
-    options |= {"gradients_in": torch.float8_e4m3fn, "headroom": 2.0}
-    return lambda model, batch, length, **more: Fp8Step(model, batch, length, **options, **more)
+    return _by_hand(Fp8Step, gradients_in=torch.float8_e4m3fn, headroom=2.0, **options)
 
 
 BF16 = torch.bfloat16
@@ -83,7 +88,7 @@ RUNGS: dict[str, Rung] = {
     "hand": Rung(
         "kernels ordered by hand, and everything between the matmuls written in Triton",
         "hand",
-        lambda model, batch, length, **more: HandStep(model, batch, length, **more),
+        _by_hand(HandStep),
     ),
     "fp8": Rung(
         "the blocks' matmuls in fp8, except attention's in the forward", "hand", _fp8(forward=("mlp.up", "mlp.down"))
@@ -94,4 +99,17 @@ RUNGS: dict[str, Rung] = {
         _fp8(forward=("attention.qkv", "mlp.up", "mlp.down")),
     ),
     "all fp8": Rung("attention's output projection in fp8, too", "hand", _fp8()),
+    "tuned": Rung(
+        "in bf16 again: each matmul by the fastest of cuBLASLt's kernels", "hand", _by_hand(HandStep, tuned=None)
+    ),
+    "fp8 + head": Rung(  # over nine seeds its loss is higher: the recording `capstone_head_seeds`
+        "all fp8, tuned, with short sums, and the head's two gradients in fp8",
+        "hand",
+        _fp8(
+            tuned=None,
+            fast=("forward", "input_gradient"),
+            input_gradient=(*LINEARS, HEAD),
+            weight_gradient=(*LINEARS, HEAD),
+        ),
+    ),
 }

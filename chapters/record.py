@@ -20,7 +20,9 @@ from compile_lab.recordings import Recording, RecordingError
 
 from .registry import EXPERIMENTS, measure, progress, require
 
-WITH_A_PEER = ("capstone", "capstone_peers", "capstone_options")
+WITH_A_PEER = (
+    "capstone", "capstone_peers", "capstone_options", "capstone_hand", "capstone_sizes", "capstone_peer_losses"
+)  # fmt: skip
 
 
 @door

@@ -34,6 +34,12 @@ def test_a_missing_or_old_python_is_named_with_the_remedy(tmp_path, python):
     assert f"'{python}' is none of them" in told.stderr and "make PYTHON=" in told.stderr
 
 
+def test_an_unknown_way_to_build_is_named_with_the_known_one():
+    command = [MAKE, "-C", str(ROOT), "--no-print-directory", "-n", "book", "SPHINX=html"]
+    refused = subprocess.run(command, capture_output=True, text=True)
+    assert refused.returncode == 2 and "SPHINX is 'html'" in refused.stderr and "SPHINX=plain" in refused.stderr
+
+
 def test_a_missing_compiler_is_named_with_the_remedy(tmp_path):
     told = check(tmp_path)
     assert told.returncode == 2 and told.stderr.count("\n") == 1 and "Install g++" in told.stderr

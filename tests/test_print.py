@@ -245,24 +245,71 @@ def test_a_small_epub_is_sound_and_its_first_chapter_links_to_the_second(apart, 
     assert 'href="p-02_second.xhtml" media-type="application/xhtml+xml" properties="svg"' in opf
 
 
+def squeezed(text):
+    return "".join(text.split())
+
+
+def check_words_of_pdf(book, made, path):
+    """Each chapter's title and each figure's stands on the chapter's pages, as pdftotext reads them."""
+    path.write_bytes(made)
+    pages = subprocess.run(["pdftotext", "-layout", path, "-"], capture_output=True, text=True).stdout.split("\f")
+    with pikepdf.open(io.BytesIO(made)) as bound:
+        starts = pdf.places(bound)
+    begins = [*(starts[article.id] for article in book.articles), starts["answers"]]
+    for article, (first, after) in zip(book.articles, pairwise(begins), strict=True):
+        text = squeezed("".join(pages[first:after]))
+        titles = [figure.select_one("figcaption, .m-title") for figure in article.body.select("figure")]
+        wanted = [article.title, *(title.get_text() for title in titles if title)]
+        assert len(wanted) > 3 and [title for title in wanted if squeezed(title) not in text] == []
+
+
+def check_language(book, kind, made):
+    """What a program reads of a file to know its language, and what the file says about itself."""
+    if kind == "pdf":
+        with pikepdf.open(io.BytesIO(made)) as bound, bound.open_outline() as outline:
+            assert str(bound.Root.Lang) == book.language
+            marks = [item.title for item in outline.root]
+            assert marks == [*book.parts(), book.words["answers"]]
+            assert [item.title for part in outline.root[:-1] for item in part.children] == [
+                article.label for article in book.articles
+            ]
+        return
+    archive = zipfile.ZipFile(io.BytesIO(made))
+    opf = archive.read("book/content.opf").decode()
+    assert f"<dc:language>{book.language}</dc:language>" in opf
+    abstract = print_book.edition_of(harness.SITE, harness.ROOT / "CITATION.cff").abstract
+    assert (abstract in opf) == (book.language == "en")
+    pages = [archive.read(name).decode() for name in archive.namelist() if name.endswith(".xhtml")]
+    assert all(f'lang="{book.language}"' in page for page in pages)
+
+
 @pytest.mark.browser
 @pytest.mark.slow
-def test_two_real_chapters_keep_every_picture_and_every_link(apart, monkeypatch):
+@pytest.mark.parametrize("kind", ["pdf", "epub"])
+@pytest.mark.parametrize("folder", [".", "es"], ids=["English", "Spanish"])
+def test_two_real_chapters_keep_every_picture_and_every_link(apart, folder, kind, tmp_path, monkeypatch):
     if trouble := harness.stale():
         pytest.fail(trouble, pytrace=False)
+    site = (harness.SITE / folder).resolve()
     wanted = ("notebooks/00_eager_baseline", "notebooks/07_backward_fusion")
     monkeypatch.setattr(
         articles, "order", lambda toc, all_of=articles.order: [p for p in all_of(toc) if p[1] in wanted]
     )
-    for kind in ("pdf", "epub"):
-        book, made = apart(print_book.bound, kind, harness.SITE, harness.ROOT / "_toc.yml")
-        assert articles.lost(book) == [] and 100_000 < len(made) < print_book.MOST_BYTES / 5
-        for article in book.articles:
-            page = (harness.SITE / f"{article.name}.html").read_text("utf-8")
-            there = BeautifulSoup(page, "html.parser").article
-            kept = [place for place in (article.body, article.answers) if place]
-            for kind_of in ("figure", ".lab-explorer"):
-                assert sum(len(place.select(kind_of)) for place in kept) == len(there.select(kind_of)), kind_of
-            plots = [plot for place in kept for plot in place.select(".printed-plot")]
-            assert len(plots) == len(there.select(".lab-plot")) and all(plot.svg for plot in plots)
-            assert len(article.answers.select(".printed-answer")) >= len(there.select(".lab-prediction"))
+    book, made = apart(print_book.bound, kind, site, harness.ROOT / "_toc.yml")
+    assert articles.lost(book) == [] and 100_000 < len(made) < print_book.MOST_BYTES / 5
+    check_language(book, kind, made)
+    if kind == "pdf" and shutil.which("pdftotext"):
+        check_words_of_pdf(book, made, tmp_path / "book.pdf")
+    if kind == "epub" and shutil.which("epubcheck"):
+        (tmp_path / "book.epub").write_bytes(made)
+        checked = subprocess.run(["epubcheck", tmp_path / "book.epub"], capture_output=True, text=True)
+        assert checked.returncode == 0, checked.stderr
+    for article in book.articles:
+        page = (site / f"{article.name}.html").read_text("utf-8")
+        there = BeautifulSoup(page, "html.parser").article
+        kept = [place for place in (article.body, article.answers) if place]
+        for kind_of in ("figure", ".lab-explorer"):
+            assert sum(len(place.select(kind_of)) for place in kept) == len(there.select(kind_of)), kind_of
+        plots = [plot for place in kept for plot in place.select(".printed-plot")]
+        assert len(plots) == len(there.select(".lab-plot")) and all(plot.svg for plot in plots)
+        assert len(article.answers.select(".printed-answer")) >= len(there.select(".lab-prediction"))

@@ -4,7 +4,10 @@
   "use strict";
 
   const WORDS = new URL("spanish.json", document.currentScript.src).href;
-  const NAMES = ["title", "aria-label", "placeholder"];
+  const NAMES = ["title", "aria-label", "placeholder", "data-bs-original-title"];
+  const HOLE = /\{#?\}/;
+  const HOLES = /\{#?\}/g;
+  const NUMBER = "([\\d.,]+(?: [A-Za-z]+)?)";
   const FOREIGN = "pre, code, script, style, [lang=en], mjx-container";
 
   /* ---- the switch: to the place that is read ---------------------------------------------------------------------- */
@@ -26,13 +29,13 @@
   /* ---- the scripts' words ----------------------------------------------------------------------------------------- */
 
   let exact;
-  let patterns; // "code, {}": what stands for {} is taken over, in Spanish if it is known
+  let patterns; // "code, {}": what stands for {} is taken over, in Spanish if it is known; {#} is a number with its unit
 
   function spanish(english) {
     if (exact.has(english)) return exact.get(english);
     for (const [pattern, words] of patterns) {
       const [found, ...rest] = pattern.exec(english) ?? [];
-      if (found) return words.replaceAll("{}", () => ((each) => spanish(each) ?? each.replace(/^(\d+)\.(\d)/, "$1,$2"))(rest.shift()));
+      if (found) return words.replace(HOLES, () => ((each) => spanish(each) ?? each.replace(/^(\d+)\.(\d)/, "$1,$2"))(rest.shift()));
     }
   }
 
@@ -59,11 +62,12 @@
 
   async function begin() {
     const words = Object.entries(await (await fetch(WORDS)).json());
-    exact = new Map(words.filter(([english]) => !english.includes("{}")));
-    const parts = (english) => english.split("{}").map((part) => part.replace(/[.*+?^$()|[\]\\]/g, "\\$&"));
+    exact = new Map(words.filter(([english]) => !HOLE.test(english)));
+    const pattern = (english) => english.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replaceAll("{}", "(.+?)").replaceAll("{#}", NUMBER);
     patterns = words
-      .filter(([english]) => english.includes("{}"))
-      .map(([english, each]) => [new RegExp(`^${parts(english).join("(.+?)")}$`), each]);
+      .filter(([english]) => HOLE.test(english))
+      .sort(([one], [other]) => other.length - one.length) // the most words first
+      .map(([english, each]) => [new RegExp(`^${pattern(english)}$`), each]);
     change(document.body);
     new MutationObserver((records) => {
       for (const { type, target, addedNodes } of records) {

@@ -10,6 +10,7 @@ An explorer is its stored picture with a link to where it moves. Answers and sol
 
 import argparse
 import sys
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -51,6 +52,7 @@ def bound(kind: str, site: Path, toc: Path) -> tuple[Book, bytes]:
         book = articles.read(site, toc, live, title, plots(press, toc))
         if lost := articles.lost(book):
             raise PrintError(f"Links that lead nowhere: {', '.join(lost[:5])}. Run 'make book', then this again")
+        edition = replace(edition, abstract=book.words["about"].format(abstract=edition.abstract))
         said = book.words["printed"].format(date=edition.date, version=edition.version)
         if kind == "pdf":
             return book, pdf.bind(book, press, said, edition.author)

@@ -35,6 +35,7 @@ LICENCES = {"LICENSE": "fe2a9817987f862e", "LICENSE-CC-BY-4.0": "0016afe1672d88e
 ZENODO_FIELDS = ("title", "upload_type", "version", "description", "creators", "license", "keywords", "access_right")
 PAPER_FIELDS = ("title", "tags", "authors", "affiliations", "date", "bibliography")
 PAPER_WORDS = range(250, 1751)
+SPACE = r"\s+"
 ADDRESS = re.compile(r'\s(?:href|src)="([^"]+)"')
 PLACE = re.compile(r'\s(?:id|name)="([^"]+)"')
 
@@ -64,7 +65,7 @@ def deposit_of(root: Path) -> dict:
 
 
 def write_version(root: Path, number: str, day: str) -> list[Path]:
-    """Carry the version into every place, with its `day` (YYYY-MM-DD), and its tag into the setup cells.
+    """Carry the version into every place, with its `day` (YYYY-MM-DD), its tag into the setup cells, and the counts.
 
     Returns the files that changed. Raises ValueError, and changes nothing, for what is no version.
     """
@@ -89,8 +90,18 @@ def write_version(root: Path, number: str, day: str) -> list[Path]:
         if text != before:
             (root / name).write_text(text, "utf-8")
             changed.append(root / name)
+    changed += [root / "paper.md"] if write_counts(root) else []
     moved = repository.move(root, repository.current(root))  # after pyproject.toml, which it reads
     return list(dict.fromkeys([*changed, *moved]))
+
+
+def write_counts(root: Path) -> bool:
+    """Carry what the notebooks come to into paper.md. Returns whether that changed it."""
+    before = text = (root / "paper.md").read_text("utf-8")
+    for phrase, count in counts(root).items():
+        text = re.sub(rf"\d+(?=\s+{phrase.replace(' ', SPACE)}\b)", str(count), text)
+    (root / "paper.md").write_text(text, "utf-8")
+    return text != before
 
 
 # ---- what is checked -----------------------------------------------------------------------------------------------
@@ -212,7 +223,8 @@ def paper(root: Path) -> None:
     line = " ".join(text.split())
     for words, count in counts(root).items():
         if not re.search(rf"\b{count} {words}", line):
-            raise Missing(f"paper.md does not say '{count} {words}', and that is what the notebooks come to")
+            remedy = f"make release VERSION={repository.version(root)} writes it"
+            raise Missing(f"paper.md does not say '{count} {words}', and that is what the notebooks come to: {remedy}")
     kept, book = (parse_file(root / name).entries for name in ("paper.bib", "book/references.bib"))
     cited = set(re.findall(r"(?<![\w.])@([a-z]\w*\d{4}\w*)", text))
     if cited != set(kept):

@@ -25,7 +25,7 @@ from repository import current, spellings
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "book/_ext"))
 
-from lab_site import bundle, formulas  # noqa: E402
+from lab_site import bundle, formulas, problems  # noqa: E402
 
 from compile_lab.page.dress import SHEET  # noqa: E402
 
@@ -43,6 +43,7 @@ SKIPPED_OUTPUT = re.compile(r'class="lab-(?:machine|behind)"')
 TITLE = re.compile(r"\*\*([^*]+)\*\*$")
 """A paragraph that is a heading, as "What you will be able to do"."""
 EXERCISES = "Exercises"
+HEADING = re.compile(r"(#{1,3}) (.*)")
 
 
 def typeset(text: str) -> str:
@@ -143,16 +144,14 @@ def shown_outputs(cell: NotebookNode) -> Iterator[NotebookNode]:
 
 def add_text(deck: Deck, text: str, is_exercise: bool) -> None:
     """A text cell: headings begin slides, lists stand on them, and what is left is for the speaker."""
-    is_title = False
+    is_stated = False
     for block in blocks(text):
-        if block.startswith(("# ", "## ")):
-            deck.begin(block.partition("\n")[0], "slide")
-            is_title = block.startswith("# ")
-        elif block.startswith("### "):
-            deck.begin(block.partition("\n")[0], "subslide")
+        if heading := HEADING.match(block):
+            deck.begin(heading[0], "subslide" if heading[1] == "###" else "slide")
+            is_stated = heading[1] == "#" or heading[2].startswith(problems.TITLE)
         elif title := TITLE.match(block):
             deck.begin(f"### {title[1]}", "subslide")
-        elif is_title or is_exercise or SHOWN_BLOCK.match(block):
+        elif is_stated or is_exercise or SHOWN_BLOCK.match(block):
             deck.text(block)
         else:
             deck.text(block, "notes")
@@ -188,7 +187,7 @@ def slides(notebook: NotebookNode) -> NotebookNode:
     for cell in notebook.cells:
         tags = cell.metadata.get("tags", [])
         if cell.cell_type == "markdown":
-            text = bundle.prose(cell.source)
+            text = bundle.prose(cell.source, solved="")
             heading = re.match(r"## (.*)", text)
             is_exercise = heading[1] == EXERCISES if heading else is_exercise
             add_text(deck, text, is_exercise)

@@ -5,10 +5,15 @@
 
 Run it after ``make book``. A sentence stands in the catalogue of the first page that says it. Where English has
 changed, ``update`` keeps the old Spanish, marked as fuzzy: the site takes it when somebody has taken the mark away.
+
+What Python says in a page once a reader acts stands in catalogues of its own, as templates whose parts are ``{a}``,
+``{b}`` …: what the judges of exercises answer, what instruments refuse, and what the panels of explorers say beyond
+the choices that a page stores. The last are written by hand: ``update`` puts there, as it is, what no template fits.
 """
 
 import argparse
 import sys
+from ast import literal_eval
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -19,10 +24,12 @@ ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build/html"
 sys.path[:0] = [str(ROOT / "book/_ext"), str(ROOT)]
 
+from lab_site import templates  # noqa: E402
 from lab_site.pages import page_files  # noqa: E402
-from lab_site.spanish import CATALOGUES, catalogue  # noqa: E402
+from lab_site.spanish import CATALOGUES, catalogue, read  # noqa: E402
 
 from compile_lab.page.messages import page_messages  # noqa: E402
+from compile_lab.page.phrases import Phrases  # noqa: E402
 
 PARTS = ("book/index", "notebooks/", "book/", "reports/", "")
 """Catalogues are filled in this order of the pages."""
@@ -48,6 +55,17 @@ def sentences(site: Path) -> dict[str, list[str]]:
     return found
 
 
+def made_of_parts(known: Mapping[str, str]) -> dict[str, list[str]]:
+    """The templates of what judges, instruments and panels say; for panels those that there are, and what none fits."""
+    phrases, panels = Phrases(known), ROOT / CATALOGUES / "panels.po"
+    unknown = [text for text in templates.by_panels(SITE) if text not in known and not phrases(text)]
+    return {
+        "judges": templates.by_judges(ROOT),
+        "refusals": templates.by_refusals(ROOT),
+        "panels": [*(read(panels) if panels.exists() else ()), *unknown, *sorted(phrases.left)],
+    }
+
+
 def updated(path: Path, texts: list[str], known: Mapping[str, str]) -> Catalog:
     """That page's catalogue with these messages, in their order."""
     template = Catalog()
@@ -57,9 +75,15 @@ def updated(path: Path, texts: list[str], known: Mapping[str, str]) -> Catalog:
     if path.exists():
         with path.open("rb") as file:
             catalog = read_po(file, locale="es")
+    was: dict[str, tuple[str, ...]] = {}
+    for message in catalog:  # babel reads the lines of what a message was as comments, and forgets them
+        old = [line[2:].removeprefix("msgid ") for line in message.user_comments if line.startswith("| ")]
+        was[message.id] = ("".join(map(literal_eval, old)),) if old else ()
     catalog.update(template)
     catalog.obsolete.clear()
     for message in catalog:
+        message.user_comments.clear()
+        message.previous_id = message.previous_id or was.get(message.id, ())
         if message.id in known:
             message.string = known[message.id]
             message.flags.discard("fuzzy")
@@ -72,7 +96,8 @@ def main() -> None:
     action = parser.parse_args().action
     if not (SITE / "book/index.html").exists():
         parser.error(f"there is no site in {SITE.relative_to(ROOT)}: run 'make book' first")
-    pages, known = sentences(SITE), catalogue(ROOT)
+    known = catalogue(ROOT)
+    pages = sentences(SITE) | made_of_parts(known)
     if action == "update":
         folder = ROOT / CATALOGUES
         folder.mkdir(exist_ok=True)

@@ -21,18 +21,20 @@ from torch import Tensor
 from mini_model.inputs import one_of, positive
 from mini_model.model import MiniGPT
 
-from .forms import E4M3, E5M2, LIMIT, DelayedScales, Fp8Forms, ScaleSlot, WantedForms
-from .step import LINEARS, HandStep
+from .forms import E4M3, E5M2, LIMIT, PITCH, DelayedScales, Fp8Forms, ScaleSlot, WantedForms
+from .matmuls import TunedMatmuls
+from .step import HEAD, LINEARS, TABLE, HandStep, place_of, weight_of
 
 
 class Fp8Step(HandStep):
     """A `HandStep` whose block linears multiply in fp8.
 
-    forward, input_gradient, weight_gradient: of which linears these matmuls are in fp8: True for all, False for none,
-    or some of LINEARS. gradients_in: the format of gradients, float8_e5m2 or float8_e4m3fn; activations and weights are
-    e4m3. headroom: how far above the last step's maximum a value may be before it is cut off. Other options as in
-    `HandStep`; a weight that is read in fp8 is transposed anyhow, so none is turned. batch · length must be a multiple
-    of 64. Hopper or newer on a GPU. ValueError and TypeError as in `HandStep`.
+    forward, input_gradient, weight_gradient: of which linears these matmuls are in fp8: True for all in blocks, False
+    for none, or some of LINEARS and HEAD. fast: which of the three may keep their sums, for some steps, in the matrix
+    unit's narrower accumulator. gradients_in: the format of gradients, float8_e5m2 or float8_e4m3fn (logits' are always
+    in the former); activations and weights are e4m3. headroom: how far above the last step's maximum a value may be
+    before it is cut off. Other options as in `HandStep`; a weight that is read in fp8 is transposed anyhow, so none is
+    turned. batch · length must be a multiple of 64. Hopper or newer on a GPU. ValueError, TypeError as in `HandStep`.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Fp8Step(HandStep):
         forward: bool | Collection[str] = True,
         input_gradient: bool | Collection[str] = True,
         weight_gradient: bool | Collection[str] = True,
+        fast: Collection[str] = ("forward",),
         gradients_in: torch.dtype = E5M2,
         headroom: float = 1.0,
         **options: Any,
@@ -53,9 +56,16 @@ class Fp8Step(HandStep):
         if gradients_in not in LIMIT:
             raise ValueError(f"gradients_in is {gradients_in}; it must be {E5M2} or {E4M3}")
         self.gradients_in = gradients_in
+        self.fast = frozenset(one_of("product", each, self.linears) for each in fast)
         self._headroom = positive("headroom", headroom)
         self._measuring = False
         super().__init__(model, batch, length, **{"turned": (), **options})
+        if wrong := self.epilogues - {"stream"}:
+            raise ValueError(
+                f"epilogues have {', '.join(sorted(wrong))}; of what GELU makes, fp8 matmuls read two forms"
+            )
+        tuned = isinstance(self.matmuls, TunedMatmuls)
+        self._scaled_product = self.matmuls.scaled_product if tuned else self.kernels.scaled_product
         if self.dtype == torch.float64:
             raise ValueError("dtype is torch.float64; scales are float32, so an fp8 step is of bfloat16 or float32")
         if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (9, 0):
@@ -72,19 +82,24 @@ class Fp8Step(HandStep):
             for kind in ("weight", "operand", "gradient")
             for linear in LINEARS
         ]
+        limits += [(f"{kind} {HEAD}", 1, LIMIT[E4M3]) for kind in ("weight", "operand")]
         self.scales = DelayedScales(limits, self._headroom, self.device)
         self._weights: dict[str, Fp8Forms] = {}
+        scale = torch.full((1, PITCH), LIMIT[E5M2] * self.targets.numel(), device=self.device)
+        self._logits_slot = ScaleSlot(scale, 1 / scale, scale)  # a logit's gradient is at most 1 / rows
 
     def _state(self) -> dict[str, Tensor]:
         scales = {"scale": self.scales.scale, "inverse": self.scales.inverse, "peak": self.scales.peak}
         return super()._state() | scales
 
     def _slot(self, kind: str, linear: str) -> ScaleSlot:
-        _, block, name = linear.split(".", 2)
-        return self.scales[f"{kind} {name}"][int(block)]
+        if (kind, linear) == ("gradient", HEAD):
+            return self._logits_slot
+        block, name = place_of(linear)
+        return self.scales[f"{kind} {name}"][block]
 
     def _in_fp8(self, product: str, linear: str) -> bool:
-        return linear.split(".", 2)[2] in self.linears[product]
+        return place_of(linear)[1] in self.linears[product]
 
     def _wanted(self, kind: str, linear: str) -> WantedForms:
         """The forms that the matmuls of a linear read of its operand, its gradient or its weight."""
@@ -94,7 +109,8 @@ class Fp8Step(HandStep):
         if kind == "operand":
             return WantedForms(E4M3, forward, weight, self._measuring or not (forward and weight))
         if kind == "gradient":
-            return WantedForms(self.gradients_in, back, weight, self._measuring or not (back and weight))
+            number = E5M2 if linear == HEAD else self.gradients_in  # most words' shares are far below the largest
+            return WantedForms(number, back, weight, self._measuring or not (back and weight))
         return WantedForms(E4M3, forward, back)
 
     def _settle(self) -> None:
@@ -110,6 +126,10 @@ class Fp8Step(HandStep):
             if wanted.in_fp8:
                 stack = self._stack(linear, self.regions[1].low)
                 self._weights[linear] = self.kernels.cast(stack, self.scales[f"weight {linear}"], wanted)
+        wanted = self._wanted("weight", HEAD)
+        if wanted.in_fp8:
+            table = self.low[TABLE][None]
+            self._weights[HEAD] = self.kernels.cast(table, self.scales[f"weight {HEAD}"], wanted)
 
     # What makes an operand makes its forms; where no matmul is in fp8 it is the bf16 step's.
 
@@ -151,43 +171,53 @@ class Fp8Step(HandStep):
             return _plain(super()._qkv_operand(gradient, qkv))
         return self.kernels.cast(gradient, self._slot("gradient", qkv), wanted, self._bias_sums(qkv))
 
+    def _loss(self, logits: Tensor) -> tuple[Tensor, Fp8Forms]:
+        wanted = self._wanted("gradient", HEAD)
+        if self._measuring or not wanted.in_fp8:
+            losses, gradient = super()._loss(logits)
+            return losses, _plain(gradient)
+        return self.kernels.cross_entropy_cast(logits, self.targets.view(-1), 1 / self.targets.numel(), wanted)
+
     # The matmuls
 
-    def _product(self, operand: Fp8Forms, linear: str, bias: bool = False) -> Tensor:
+    def _product(self, operand: Fp8Forms, linear: str, bias: bool = False, added: Tensor | None = None) -> Tensor:
         if self._measuring or not self._in_fp8("forward", linear):
-            return super()._product(operand.plain, linear, bias)
-        weight, slot = self._weight(linear)
-        added = self.low[linear + ".bias"] if bias else None
-        own = self._slot("operand", linear)
-        return self.kernels.scaled_product(operand.rows, own, weight.rows, slot, self.dtype, exact=False, bias=added)
+            return super()._product(operand.plain, linear, bias, added)
+        own = self.low[linear + ".bias"] if bias else None
+        return self._scaled("forward", operand.rows, "operand", self._weight(linear).rows, "weight", linear, own, added)
 
     def _input_gradient(self, gradient: Fp8Forms, linear: str) -> Tensor:
         if self._measuring or not self._in_fp8("input_gradient", linear):
             return super()._input_gradient(gradient.plain, linear)
-        weight, slot = self._weight(linear)
-        own = self._slot("gradient", linear)
-        return self.kernels.scaled_product(gradient.rows, own, weight.turned, slot, self.dtype, exact=True)
+        turned = self._weight(linear).turned
+        return self._scaled("input_gradient", gradient.rows, "gradient", turned, "weight", linear)
 
     def _weight_gradient(self, gradient: Fp8Forms, operand: Fp8Forms, linear: str) -> None:
         if self._measuring or not self._in_fp8("weight_gradient", linear):
             return super()._weight_gradient(gradient.plain, operand.plain, linear)
-        own, other = self._slot("gradient", linear), self._slot("operand", linear)
-        out = self.gradient[linear + ".weight"]  # a sum over all tokens: tens of thousands of terms
-        self.kernels.scaled_product(gradient.turned, own, operand.turned, other, self.dtype, exact=True, out=out)
+        out = self.gradient[weight_of(linear)]
+        self._scaled("weight_gradient", gradient.turned, "gradient", operand.turned, "operand", linear, out=out)
 
-    def _weight(self, linear: str) -> tuple[Fp8Forms, ScaleSlot]:
-        _, block, kind = linear.split(".", 2)
-        rows, turned = (
-            each if each is None else each[int(block)]
-            for each in (self._weights[kind].rows, self._weights[kind].turned)
-        )
-        return Fp8Forms(rows, turned, None), self._slot("weight", linear)
+    def _scaled(
+        self, product: str, a: Tensor, a_kind: str, b: Tensor, b_kind: str, linear: str, bias: Tensor | None = None,
+        added: Tensor | None = None, out: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        slots = self._slot(a_kind, linear), self._slot(b_kind, linear)
+        exact = product not in self.fast or (linear == HEAD and product != "forward")  # of tens of thousands of terms
+        more = {"exact": exact, "bias": bias, "added": added, "out": out}
+        return self._scaled_product(a, slots[0], b, slots[1], self.dtype if out is None else out.dtype, **more)
+
+    def _weight(self, linear: str) -> Fp8Forms:
+        block, kind = place_of(linear)
+        stack = self._weights[kind]
+        rows, turned = (each if each is None else each[block] for each in (stack.rows, stack.turned))
+        return Fp8Forms(rows, turned, None)
 
 
 def _linears(given: bool | Collection[str]) -> frozenset[str]:
     if isinstance(given, bool):
         return frozenset(LINEARS if given else ())
-    return frozenset(one_of("linear", each, LINEARS) for each in given)
+    return frozenset(one_of("linear", each, (*LINEARS, HEAD)) for each in given)
 
 
 def _plain(x: Tensor) -> Fp8Forms:

@@ -10,6 +10,8 @@ import torch
 from mini_model.inputs import instance, one_of, whole
 from mini_model.model import GPTConfig, MiniGPT
 
+from .matmuls import Matmuls, TunedMatmuls
+
 KERNELS = {"triton": ".kernels", "reference": ".reference"}
 DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 
@@ -28,6 +30,18 @@ def betas_of(betas: tuple[float, float]) -> tuple[float, float]:
     if len(betas) != 2 or not all(0 < each < 1 for each in betas):
         raise ValueError(f"betas are {betas}; they must be two numbers between 0 and 1")
     return betas
+
+
+def matmuls_of(tuned: bool | None, device: torch.device, dtype: torch.dtype) -> Matmuls:
+    """cuBLASLt's fastest, or torch's; None: cuBLASLt's where it can."""
+    possible = device.type == "cuda" and dtype == torch.bfloat16
+    if tuned is None:
+        tuned = possible
+    if instance("tuned", tuned, bool) and not possible:
+        raise ValueError(
+            f"tuned is True, and the step is of {dtype} on {device}; only matmuls of bfloat16 on a GPU are"
+        )
+    return TunedMatmuls.of(device) if tuned else Matmuls()
 
 
 def kernels_of(name: str | None, device: torch.device, dtype: torch.dtype) -> Any:

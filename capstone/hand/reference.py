@@ -78,6 +78,14 @@ def cross_entropy_(logits: Tensor, targets: Tensor, scale: float) -> Tensor:
     return -log_share[rows, targets]
 
 
+def cross_entropy_cast(logits: Tensor, targets: Tensor, scale: float, wanted: WantedForms) -> tuple[Tensor, Fp8Forms]:
+    gradient = wide(logits).clone()
+    losses = cross_entropy_(gradient, targets, 1.0)
+    rows = (gradient * LIMIT[wanted.dtype]).to(wanted.dtype)
+    plain = logits.copy_(gradient * scale) if wanted.plain else None
+    return losses, Fp8Forms(rows if wanted.rows else None, rows.t().contiguous() if wanted.turned else None, plain)
+
+
 def embed(tokens: Tensor, table: Tensor, positions: Tensor) -> Tensor:
     length = tokens.shape[1]
     return (wide(table[tokens]) + wide(positions[:length])).to(table.dtype).flatten(0, 1)
@@ -145,10 +153,12 @@ def cast_parts(rows: int) -> int:
 
 def scaled_product(
     a: Tensor, a_slot: ScaleSlot, b: Tensor, b_slot: ScaleSlot, dtype: torch.dtype,
-    *, exact: bool, bias: Tensor | None = None, out: Tensor | None = None,
+    *, exact: bool, bias: Tensor | None = None, added: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     product = (a.float() * a_slot.inverse[0, 0]) @ (b.float() * b_slot.inverse[0, 0]).t()
-    product = (product if bias is None else product + bias.float()).to(dtype)
+    for each in (bias, added):
+        product = product if each is None else product + each.float()
+    product = product.to(dtype)
     return product if out is None else out.copy_(product)
 
 

@@ -13,7 +13,7 @@ cuDNN's, as everywhere. All between them is `kernels`, and each visit to memory 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,9 +26,18 @@ from mini_model.model import MiniGPT
 from .attention import Attended, attend
 from .flat import FlatParameters, vectors_of_norms
 from .graph import GraphMemory, captured
-from .kernel_choice import betas_of, config_of, kernels_of
+from .kernel_choice import betas_of, config_of, kernels_of, matmuls_of
 
 LINEARS = ("attention.qkv", "attention.out", "mlp.up", "mlp.down")
+HEAD, TABLE = "head", "token_embedding.weight"
+"""The last linear, and whose weight it has."""
+EPILOGUES = ("gelu", "gelu backward", "stream")
+"""What a matmul can do before it stores its result: GELU after `up`, its gradient after that of `down`, and adding the
+stream after `attention.out` and `down`. None pays on an H200 (the recording ``capstone_hand``)."""
+
+
+Stream = tuple[Tensor, Tensor | None, Tensor | None]
+"""The residual stream, and the branch and the bias that whoever reads it next adds to it, unless the matmul has."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,9 @@ class HandStep:
     only); masters, moments, and the gradients of embeddings and vectors are float32, in float64 steps float64.
     kernels: "triton" or "reference"; by default what the model's device can run. graph: the step as a CUDA graph,
     captured at the first call; by default on a GPU. turned: linears whose weights are transposed once a step, because
-    cuBLAS then has their input's gradient sooner. memory: shared with other captured steps.
+    cuBLAS then has their input's gradient sooner. tuned: matmuls are the fastest of cuBLASLt's; by default in bf16 on a
+    GPU. epilogues: what they do before they store, some of `EPILOGUES`; of tuned matmuls, or on a CPU. memory: shared
+    with other captured steps.
 
     ValueError or TypeError for a model, shape, dtype or option that does not go.
     """
@@ -74,12 +85,18 @@ class HandStep:
         kernels: str | None = None,
         graph: bool | None = None,
         turned: tuple[str, ...] = ("mlp.down",),
+        tuned: bool | None = None,
+        epilogues: Collection[str] = (),
         memory: GraphMemory | None = None,
     ) -> None:
         self.config = config_of(model, length)
         self.batch, self.length = whole("batch", batch), whole("length", length)
         self.device = model.token_embedding.weight.device
         self.kernels = kernels_of(kernels, self.device, dtype)
+        self.matmuls = matmuls_of(tuned, self.device, dtype)
+        self.epilogues = frozenset(one_of("epilogue", each, EPILOGUES) for each in epilogues)
+        if "gelu backward" in self.epilogues and "gelu" not in self.epilogues:
+            raise ValueError('the epilogue "gelu backward" reads what "gelu" leaves; ask for both')
         self.dtype, self.sums = dtype, torch.float64 if dtype == torch.float64 else torch.float32
         self.betas, self.eps = betas_of(betas), positive("eps", eps)
         self.norm_eps = model.norm.eps
@@ -250,17 +267,17 @@ class HandStep:
     def _forward_backward(self) -> None:
         self._begin()
         records: list[BlockRecord] = []
-        stream = self.kernels.embed(
+        embedded = self.kernels.embed(
             self.tokens, self.low["token_embedding.weight"], self.low["position_embedding.weight"]
         )
-        branch = bias = None
+        stream: Stream = embedded, None, None
+        del embedded
         for block in range(self.config.layers):
-            record, branch = self._block(f"blocks.{block}.", stream, branch, bias)
-            stream, bias = record.stream2, self.low[f"blocks.{block}.mlp.down.bias"]
+            record, stream = self._block(f"blocks.{block}.", stream)
             records.append(record)
             del record
-        gradient = self._head(stream, branch, bias)
-        del stream, branch
+        gradient = self._head(stream)
+        del stream
         for block in reversed(range(self.config.layers)):
             gradient = self._block_backward(block, gradient, records.pop())
         self._embedding_backward(gradient)
@@ -282,37 +299,31 @@ class HandStep:
         values = qkv[2 * dim :].as_strided((layers, 1, dim), (7 * dim, dim, 1))
         values.copy_(torch.bmm(after, self._stack("attention.out", self.regions[1].master)))
 
-    def _block(
-        self, name: str, stream: Tensor, branch: Tensor | None, bias: Tensor | None
-    ) -> tuple[BlockRecord, Tensor]:
-        """A block, up to the branch that its MLP adds: whoever reads the stream next adds it, with its bias."""
+    def _block(self, name: str, stream: Stream) -> tuple[BlockRecord, Stream]:
+        """A block, up to the branch that its MLP adds."""
         qkv, out, up, down = (name + linear for linear in LINEARS)
-        stream1, normed1, *norm1 = self._norm(stream, branch, bias, name + "norm1", qkv)
+        stream1, normed1, *norm1 = self._norm(*stream, name + "norm1", qkv)
         product = self._product(normed1, qkv, bias=True)
         attended = attend(product.view(self.batch, self.length, -1), self.config.heads)
         mixed = self._operand(attended.out, out)
-        branch = self._product(mixed, out)
-        stream2, normed2, *norm2 = self._norm(stream1, branch, self.low[out + ".bias"], name + "norm2", up)
-        before = self._product(normed2, up)
-        after = self._gelu(before, up, down)
+        stream2, normed2, *norm2 = self._norm(*self._branch(stream1, mixed, out), name + "norm2", up)
+        before, after = self._widened(normed2, up, down)
         record = BlockRecord(
             stream1, tuple(norm1), normed1, attended, mixed, stream2, tuple(norm2), normed2, before, after
         )
-        return record, self._product(after, down)
+        return record, self._branch(stream2, after, down)
 
-    def _head(self, stream: Tensor, branch: Tensor, bias: Tensor) -> Tensor:
-        """The loss, the gradient of the tied embedding as far as the head makes it, and the gradient of the stream."""
-        weight, shift = self.master["norm.weight"], self.master["norm.bias"]
-        stream, normed, mean, rstd = self.kernels.add_norm(stream, branch, bias, weight, shift, self.norm_eps)
-        table = self.low["token_embedding.weight"]
-        logits = torch.mm(normed, table.t())
-        losses = self.kernels.cross_entropy_(logits, self.targets.view(-1), 1 / self.targets.numel())
+    def _head(self, stream: Stream) -> Tensor:
+        """The gradient of the stream; the loss and the tied embedding's gradient, as far as the head makes it, go to
+        their places."""
+        last, operand, mean, rstd = self._norm(*stream, "norm", HEAD)
+        losses, logits = self._loss(self._product(operand, HEAD))
         torch.mean(losses, 0, out=self.loss)
-        _product_in_sums(logits.t(), normed, self.gradient["token_embedding.weight"])
-        gradient = torch.mm(logits, table)
+        self._weight_gradient(logits, operand, HEAD)
+        gradient = self._input_gradient(logits, HEAD)
         del logits
         sums = self._norm_sums(2 * self.config.layers)
-        return self.kernels.norm_backward(gradient, stream, mean, rstd, weight, None, sums)
+        return self.kernels.norm_backward(gradient, last, mean, rstd, self.master["norm.weight"], None, sums)
 
     def _block_backward(self, block: int, gradient: Tensor, record: BlockRecord) -> Tensor:
         """The gradient of the stream before the block; the weights' go to their places on the way."""
@@ -320,7 +331,7 @@ class HandStep:
         qkv, out, up, down = (name + linear for linear in LINEARS)
         operand = self._gradient_operand(gradient, down)
         self._weight_gradient(operand, record.down_operand, down)
-        operand = self._gelu_backward(self._input_gradient(operand, down), record.before, up)
+        operand = self._widened_backward(operand, record.before, down, up)
         self._weight_gradient(operand, record.up_operand, up)
         through, weight = self._input_gradient(operand, up), self.master[name + "norm2.weight"]
         sums = self._norm_sums(2 * block + 1)
@@ -354,6 +365,25 @@ class HandStep:
         weight, shift = self.master[norm + ".weight"], self.master[norm + ".bias"]
         return self.kernels.add_norm(stream, branch, bias, weight, shift, self.norm_eps)
 
+    def _branch(self, stream: Tensor, operand: Any, linear: str) -> Stream:
+        """The stream after this linear's branch."""
+        if "stream" in self.epilogues:
+            return self._product(operand, linear, bias=True, added=stream), None, None
+        return stream, self._product(operand, linear), self.low[linear + ".bias"]
+
+    def _widened(self, operand: Any, up: str, down: str) -> tuple[Tensor, Any]:
+        """What `up` makes, and the operand of `down` that GELU makes of it."""
+        if "gelu" in self.epilogues:
+            return self.matmuls.gelu(operand, self.low[up + ".weight"].t(), self.low[up + ".bias"])
+        before = self._product(operand, up)
+        return before, self._gelu(before, up, down)
+
+    def _widened_backward(self, gradient: Any, before: Tensor, down: str, up: str) -> Any:
+        """The gradient of what `up` made, as its matmuls read it."""
+        if "gelu backward" in self.epilogues:
+            return self.matmuls.gelu_backward(gradient, self._from_left(down), before, self._bias_sums(up)[0])
+        return self._gelu_backward(self._input_gradient(gradient, down), before, up)
+
     def _operand(self, x: Tensor, to: str) -> Any:
         return x
 
@@ -364,32 +394,43 @@ class HandStep:
         return self.kernels.gelu(before, self.low[up + ".bias"])
 
     def _gelu_backward(self, gradient: Tensor, before: Tensor, up: str) -> Any:
-        return self.kernels.gelu_backward(gradient, before, self.low[up + ".bias"], self._bias_sums(up))
+        bias = self.low[up + ".bias"]
+        added = torch.zeros_like(bias) if "gelu" in self.epilogues else bias  # the epilogue has added it
+        return self.kernels.gelu_backward(gradient, before, added, self._bias_sums(up))
 
     def _qkv_operand(self, gradient: Tensor, qkv: str) -> Any:
         """The gradient as it is; of its queries' third the rows are summed (see `_attention_biases`)."""
         self.kernels.leave_sums(gradient[:, : self.config.dim], self._bias_sums(qkv))
         return gradient
 
-    def _product(self, operand: Any, linear: str, bias: bool = False) -> Tensor:
-        weight = self.low[linear + ".weight"].t()
-        return torch.addmm(self.low[linear + ".bias"], operand, weight) if bias else torch.mm(operand, weight)
+    def _loss(self, logits: Tensor) -> tuple[Tensor, Any]:
+        """Each row's loss, and the gradient of the logits, as its matmuls read it."""
+        return self.kernels.cross_entropy_(logits, self.targets.view(-1), 1 / self.targets.numel()), logits
+
+    def _product(self, operand: Any, linear: str, bias: bool = False, added: Tensor | None = None) -> Tensor:
+        own = self.low[linear + ".bias"] if bias else None
+        return self.matmuls.product(operand, self.low[weight_of(linear)].t(), own, added)
 
     def _input_gradient(self, gradient: Any, linear: str) -> Tensor:
-        _, block, kind = linear.split(".", 2)
-        if kind in self._turned:
-            return torch.mm(gradient, self._turned[kind][1][int(block)].t())
-        return torch.mm(gradient, self.low[linear + ".weight"])
+        return self.matmuls.product(gradient, self._from_left(linear))
+
+    def _from_left(self, linear: str) -> Tensor:
+        """The weight, [outputs, inputs], as the gradient of the linear's input reads it: as it lies, or turned."""
+        block, kind = place_of(linear)
+        return self._turned[kind][1][block].t() if kind in self._turned else self.low[weight_of(linear)]
 
     def _weight_gradient(self, gradient: Any, operand: Any, linear: str) -> None:
-        torch.mm(gradient.t(), operand, out=self.gradient[linear + ".weight"])
+        self.matmuls.product(gradient.t(), operand, out=self.gradient[weight_of(linear)])
 
 
-def _product_in_sums(a: Tensor, b: Tensor, out: Tensor) -> None:
-    """out = a @ b, in the dtype of sums: 16-bit operands are not rounded once more."""
-    if a.dtype == out.dtype:
-        torch.mm(a, b, out=out)
-    elif a.is_cuda:
-        torch.mm(a, b, out_dtype=out.dtype, out=out)
-    else:
-        torch.mm(a.to(out.dtype), b.to(out.dtype), out=out)
+def weight_of(linear: str) -> str:
+    """Its name in MiniGPT."""
+    return TABLE if linear == HEAD else f"{linear}.weight"
+
+
+def place_of(linear: str) -> tuple[int, str]:
+    """(the number of its block, which of `LINEARS` it is); the head is in no block."""
+    if linear == HEAD:
+        return 0, HEAD
+    _, block, kind = linear.split(".", 2)
+    return int(block), kind

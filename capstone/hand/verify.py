@@ -14,6 +14,7 @@ from torch import Tensor
 from . import reference
 from .attention import attend
 from .forms import E4M3, E5M2, LIMIT, PITCH, Fp8Forms, ScaleSlot, WantedForms
+from .matmuls import Matmuls, TunedMatmuls
 
 Finding = tuple[float, float]
 """What was found, and the limit that it must not pass."""
@@ -25,6 +26,9 @@ SUMMED = 2e-5
 
 ATTENDED = 1e-2
 """Relative error of attention in 16 bits: its weights are rounded before they multiply, whoever's kernel it is."""
+
+ROUNDED = 5e-3
+"""Relative error of a result in bf16 after an epilogue, whose GELU is the maker's, and of a sum that it stores so."""
 
 BYTES = 1e-3
 """Share of fp8 bytes: a value between two fp8 numbers may fall to either where float32 differs in its last bits."""
@@ -53,7 +57,8 @@ def verify(
                 label = f"{name} {str(dtype).removeprefix('torch.')}: {output}"
                 found[label] = (relative_error(ours, right), STORED[dtype] if ours.dtype == dtype else SUMMED)
     if torch.device(device).type == "cuda":
-        found |= _attended(_Inputs(device, torch.bfloat16, torch.Generator(device).manual_seed(1), rows, dim, 0))
+        for check in (_attended, _multiplied):
+            found |= check(_Inputs(device, torch.bfloat16, torch.Generator(device).manual_seed(1), rows, dim, 0))
     return found
 
 
@@ -208,6 +213,43 @@ def _attended(make: _Inputs) -> dict[str, Finding]:
     }
 
 
+def _multiplied(make: _Inputs) -> dict[str, Finding]:
+    """cuBLASLt's matmuls and their epilogues against torch's in float64."""
+    x, weight, bias = make.x(), make.x(make.dim, 4 * make.dim, scale=0.05), make.x(4 * make.dim)
+    added, narrow = make.x(make.rows, 4 * make.dim), make.x()
+    matmuls = TunedMatmuls.of(torch.device(make.device, 0)), Matmuls()
+
+    def both(names: str, call: Callable[..., tuple[Tensor, ...]]) -> Iterator[tuple[str, Finding]]:
+        ours = call(matmuls[0], lambda each: each)
+        right = call(matmuls[1], lambda each: each.double())
+        for name, found, wanted in zip(names.split(), ours, right, strict=True):
+            limit = SUMMED if found.dtype == torch.float32 else ROUNDED
+            yield f"matmul bfloat16: {name}", (relative_error(found, wanted.to(found.dtype)), limit)
+
+    def backward(of, wide):
+        sums = torch.zeros(4 * make.dim, dtype=torch.float64, device=make.device)
+        return of.gelu_backward(wide(narrow), wide(weight), wide(added), sums), sums.to(make.dtype)
+
+    def summed(of, wide):
+        a, b = wide(x.t()), wide(narrow)
+        return (
+            of.product(a, b, out=torch.empty(make.dim, make.dim, device=make.device, dtype=wide(bias.float()).dtype)),
+        )
+
+    def gradient(of, wide):
+        return (of.product(wide(x.t()), wide(narrow), out=wide(make.x(make.dim, make.dim))),)
+
+    return dict(
+        [
+            *both("product", lambda of, wide: (of.product(wide(x), wide(weight), wide(bias), wide(added)),)),
+            *both("before after", lambda of, wide: of.gelu(wide(x), wide(weight), wide(bias))),
+            *both("gradient sums", backward),
+            *both("in_float32", summed),
+            *both("weight", gradient),
+        ]
+    )
+
+
 def verify_fp8(
     device: str | torch.device, rows: int = 2048, dim: int = 768, dtype: torch.dtype = torch.bfloat16
 ) -> dict[str, Finding]:
@@ -303,6 +345,18 @@ def _gelu_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
     yield from ((f"backward: {name}", pair) for name, pair in _compared(make, number, backward, 3.0))
 
 
+def _cross_entropy_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
+    words = 16_640  # more than a tile, and not a multiple of one
+    logits, targets = make.x(64, words), make.ids(64, below=words)
+
+    def run(of, slot, wanted):
+        losses, forms = of.cross_entropy_cast(logits.clone(), targets, 1.0, wanted)
+        slot.peak[:, 0] = 1.0
+        return forms, losses
+
+    yield from _compared(make, number, run, 1.0)
+
+
 def _products(make: _Inputs) -> dict[str, Finding]:
     """cuBLAS's matmul of fp8 matrices against one of float32: the same bytes, the same scales, rounded to dtype."""
     from . import kernels
@@ -323,7 +377,12 @@ def _products(make: _Inputs) -> dict[str, Finding]:
     return found
 
 
-_FP8_CHECKS = {"cast": _cast, "add_norm_cast": _add_norm_cast, "gelu_cast": _gelu_cast}
+_FP8_CHECKS = {
+    "cast": _cast,
+    "add_norm_cast": _add_norm_cast,
+    "gelu_cast": _gelu_cast,
+    "cross_entropy_cast": _cross_entropy_cast,
+}
 
 _CHECKS = {
     "add_norm": _add_norm,

@@ -76,7 +76,7 @@ def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None
     >>> from compile_lab import recordings
     >>> costs = recorded(recordings.load("checkpointing").result)
     >>> tradeoff([costs["none"], costs["every layer"]]).title
-    'The lowest peak, 17 % of that of “none”, has “every layer”; its step takes 123 % of the time.'
+    '“every layer” has the lowest peak, 17 % of that of “none”, and its step takes 123 % of the time.'
     """
     costs = list(costs)
     if not costs:
@@ -94,11 +94,12 @@ def tradeoff(costs: Iterable[Cost], caption: str = "", provenance: object = None
     ]
     apart = least.low_ms > first.high_ms or least.high_ms < first.low_ms
     name, peak = first.strategy.name, 100 * least.peak_nbytes / first.peak_nbytes
-    time = f"step takes {per_cent * least.time_ms:.0f} % of the time" if apart else "time is not told apart"
+    takes = f"step takes {per_cent * least.time_ms:.0f} % of the time"
+    time = takes if apart else f"time is not told apart from that of “{name}”"
     return marks.dotted(
         rows,
-        Axis(f"in parts of {name}", "%"),
-        title=f"The lowest peak, {peak:.0f} % of that of “{name}”, has “{least.strategy.name}”; its {time}.",
+        Axis(f"share of “{name}”", "%"),
+        title=f"“{least.strategy.name}” has the lowest peak, {peak:.0f} % of that of “{name}”, and its {time}.",
         caption=caption,
         colours=COLOURS,
         provenance=provenance,
@@ -185,5 +186,5 @@ def _drawn(
         )
         for name, field in fields.items()
     ]
-    y = Axis("above the parameters", unit)
+    y = Axis("memory on top of the parameters", unit)
     return marks.lines({"": drawn}, x, y, title=title, caption=caption, colours=COLOURS, provenance=provenance)

@@ -12,7 +12,7 @@ from compile_lab.page.units import number, signed, with_unit, without_namespace
 def costs(costs: Iterable[Cost], caption: str = "") -> Table:
     """One row a strategy: bytes held and at the peak, what runs twice, arithmetic and time against the first."""
     costs = list(costs)
-    columns = ["strategy", "held", "peak", "ops twice", "FLOPs", "time, ms"]
+    columns = ["strategy", "held", "peak", "operations run twice", "FLOPs", "time, ms"]
     rows: list[list[Cell]] = [
         [
             each.strategy.name,
@@ -84,6 +84,9 @@ def panel(
         ("peak", *(with_unit(each.peak_nbytes) for each in (plain, cost))),
         ("operations that run twice", *(each.recomputed for each in (plain, cost))),
         ("time, ms", *(each.time_ms for each in (plain, cost))),
-        ("largest difference of a gradient", *(each.gradient_error for each in (plain, cost))),
+        (
+            "largest difference of a gradient from a first plain step's",
+            *(each.gradient_error for each in (plain, cost)),
+        ),
     ]
     return [f"{sentence} ({provenance})", Table(["", baseline, name], figures, align="lrr")]

@@ -1,4 +1,4 @@
-"""What compiling gives, as pictures: how many times faster, and what of a call the GPU works and waits."""
+"""What compiling gives, as pictures: how many times eager's speed, and what of a call the GPU works and waits."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -9,6 +9,7 @@ from compile_lab.modes.view import distinct, gain, gains, vocabulary
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, dotted, segments, short
 from compile_lab.page.tables import Cell, Table
+from compile_lab.page.units import percent
 
 SHOWN = ("eager", "default", "reduce-overhead")
 
@@ -63,7 +64,7 @@ def busy(one: Comparison, modes: Sequence[str] = SHOWN) -> Drawing:
         whole = 100 * call.median_ms / eager.median_ms
         work = min(whole, 100 * seen.gpu_ms / eager.median_ms)
         drawn.append(Row(mode, {"GPU busy": work, "GPU idle": whole - work}))
-        said.append(f"{work / whole:.0%} in {mode}")
+        said.append(f"{percent(work / whole)} in {mode}")
         rows.append([mode, seen.kernels, seen.launches + seen.graphs, seen.launch_ms, seen.gpu_ms, call.median_ms])
     return segments(
         drawn,

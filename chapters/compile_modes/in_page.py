@@ -80,9 +80,9 @@ class TimedGpu:
 
     def __str__(self) -> str:
         said = f"issued in {self.issue_ms:g} ms, {self.gpu_ms:g} ms on the GPU, compiled in {self.compile_s:g} s"
-        said += f", recorded in {self.record_s:g} s" if self.record_s else ""
-        said += f", tuned on the GPU for {self.tuning_ms:g} ms" if self.tuning_ms else ""
-        return said + (f", held up by {self.pause_ms:g} ms now and then" if self.pause_ms else "")
+        said = f"{said}, recorded in {self.record_s:g} s" if self.record_s else said
+        said = f"{said}, tuned on the GPU for {self.tuning_ms:g} ms" if self.tuning_ms else said
+        return f"{said}, held up by {self.pause_ms:g} ms now and then" if self.pause_ms else said
 
 
 class Rehearsal:

@@ -53,7 +53,7 @@ def layers(found: DispatchLog, name: str) -> Drawing:
         rows,
         Axis("calls of the dispatcher, in order", until=len(calls)),
         title=title,
-        caption=f"{name}, counted in this run. Below each call those that it led to.",
+        caption=f"{name}, counted in this run. The calls that a call led to stand below it.",
         colours={CALL: "blue", WORK: "vermillion", "a layer of the model": "grey"},
         table=Table(["what is counted", "calls"], [(words, counts[key]) for key, words in MEANINGS.items()]),
     )

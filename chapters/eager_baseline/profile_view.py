@@ -6,6 +6,7 @@ from compile_lab.measure.trace import Trace, TraceEvent
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, Segment, segments
 from compile_lab.page.tables import Table
+from compile_lab.page.units import percent
 
 DEEPEST = 6
 """How many depths below the operators that Python calls are drawn."""
@@ -55,10 +56,10 @@ def summary(trace: Trace) -> str:
     span = end - begin
     said = (
         f"The call takes {span:,.0f} µs under the profiler. Python calls {len(outer)} operators, which cover "
-        f"{covered_us(outer) / span:.0%} of that time; in the gaps between them Python itself runs."
+        f"{percent(covered_us(outer) / span)} of that time; in the gaps between them Python itself runs."
     )
     if trace.kernels:
-        said += f" The GPU computes {covered_us(trace.kernels) / span:.0%} of the time."
+        said += f" The GPU computes {percent(covered_us(trace.kernels) / span)} of the time."
     return said
 
 
@@ -75,8 +76,9 @@ def nested(trace: Trace, caption: str = "", provenance: object | None = None) ->
         series = GPU if lane == GPU else OPERATOR
         parts = [_segment(series, event, begin) for event in events]
         rows.append(Row(lane, parts, after="", thin=lane.startswith("depth")))
-    title = f"Operators cover {covered_us(outer) / (end - begin):.0%} of the call"
-    title += f", and the GPU computes {covered_us(trace.kernels) / (end - begin):.0%} of it" if trace.kernels else ""
+    title = f"Operators cover {percent(covered_us(outer) / (end - begin))} of the call"
+    if trace.kernels:
+        title += f", and the GPU computes {percent(covered_us(trace.kernels) / (end - begin))} of it"
     named = sorted(_by_name(outer).items(), key=lambda row: -row[1][1])
     table = Table(
         ["called by Python", "calls", "µs"],

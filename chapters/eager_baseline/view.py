@@ -11,12 +11,12 @@ from compile_lab.eager.operators import KINDS
 from compile_lab.page.figures import Drawing, Figure, Series, lines
 from compile_lab.page.marks import Axis, Row, bars, dots, dotted, segments
 from compile_lab.page.tables import Cell, Code, Table
-from compile_lab.page.units import rounded
+from compile_lab.page.units import percent, rounded
 
 MEANINGS = {
     "python_calls": "calls of torch by Python",
     "dispatches": "calls of the dispatcher",
-    "hops": "kernels passed by them",
+    "hops": "kernels that these calls pass",
     "below_autograd": "operators below autograd",
     "computing": "operators that write data",
 }
@@ -159,7 +159,8 @@ def model_error(rows: Iterable[dict[str, Any]]) -> str:
     if not errors:
         return ""
     return (
-        f"It misses half of the times below by less than {median(errors):.1%}, and none by more than {max(errors):.0%}."
+        f"For half of the measurements below, this sum is off by less than {percent(median(errors), 1)}, and for none "
+        f"by more than {percent(max(errors))}."
     )
 
 

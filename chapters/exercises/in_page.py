@@ -8,8 +8,11 @@ import ast
 import contextlib
 import html
 import io
+import json
 import sys
 from typing import Any
+
+from compile_lab.page.messages import spoken
 
 from .judging import Outcome, check
 
@@ -17,6 +20,12 @@ NAME = "<your answer>"
 MOST_PRINTED = 2000
 BRIDGES = ("js", "pyodide", "pyodide_js", "_pyodide", "_pyodide_core")
 """Packages through which Pyodide's Python reaches JavaScript: the page's cell has none of them."""
+
+
+def answer(question: str) -> str:
+    """JSON in, ``{"cell": source, "sentences": what is known of the page's language}``; HTML out: `judged`, in that."""
+    asked = json.loads(question)
+    return spoken(judged(asked["cell"]), asked["sentences"])
 
 
 def judged(source: str) -> str:
@@ -56,7 +65,8 @@ def _run(source: str) -> Outcome:
         found = last and eval(compile(last, NAME, "eval"), names)
     except BaseException as error:  # exit() and Control-C's exception are answers, too: a page has nothing to leave
         said = error.msg if isinstance(error, SyntaxError) else str(error)
-        place = f"{type(error).__name__}{_place_of(error)}"
+        name, line = type(error).__name__, _line_of(error)
+        place = f"{name} in line {line}" if line else name
         return Outcome("your answer", f"{place}: {said}." if said else f"{place}.")
     if not isinstance(found, Outcome):
         return Outcome("your answer", "the last line must be the check: it says whether the answer is right.")
@@ -69,10 +79,10 @@ def _imported(tree: ast.AST) -> set[str]:
     return {name.partition(".")[0] for name in names}
 
 
-def _place_of(error: BaseException) -> str:
-    """`` in line 3``: of the reader's lines the innermost that the error passed; nothing if it passed none."""
+def _line_of(error: BaseException) -> int | None:
+    """Of the reader's lines the innermost that the error passed; None if it passed none."""
     line, at = getattr(error, "lineno", None), error.__traceback__
     while at:
         line = at.tb_lineno if at.tb_frame.f_code.co_filename == NAME else line
         at = at.tb_next
-    return f" in line {line}" if line else ""
+    return line

@@ -33,14 +33,14 @@ def bytes_sent(answer: Callable[[Sequence[Sequence[int]], int], Sequence[int]]) 
         got = list(answer([list(mine) for mine in rows], 16))
         if got == right:
             continue
-        said = f"for rows {rows} and width 16 it says {got}: "
+        said = f"for rows {rows} and width 16 it says {got}:"
         if got == [4 * 16 * out for out in away]:
-            return said + "that is the dispatch alone; what does a rank send back, and what do gradients travel?"
+            return f"{said} that is the dispatch alone; what does a rank send back, and what do gradients travel?"
         if got == [4 * 16 * (out + back) for out, back in zip(away, come, strict=True)]:
-            return said + "that is the forward; which exchanges does the backward have?"
+            return f"{said} that is the forward; which exchanges does the backward have?"
         if got == [2 * 4 * 16 * 2 * out for out in away]:
-            return said + "a rank sends back what it received, which need not be what it dispatched."
-        return said + "a row of the rank's own experts is not sent, and a number of float32 has 4 bytes."
+            return f"{said} a rank sends back what it received, which need not be what it dispatched."
+        return f"{said} a row of the rank's own experts is not sent, and a number of float32 has 4 bytes."
     return None
 
 

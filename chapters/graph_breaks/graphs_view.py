@@ -60,7 +60,6 @@ def matrix(several: Mapping[str, Sequence[DynamoTrace | str]], columns: Sequence
         if len(row) != len(columns):
             raise ValueError(f"{name!r} has {len(row)} traces for {len(columns)} columns: give one for each")
     whole = [sum(outcome(row[at]) == "one graph" for row in several.values()) for at in range(len(columns))]
-    counts = ", ".join(f"{column} {count} of {len(several)}" for count, column in zip(whole, columns, strict=True))
     rows = [
         (name, *(found if isinstance(found, str) else len(found.graphs) for found in row), _reason(row) or None)
         for name, row in several.items()
@@ -69,7 +68,7 @@ def matrix(several: Mapping[str, Sequence[DynamoTrace | str]], columns: Sequence
         {"": [[_cell(found) for found in row] for row in several.values()]},
         rows=list(several),
         columns=columns,
-        title=f"In one whole graph: {counts}.",
+        title=_whole_text(whole, columns, len(several)),
         colours=OUTCOMES,
         table=Table(["function", *columns, "Dynamo says"], rows),
     )
@@ -134,6 +133,14 @@ def _cell(found: DynamoTrace | str) -> Cell:
     if isinstance(found, str):
         return Cell("error", outcome(found), title=found)
     return Cell(_many(len(found.graphs), "graph"), outcome(found), title=_reason([found]))
+
+
+def _whole_text(whole: Sequence[int], columns: Sequence[str], of: int) -> str:
+    """As written, 2 of 7 functions become one whole graph; fixed, 7."""
+    first, *more = (f"{column}, {count}" for column, count in zip(columns, whole, strict=True))
+    verb = "becomes" if whole[0] == 1 else "become"
+    said = "; ".join([f"{first} of {_many(of, 'function')} {verb} one whole graph", *more])
+    return f"{said[:1].upper()}{said[1:]}."
 
 
 def _reason(row: Sequence[DynamoTrace | str]) -> str:

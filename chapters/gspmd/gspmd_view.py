@@ -56,7 +56,7 @@ def three_systems(rows: Sequence[SideBySide], caption: str = "") -> Drawing:
     return marks.segments(
         drawn,
         Axis("a device sends", "kB"),
-        title=f"By XLA a device sends {apart}.",
+        title=f"With XLA a device sends {apart}.",
         caption=caption,
         colours=_KINDS,
         table=systems_table(rows),

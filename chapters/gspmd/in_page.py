@@ -40,7 +40,7 @@ TEXTS = {
         "  %ag.2 = f32[64]{0} all-gather(%ar), dimensions={0}\n",
         {"all-gather": 2, "all-reduce": 1},
     ),
-    "none": ("  ROOT %dot = f32[64,128]{1,0} dot(%x, %all-reduce.7)\n", {}),
+    "no collective": ("  ROOT %dot = f32[64,128]{1,0} dot(%x, %all-reduce.7)\n", {}),
 }
 
 

@@ -37,8 +37,8 @@ def launch_chart(code: GeneratedCode) -> Drawing:
         rows,
         Axis(ticks=(0, max(len(computing(graph)) for graph in code.graphs)), unit="operations"),
         title=f"{len(colours)} lines of Python: {', '.join(told)}.",
-        caption="Operations that compute something, by their line. A gap parts two launches; what several launches "
-        "compute is in each of them. Pale: a library's call",
+        caption="Each operation that computes something has the colour of its line. Gaps separate the launches; an "
+        "operation that several launches compute is drawn in each of them. Calls of a library are pale",
         colours={**colours, NOBODYS: "grey"},
         table=Table(
             ["graph", "operations", "before fusion", "launches", "MB moved"], [_row(graph) for graph in code.graphs]

@@ -13,7 +13,7 @@ from compile_lab.aot.view import counted
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, Segment, segments
 from compile_lab.page.tables import Code, Table
-from compile_lab.page.units import with_unit, without_namespace
+from compile_lab.page.units import percent, with_unit, without_namespace
 
 FAMILIES = {
     "the result of a matmul or of attention": "blue",
@@ -57,13 +57,14 @@ def kept(graphs: TrainingGraphs, caption: str = "", provenance: object | None = 
             parts.append(Segment(family(tensor), tensor.extra_nbytes / 1e3, title=title))
             listed.append((name, ", ".join(reading), tensor.extra_nbytes, tensor.why))
         again = sum(node.recomputed and not is_view(node) for node in graphs.backward.nodes if node.called == call)
-        told = [f"for {', '.join(dict.fromkeys(readers))}"] * bool(readers) + [f"{again} again"] * bool(again)
-        rows.append(Row(name, parts, after=" · ".join(told) or "nothing"))
+        told = [f"for {', '.join(dict.fromkeys(readers))}"] * bool(readers) + [f"{again} computed again"] * bool(again)
+        rows.append(Row(name, parts, after=" · ".join(told) or "nothing kept"))
     most = max(sums, key=sums.__getitem__)
+    share = percent(sums[most] / graphs.saved_nbytes)
     return segments(
         rows,
         Axis("kept for the backward", "kB"),
-        title=f"{with_unit(graphs.saved_nbytes)} are kept; {sums[most] / graphs.saved_nbytes:.0%} of it is {most}.",
+        title=f"{with_unit(graphs.saved_nbytes)} are kept; {share} of it is {most}.",
         caption=caption,
         colours=FAMILIES,
         provenance=provenance,

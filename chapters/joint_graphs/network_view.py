@@ -44,7 +44,7 @@ def network(graphs: TrainingGraphs, caption: str = "", provenance: object | None
     edges += [(named[pipe.name], named[name]) for pipe in pipes for name in pipe.after]
     edges += [(named[pipe.name], SINK) for pipe in pipes if pipe.needed]
     table = Table(
-        ["tensor", "price of saving it", "hangs on the source because of", "read in the backward by", "side"],
+        ["tensor", "price of saving it", "rule against recomputing it", "read in the backward by", "side of the cut"],
         [
             (named[each.name], f"{each.capacity:,.0f}", each.banned or None, ", ".join(each.needed), each.side)
             for each in pipes

@@ -101,9 +101,9 @@ def panel(length: int, devices: str, kv_heads: str, layers: int) -> list[Any]:
         title=f"Attention takes {share:.0%} of the FLOPs; at {bill.even:,} tokens it would be half.",
         colours={"linear layers": "sky", "attention": "vermillion"},
     )
-    said = f"A device sends {in_gb(bill.sent)} a step. " if bill.gathered else "One device sends nothing. "
+    said = f"A device sends {in_gb(bill.sent)} a step." if bill.gathered else "One device sends nothing."
     scores = f"Without a fused kernel, the scores of one layer would take {short(bill.scores / 1e9)} GB more."
-    return [memory, flops, said + scores]
+    return [memory, flops, f"{said} {scores}"]
 
 
 # ---- exercises

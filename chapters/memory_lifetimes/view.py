@@ -108,7 +108,7 @@ def comparison(step: LivedStep, measured: Peak, caption: str = "", provenance: o
                 _by_pass(measured.curve, measured.forward_events, size)
             ],
         },
-        Axis("forward up to 1, backward up to 2", until=2, ticks=(0, 1, 2)),
+        Axis("forward: 0 to 1, backward: 1 to 2 (share of each that has run)", until=2, ticks=(0, 1, 2)),
         Axis("live bytes", unit),
         title=f"The computed peak, {with_unit(step.peak_nbytes)}, and the allocator's are {there}.",
         caption=caption,

@@ -61,7 +61,7 @@ def floors(trace: TypedTrace, caption: str = "") -> Drawing:
         rows,
         Axis("written", "kB"),
         title=f"Of {len(made)} operations {made.count('bf16')} write bf16 and {made.count('fp32')} fp32; {cast} casts "
-        "come before them.",
+        "prepare their inputs.",
         caption=caption,
         colours=COLOURS | {CAST: "vermillion"},
         table=Table(columns, cells),
@@ -104,7 +104,7 @@ def bits(shown: Sequence[Format] = tuple(FORMATS.values())) -> Drawing:
         rows,
         Axis("", "bits", until=32, ticks=range(0, 33, 8)),
         title=f"The exponent has {ends[0]} bits, the mantissa {ends[1]}.",
-        caption="Behind the bits: the largest number, and the next after 1.",
+        caption="Behind the bits: the largest number, and the smallest one above 1.",
         colours=BITS,
         table=view.formats(shown),
     )
@@ -132,7 +132,7 @@ def computed_in(by_device: Mapping[str, Sequence[Recorded]]) -> Drawing:
         rows=calls,
         columns=list(columns),
         title=f"Given bf16, all devices read the same precision in {alike} of {len(calls)} calls.",
-        caption="“both” is one operation in each.",
+        caption="“both”: one input or operation is in bf16 and another in fp32.",
         colours={name: COLOURS.get(name, "grey") for name in dict.fromkeys(c.series for row in grid for c in row)},
         table=view.probes(by_device),
     )
@@ -154,7 +154,7 @@ def apart(runs: Mapping[str, Training], reference: str, provenance: object = Non
     >>> from chapters.mixed_precision.training import Training
     >>> runs = {"fp64": Training((3.0, 2.0, 1.0), 0.0), "bf16 parameters": Training((3.001, 2.01, 1.02), 0.3)}
     >>> apart(runs, "fp64").title
-    'In the last third of the steps the loss is 2e-02 (bf16 parameters) to 2e-02 (bf16 parameters) off.'
+    "In the last third of the steps the loss differs from fp64's by 2e-02 (bf16 parameters) to 2e-02 (bf16 parameters)."
     """
     others = {name: run for name, run in runs.items() if name != reference}
     if reference not in runs or not others:
@@ -172,7 +172,7 @@ def apart(runs: Mapping[str, Training], reference: str, provenance: object = Non
     return marks.dotted(
         rows,
         Axis(f"from the loss of {reference}", "nats", log=True),
-        title=f"In the last third of the steps the loss is {least} to {most} off.",
+        title=f"In the last third of the steps the loss differs from {reference}'s by {least} to {most}.",
         caption=caption,
         colours=dict(zip(PARTS, ("sky", "grey", "green"), strict=True)),
         provenance=provenance,
@@ -245,7 +245,7 @@ def zero_shares(gradients: Mapping[str, Gradients], provenance: object = None) -
     >>> from chapters.mixed_precision.compared_view import zero_shares
     >>> from chapters.mixed_precision.training import Gradients
     >>> zero_shares({"fp16": Gradients({"mlp.up": 0.25, "mlp.down": 0.5}, largest=0.1, parameters={})}).title
-    'At mlp.down 50.0 % of the gradient in fp16 are exactly zero.'
+    'In fp16 50.0 % of the gradient at mlp.down is exactly zero.'
     """
     shares = {(at, name): 100 * share for name, one in gradients.items() for at, share in one.zeros.items()}
     shown = [name for name, one in gradients.items() if any(one.zeros.values())] or list(gradients)[:1]
@@ -254,7 +254,7 @@ def zero_shares(gradients: Mapping[str, Gradients], provenance: object = None) -
     return marks.dotted(
         [Row(at, {name: shares[at, name] for name in shown}, code=True) for at in modules],
         Axis("exactly zero", "%"),
-        title=f"At {at} {most:.1f} % of the gradient in {name} are exactly zero.",
+        title=f"In {name} {most:.1f} % of the gradient at {at} is exactly zero.",
         caption="Recipes without any zero are in the table only." if len(shown) < len(gradients) else "",
         colours={name: COLOURS.get(name, "grey") for name in shown},
         provenance=provenance,

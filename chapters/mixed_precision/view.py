@@ -107,7 +107,7 @@ def errors(rows: Iterable[Row], provenance: object) -> Table:
         table.append(cells)
     columns = ["operation", *(title for one in precisions for title in (one, "of rounding"))]
     caption = (
-        "fp32 results are accumulated in fp32, so a matmul, a sum of a thousand terms, shows more than one rounding. · "
+        "A matmul in fp32 adds up a thousand terms in fp32 itself, so its error is that of many roundings. · "
         if "fp32" in precisions
         else ""
     )
@@ -200,8 +200,9 @@ def endings(
     caption = (
         "Loss at the end: of the final parameters on sentences not seen before, computed in float64 for all. "
         "(While training, runs with bf16 parameters also report their loss in bf16, in steps of 1/32.) "
-        f"Parameters apart: their distance from those of the {reference} run, as a share of the way that run has come. "
-        "Unmoved: how often a gradient was not zero and its parameter stayed where it was."
+        f"Parameters apart: their distance from those of the {reference} run, divided by how far the latter moved in "
+        "training. "
+        "Unmoved: how often a gradient was not zero, yet the step left its parameter unchanged."
     )
     columns = ["recipe", "loss at the end", "parameters apart", "unmoved"]
     folded = "How each run ended: loss, distance, unmoved parameters"

@@ -22,10 +22,8 @@ def exposed_time(answer: Callable) -> str | None:
         right = total_ms(difference(*merged_pair))
         got = answer(list(compute), list(communication))
         if not isinstance(got, int | float) or abs(got - right) > 1e-6:
-            few = "less" if isinstance(got, int | float) and got < right else "more"
-            return (
-                f"for compute {compute} and communication {communication} it says {got!r}, which is {few} than it is."
-            )
+            much = "little" if isinstance(got, int | float) and got < right else "much"
+            return f"for compute {compute} and communication {communication} it says {got!r}, which is too {much}."
     return None
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from fractions import Fraction
 
+from compile_lab.page.units import percent
 from compile_lab.simulator.pipeline import closed_form, simulate
 from compile_lab.simulator.pipeline_arranged import lean_fault
 
@@ -32,9 +33,9 @@ def fewest_microbatches(answer: Callable) -> str | None:
         if not isinstance(got, int) or isinstance(got, bool):
             return f"it returns {got!r}: this asks for a whole number."
         if got < 1 or closed_form("1F1B", ranks, got) > most:
-            return f"with {got} micro-batches on {ranks} ranks the bubble is above {float(most):.0%}."
+            return f"with {got} micro-batches on {ranks} ranks the bubble is above {percent(float(most))}."
         if got > 1 and closed_form("1F1B", ranks, got - 1) <= most:
-            return f"for {ranks} ranks and {float(most):.0%}, fewer than {got} would do."
+            return f"for {ranks} ranks and {percent(float(most))}, fewer than {got} would do."
     return None
 
 
@@ -78,6 +79,8 @@ def step_of_split(answer: Callable) -> str | None:
             return f"it returns a {type(got).__name__}: this asks for a number, such as 0.9."
         right = split.span / whole.span
         if abs(got - right) > 1e-9:
-            case = f"a bubble of {before:.1%} before, {after:.1%} after, and halves that take {more:.0%} longer"
-            return f"for {case} it says {float(got):.3f}, which is too {'much' if got > right else 'little'}."
+            much = "much" if got > right else "little"
+            case = f"a bubble of {percent(before, 1)} before, {percent(after, 1)} after"
+            case = f"{case}, and halves that take {percent(more)} longer"
+            return f"for {case} it says {float(got):.3f}, which is too {much}."
     return None

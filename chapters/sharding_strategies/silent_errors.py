@@ -52,10 +52,10 @@ def _ascending(mesh: Any) -> Tensor:
 
 @_silent("F.mse_loss on S(0), backward", _DECOMPOSED)
 def mse_loss_gradient(mesh: Any) -> Answers:
-    """As many times too large as there are ranks; the loss itself is right.
+    """The gradient is as many times too large as there are ranks; the loss itself is right.
 
-    ``mse_loss_backward`` has no rule of its own. torch traces its decomposition to learn where the result is: on the
-    shard. Then it runs not the decomposition but the operator, which divides by the shard's number of elements.
+    ``mse_loss_backward`` has no rule of its own. torch traces its decomposition to learn where the result is, and finds
+    it on the shard. Then it runs not the decomposition but the operator, which divides by the shard's size.
     """
     x = _shared(mesh, 3)
     return gradient(mesh, F.mse_loss, (x, "S(0)"), (x * 0.5 + 1, "S(0)"))
@@ -63,38 +63,38 @@ def mse_loss_gradient(mesh: Any) -> Answers:
 
 @_silent("F.smooth_l1_loss on S(0), backward", _DECOMPOSED)
 def smooth_l1_loss_gradient(mesh: Any) -> Answers:
-    """As `mse_loss_gradient`: ``smooth_l1_loss_backward`` divides by the shard's number of elements."""
+    """As in `mse_loss_gradient`, ``smooth_l1_loss_backward`` divides by the shard's number of elements."""
     x = _shared(mesh, 3)
     return gradient(mesh, F.smooth_l1_loss, (x, "S(0)"), (x * 0.5 + 1, "S(0)"))
 
 
 @_silent("F.huber_loss on S(0), backward", _DECOMPOSED)
 def huber_loss_gradient(mesh: Any) -> Answers:
-    """As `mse_loss_gradient`: ``huber_loss_backward`` divides by the shard's number of elements."""
+    """As in `mse_loss_gradient`, ``huber_loss_backward`` divides by the shard's number of elements."""
     x = _shared(mesh, 3)
     return gradient(mesh, F.huber_loss, (x, "S(0)"), (x * 0.5 + 1, "S(0)"))
 
 
 @_silent("F.soft_margin_loss on S(0), backward", _DECOMPOSED)
 def soft_margin_loss_gradient(mesh: Any) -> Answers:
-    """As `mse_loss_gradient`: ``soft_margin_loss_backward`` divides by the shard's number of elements."""
+    """As in `mse_loss_gradient`, ``soft_margin_loss_backward`` divides by the shard's number of elements."""
     x = _shared(mesh, 3)
     return gradient(mesh, F.soft_margin_loss, (x, "S(0)"), (x.flip(0).sign(), "S(0)"))
 
 
 @_silent("F.binary_cross_entropy on S(0), backward", _DECOMPOSED)
 def binary_cross_entropy_gradient(mesh: Any) -> Answers:
-    """As `mse_loss_gradient`: ``binary_cross_entropy_backward`` divides by the shard's number of elements."""
+    """As in `mse_loss_gradient`, ``binary_cross_entropy_backward`` divides by the shard's number of elements."""
     x = _shared(mesh, 3).sigmoid()
     return gradient(mesh, F.binary_cross_entropy, (x, "S(0)"), (x.flip(0), "S(0)"))
 
 
 @_silent("F.mse_loss on uneven S(0)", _DECOMPOSED)
 def mse_loss_of_uneven_shards(mesh: Any) -> Answers:
-    """A mean of the shards' means, which is the mean only of shards of one size.
+    """The result is the mean of the shards' means, which is right only for shards of one size.
 
-    The decomposition is traced on a mesh of one device (``_get_fake_mesh``). There every size is shared evenly, so what
-    the rule of ``mean`` refuses of uneven shards passes.
+    torch traces the decomposition on a mesh of one device (``_get_fake_mesh``). On that mesh every size is shared
+    evenly, so the rule of ``mean``, which refuses uneven shards, accepts these.
     """
     x = random(2 * mesh.size() + 1, 3)
     return value(mesh, F.mse_loss, (x, "S(0)"), (x * 0.5 + 1, "S(0)"))
@@ -102,16 +102,16 @@ def mse_loss_of_uneven_shards(mesh: Any) -> Answers:
 
 @_silent("F.binary_cross_entropy on uneven S(0)", _DECOMPOSED)
 def binary_cross_entropy_of_uneven_shards(mesh: Any) -> Answers:
-    """As `mse_loss_of_uneven_shards`: by the same trace its result is ``P(avg)``."""
+    """As in `mse_loss_of_uneven_shards`, the trace gives the result ``P(avg)``, a mean of the shards' means."""
     x = random(2 * mesh.size() + 1, 3).sigmoid()
     return value(mesh, F.binary_cross_entropy, (x, "S(0)"), (x.flip(0), "S(0)"))
 
 
 @_silent("F.cross_entropy on S(0) with ignored targets", _NLL)
 def cross_entropy_with_padding(mesh: Any) -> Answers:
-    """A mean of the shards' means, whose shards have different numbers of targets that count.
+    """The result is the mean of the shards' means, although the shards have different numbers of targets that count.
 
-    The rule answers ``P(avg)`` and asks only whether the rows are shared evenly, not how many of them have
+    The rule gives the result ``P(avg)``. It checks only that the rows are shared evenly, not how many of them have
     ``ignore_index`` as their target.
     """
     logits, targets = _shared(mesh, 5), torch.arange(2 * mesh.size()) % 5
@@ -121,7 +121,7 @@ def cross_entropy_with_padding(mesh: Any) -> Answers:
 
 @_silent("F.cross_entropy(weight=…) on S(0)", _NLL, 185167)
 def cross_entropy_with_class_weights(mesh: Any) -> Answers:
-    """As `cross_entropy_with_padding`: the shards' sums of weights differ."""
+    """As in `cross_entropy_with_padding`, shards' means are averaged, although their sums of class weights differ."""
     logits, targets = _shared(mesh, 5), torch.arange(2 * mesh.size()) % 5
     weights = torch.arange(1.0, 6.0, dtype=torch.float64)
     return value(mesh, F.cross_entropy, (logits, "S(0)"), (targets, "S(0)"), (weights, "R"))
@@ -129,23 +129,25 @@ def cross_entropy_with_class_weights(mesh: Any) -> Answers:
 
 @_silent("F.conv2d on S(2)", _CONV, 186129)
 def conv2d_over_height(mesh: Any) -> Answers:
-    """Each rank keeps its own rows, and says that they are all.
+    """Each rank convolves its own rows only, and the result is labelled as if these were all rows.
 
-    The decision says that the input is to be gathered first (``needs_redistribute``). The handler does not look at
-    that: it runs the convolution on the local tensors as they are. Without the handler the result is right.
+    The strategy says that the input must be gathered first (``needs_redistribute``). The handler for convolutions
+    ignores that, and runs the convolution on the local tensors as they are. Without the handler the result is right.
     """
     return value(mesh, lambda x, w: F.conv2d(x, w, padding=1), (random(2, 4, 8, 8), "S(2)"), (random(4, 4, 3, 3), "R"))
 
 
 @_silent("F.conv2d on S(3)", _CONV, 186129)
 def conv2d_over_width(mesh: Any) -> Answers:
-    """Each rank keeps its own columns, as in `conv2d_over_height` its rows."""
+    """As in `conv2d_over_height`, each rank convolves only its own part of the images, here its columns."""
     return value(mesh, lambda x, w: F.conv2d(x, w, padding=1), (random(2, 4, 8, 8), "S(3)"), (random(4, 4, 3, 3), "R"))
 
 
 @_silent("F.conv2d on P(sum)", _CONV, 186129)
 def conv2d_of_partial_sums(mesh: Any) -> Answers:
-    """As `conv2d_over_height`: the sums are not made, and each rank's part is labelled as the whole."""
+    """As in `conv2d_over_height`, the handler runs on the local tensors: nobody adds up the partial sums, and each
+    rank's part is labelled as the whole.
+    """
     return value(
         mesh, lambda x, w: F.conv2d(x, w, padding=1), (random(2, 4, 8, 8), "P(sum)"), (random(4, 4, 3, 3), "R")
     )
@@ -153,80 +155,83 @@ def conv2d_of_partial_sums(mesh: Any) -> Answers:
 
 @_silent("F.conv2d on S(0) of one image", _CONV, 186129)
 def conv2d_of_fewer_images_than_ranks(mesh: Any) -> Answers:
-    """As `conv2d_over_height`: one image, sharded by images. A rank without one has an empty result."""
+    """As in `conv2d_over_height`, the input is not gathered. A rank without the one image has an empty result."""
     return value(mesh, F.conv2d, (random(1, 4, 8, 8), "S(0)"), (random(4, 4, 3, 3), "R"))
 
 
 @_silent("F.conv_transpose2d on S(2)", _CONV, 186129)
 def conv_transpose2d_over_height(mesh: Any) -> Answers:
-    """By the same handler as `conv2d_over_height`, and with the same label."""
+    """The handler of `conv2d_over_height` also runs ``conv_transpose2d`` on the local rows, with the same label."""
     return value(mesh, F.conv_transpose2d, (random(2, 4, 8, 8), "S(2)"), (random(4, 4, 3, 3), "R"))
 
 
 @_silent("logsumexp(0, keepdim=True) on S(1)", _LOGSUMEXP)
 def logsumexp_keepdim(mesh: Any) -> Answers:
-    """Columns are sharded, and the label says that rows are.
+    """The result is sharded by columns, but its label says that it is sharded by rows.
 
-    The rule reads ``keepdim`` from the named arguments; it comes by position. So the rule thinks that a dimension went,
-    and counts the shard's down by one.
+    The rule looks for ``keepdim`` among the named arguments, but it comes by position. So the rule assumes that the
+    reduced dimension is gone, and lowers the number of the sharded dimension by one.
     """
     return value(mesh, lambda x: x.logsumexp(0, keepdim=True), (random(4, 2 * mesh.size()), "S(1)"))
 
 
 @_silent("logsumexp(0, keepdim=True) on S(1), backward", _LOGSUMEXP)
 def logsumexp_keepdim_gradient(mesh: Any) -> Answers:
-    """As `logsumexp_keepdim`. For two ranks: of four, three count as empty and raise, and the first waits."""
+    """As in `logsumexp_keepdim`, the label names the wrong dimension. The gradient is wrong on two ranks; on four,
+    three ranks count as empty and raise an error, and the first waits for them.
+    """
     return gradient(mesh, lambda x: x.logsumexp(0, keepdim=True).sum(), (random(4, 2 * mesh.size()), "S(1)"))
 
 
 @_silent("sum(dim=[], keepdim=True) on S(0)", _DIMS)
 def sum_over_no_dimensions(mesh: Any) -> Answers:
-    """Each rank's own sum, and a label that says that rows are sharded; of a result that has none.
+    """Each rank keeps its own sum, and the label says that rows are sharded, although the result is one number.
 
-    ``dim=[]`` means all dimensions to ``sum``. The rule takes it as none of them, unless the tensor has none itself.
-    ``mean``, ``var``, ``vector_norm`` and ``logsumexp`` are wrong alike.
+    ``dim=[]`` means all dimensions to ``sum``, but the rule takes it to mean no dimension, unless the tensor has none.
+    ``mean``, ``var``, ``vector_norm`` and ``logsumexp`` are wrong in the same way.
     """
     return value(mesh, lambda x: x.sum(dim=[], keepdim=True), (_shared(mesh, 3), "S(0)"))
 
 
 @_silent("amax() on S(0), backward", _DIMS)
 def amax_gradient(mesh: Any) -> Answers:
-    """NaN everywhere but in one place, unless rank 0 holds the largest element.
+    """The gradient is NaN everywhere but in one place, unless rank 0 holds the largest element.
 
-    The gradient is divided by the number of elements that are the largest, which autograd counts with
-    ``sum(dim=[], keepdim=True)``: `sum_over_no_dimensions`. Rank 0's count is taken for all: 0, if it has none.
+    Autograd divides the gradient by the number of elements that equal the maximum. It counts them with ``sum(dim=[],
+    keepdim=True)``, which is wrong: see `sum_over_no_dimensions`. Rank 0's count is taken for all ranks; it may be 0.
     """
     return gradient(mesh, torch.amax, (_ascending(mesh), "S(0)"))
 
 
 @_silent("norm(inf) on S(0), backward", _DIMS)
 def largest_norm_gradient(mesh: Any) -> Answers:
-    """NaN everywhere but in one place: the gradient of ``norm(inf)``, as that of `amax_gradient`."""
+    """The gradient of ``norm(inf)`` is NaN everywhere but in one place, for the same reason as in `amax_gradient`."""
     return gradient(mesh, lambda x: x.norm(float("inf")), (_ascending(mesh), "S(0)"))
 
 
 @_silent("norm(inf) on P(max)", "_ops/_math_ops.py: vector_norm_strategy")
 def largest_norm_of_partial_maxima(mesh: Any) -> Answers:
-    """The largest of the parts' norms. A part that is low enough has the largest absolute value, and no say.
+    """The result is the largest of the norms of the ranks' parts, not the norm of their maximum. A large negative
+    number in one part decides the first and is discarded in the second.
 
-    The rule reduces with ``max`` and so takes ``P(max)`` as it comes, though the norm takes absolute values first.
+    The rule reduces with ``max`` and so accepts ``P(max)`` as it is, although the norm takes absolute values first.
     """
     return value(mesh, lambda x: x.norm(float("inf")), (_shared(mesh, 3), "P(max)"))
 
 
 @_silent("fft.irfft on P(max)", "_ops/_tensor_ops.py: fft_single_dim_strategy")
 def irfft_of_partial_maxima(mesh: Any) -> Answers:
-    """A maximum of transforms, which is not the transform of the maximum.
+    """The result is the maximum of the ranks' transforms, which is not the transform of the maximum.
 
-    The rule passes any partial value through, as it may with sums and averages alone; so does the cast to complex
-    numbers before it, of which there is no maximum.
+    The rule passes any partial value through, although that is right only for sums and averages. The cast to complex
+    numbers before it does the same, although complex numbers have no maximum.
     """
     return value(mesh, torch.fft.irfft, (_shared(mesh, 4), "P(max)"))
 
 
 @_silent("fill_(1) on P(sum)", _ONE_INPUT)
 def fill_of_partial_sums(mesh: Any) -> Answers:
-    """As many times the number as there are ranks: each fills its part of the sum with it.
+    """The result is as many times the number as there are ranks: each rank fills its part of the sum with the number.
 
     ``fill_`` shares its rule with ``clone`` and ``detach``, which keep any placement.
     """
@@ -235,9 +240,10 @@ def fill_of_partial_sums(mesh: Any) -> Answers:
 
 @_silent("F.cosine_embedding_loss on S(1)", _ONE_INPUT)
 def cosine_embedding_loss_over_columns(mesh: Any) -> Answers:
-    """The loss's 1 − cos is wrong: the ones are an ``empty_like`` of partial cosines, filled as `fill_of_partial_sums`.
+    """The 1 in the loss's 1 − cos is wrong: it is an ``empty_like`` of partial cosines, filled as in
+    `fill_of_partial_sums`.
 
-    ``empty_like`` has the same rule, so it is partial, too; ``zeros_like`` has another, and is replicated.
+    ``empty_like`` has the same rule, so its result is partial, too; that of ``zeros_like`` is replicated.
     """
     x = random(4, 2 * mesh.size())
     targets = torch.tensor([1, -1, 1, -1])
@@ -246,9 +252,9 @@ def cosine_embedding_loss_over_columns(mesh: Any) -> Answers:
 
 @_silent("x[:, 1].zero_() on S(1)", "_ops/_tensor_ops.py: select_int_strategy", 139735)
 def write_through_a_column(mesh: Any) -> Answers:
-    """The write is lost: a column of a tensor whose columns are sharded is not a view but a gathered copy.
+    """The write is lost, because a column of a tensor with sharded columns is not a view but a gathered copy.
 
-    The rule replicates the dimension that it takes from, and a replicated copy is no view.
+    The rule replicates the dimension from which it selects, and a replicated copy is no view of the tensor.
     """
     x = random(4, 2 * mesh.size())
     mine, alone = on(mesh, x, "S(1)"), x.clone()
@@ -259,10 +265,10 @@ def write_through_a_column(mesh: Any) -> Answers:
 
 @_silent("x.sum().item() on S(0)", "_sharding_prop.py: propagate_op_sharding_non_cached", 166638, 144054)
 def item_of_a_sum(mesh: Any) -> Answers:
-    """Each rank's own sum, as a Python number: another one on each rank.
+    """Each rank returns its own sum as a Python number, so the number differs from rank to rank.
 
-    ``item`` is ``_local_scalar_dense``, which is let through before any rule is asked, whatever the placement. So is
-    ``float(loss)``. A comparison is not: ``loss > 0`` adds up first.
+    ``item`` is ``_local_scalar_dense``, which DTensor lets through before it asks any rule, whatever the placement.
+    ``float(loss)`` does the same. A comparison does not: ``loss > 0`` adds up first.
     """
     x = _shared(mesh, 3)
     return torch.tensor(on(mesh, x, "S(0)").sum().item()).double(), x.sum()
@@ -270,11 +276,11 @@ def item_of_a_sum(mesh: Any) -> Answers:
 
 @_silent("v @ matrix on S(0)", "_dispatch.py: OpDispatcher")
 def vector_times_matrix(mesh: Any) -> Answers:
-    """The result says that it is a matrix of one row; what the ranks hold is the vector.
+    """The result's label says that it is a matrix of one row, but what the ranks hold is a vector.
 
-    A vector is multiplied as a row, which ``squeeze_`` takes away in place. Where placements do not change, dispatch
-    gives an in-place operator's input back as it was labelled, with its old shape. ``quantile`` and ``linear`` of a
-    vector come to it, too.
+    torch multiplies a vector as a matrix of one row, and then removes that dimension in place with ``squeeze_``. If an
+    in-place operator does not change placements, the dispatcher returns its input with the label that it had, so with
+    its old shape. ``quantile`` and ``linear`` of a vector are wrong for the same reason.
     """
     v, matrix = _shared(mesh), _shared(mesh, 3)
     return torch.zeros((on(mesh, v, "R") @ on(mesh, matrix, "S(0)")).shape), torch.zeros((v @ matrix).shape)
@@ -282,10 +288,10 @@ def vector_times_matrix(mesh: Any) -> Answers:
 
 @_silent("histc(x, bins=3) after histc(x) on S(0)", "_ops/_math_ops.py: histc_strategy")
 def histogram_after_another(mesh: Any) -> Answers:
-    """The shape of an earlier call: 100 bins, where there are 3.
+    """The second result has the shape of the earlier call: 100 bins instead of 3.
 
-    Decisions are kept by what the rule says matters: the arguments from ``min`` on. ``bins`` comes before. So the
-    second call gets the first one's label.
+    DTensor keeps decisions for later calls, by the arguments that the rule says matter: those from ``min`` on. ``bins``
+    comes before them, so the second call gets the label of the first.
     """
     x = _shared(mesh, 3)
     torch.histc(on(mesh, x, "S(0)"), min=0, max=10)
@@ -295,6 +301,6 @@ def histogram_after_another(mesh: Any) -> Answers:
 
 @_silent("F.one_hot(x) on S(0)", "_sharding_prop.py: propagate_op_sharding_non_cached")
 def one_hot_without_a_number_of_classes(mesh: Any) -> Answers:
-    """As many classes as each rank's own largest index has: it is read with ``item``, as in `item_of_a_sum`."""
+    """Each rank makes the classes that its own largest index needs: ``item`` reads it, as in `item_of_a_sum`."""
     x = torch.arange(2 * mesh.size())
     return torch.zeros(F.one_hot(on(mesh, x, "S(0)")).shape), torch.zeros(F.one_hot(x).shape)

@@ -28,7 +28,7 @@ class SilentErrors:
     >>> from chapters.sharding_strategies.silent import Finding
     >>> from chapters.sharding_strategies.silent_errors_view import SilentErrors
     >>> SilentErrors({"item_of_a_sum": Finding("value: 6 is not 12", ranks="6", alone="12")})
-    1 of 1 programs give another result than one process, and no exception.
+    1 of 1 programs give another result than one process, without an exception.
     x.sum().item() on S(0): one process has 12; the ranks have 6
         _sharding_prop.py: propagate_op_sharding_non_cached; pytorch 166638, pytorch 144054
     """
@@ -61,7 +61,7 @@ class SilentErrors:
 
     def _count(self) -> str:
         total, wrong = len(self.found), len(self.wrong)
-        return f"{wrong} of {total} programs give another result than one process, and no exception."
+        return f"{wrong} of {total} programs give another result than one process, without an exception."
 
 
 def _is_wrong(found: Finding) -> bool:
@@ -75,7 +75,7 @@ def _answers(found: Finding) -> str:
 
 
 def _where(error: SilentError) -> str:
-    known = ", ".join(f"pytorch {number}" for number in error.reported) or "not found reported"
+    known = ", ".join(f"pytorch {number}" for number in error.reported) or "we found no report"
     return f"{error.place}; {known}"
 
 
@@ -85,7 +85,7 @@ def _card(error: SilentError, found: Finding) -> str:
         said = f"one process has <code>{found.alone}</code>, the ranks have <code>{found.ranks}</code>"
     cause = "".join(f"<p>{marked_up(_flowing(part))}</p>" for part in error.cause.split("\n\n"))
     known = ", ".join(f'<a href="{_THREADS}{number}">pytorch {number}</a>' for number in error.reported)
-    told = f"reported as {known}" if known else "not found reported"
+    told = f"reported as {known}" if known else "we found no report of it"
     where = f"In <code>{html.escape(error.place)}</code>; {told}."
     return (
         f'<div class="lab-silent" id="silent-{error.name}"><p><strong><code>{html.escape(error.call)}</code></strong>: '

@@ -95,7 +95,7 @@ def choice(choosing: Choosing, names: Sequence[str] = (), *, at: int = 0, most: 
     for each in _shown(one.candidates, most):
         moved = [n for n, word, given in zip(names, each.inputs, one.given, strict=True) if word != given]
         moves, price = f"moves {', '.join(moved) or 'nothing'}", each.cost_us
-        told = f"{marks.short(price)} µs, {moves}" if math.isfinite(price) else "cannot be moved so"
+        told = f"{marks.short(price)} µs, {moves}" if math.isfinite(price) else "the inputs cannot be moved there"
         took = f"{moves}, for {price:.3g} µs" if each.chosen else took
         parts_ = {"chosen" if each.chosen else "not chosen": price} if math.isfinite(price) else {}
         rows.append(Row(f"{', '.join(each.inputs)} → {each.output}", parts_, told, strong=each.chosen, code=True))

@@ -5,7 +5,7 @@ from typing import Any
 
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, segments
-from compile_lab.page.units import with_quartiles
+from compile_lab.page.units import percent, with_quartiles
 
 from .capstone_limits import DATA_SHEET, tokens, utilisation
 from .capstone_view import distinct, rungs
@@ -19,7 +19,7 @@ def start(result: Result) -> str:
     row = next(iter(rungs(result).values()))
     return (
         f"**{row['median_ms']:.0f} ms** a step, {1e3 * tokens(result) / row['median_ms']:,.0f} tokens/s, "
-        f"an MFU of {utilisation(result, row, DATA_SHEET):.0%}"
+        f"an MFU of {percent(utilisation(result, row, DATA_SHEET))}"
     )
 
 

@@ -285,18 +285,28 @@ def capstone_stream(model: MiniGPT, **options: Any) -> Any:
     return FunctionStep(model, **{"flat": True, "stream": torch.bfloat16, **options})
 
 
-def capstone_by_hand(names: Sequence[str], device: str, batch: int, length: int) -> dict[str, Callable[[], Any]]:
-    """These rungs by hand, not yet made. On a GPU their graphs share memory, so that a smaller card holds them."""
-    from capstone.hand.graph import GraphMemory
+def capstone_by_hand(
+    names: Sequence[str], device: str, batch: int, length: int, model: Callable[[Any], Any] | None = None
+) -> dict[str, Callable[[], Any]]:
+    """These rungs by hand, not yet made. On a GPU their graphs share memory, so that a smaller card holds them.
 
-    shared = {"memory": GraphMemory()} if device == "cuda" else {}
-    rungs = capstone_rungs()
+    model: makes the one of a rung; by default `capstone_model`.
+    """
+    shared, rungs = capstone_graph_memory(device), capstone_rungs()
 
     def made(name: str) -> Any:
-        model = capstone_model(rungs[name].vocabulary, device)
-        return rungs[name].made(model, batch, length, **shared)
+        rung = rungs[name]
+        made_of = model(rung) if model else capstone_model(rung.vocabulary, device)
+        return rung.made(made_of, batch, length, **shared)
 
     return {name: functools.partial(made, name) for name in names}
+
+
+def capstone_graph_memory(device: str) -> dict[str, Any]:
+    """What rungs by hand are given so that their graphs share memory; nothing without a GPU."""
+    from capstone.hand.graph import GraphMemory
+
+    return {"memory": GraphMemory()} if device == "cuda" else {}
 
 
 def capstone_exact(model: MiniGPT, tokens: Tensor, targets: Tensor) -> tuple[Tensor, dict[str, Tensor]]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from compile_lab.page.canvas import Canvas, key
 from compile_lab.page.figures import Drawing
 from compile_lab.page.tables import Cell, Table
-from compile_lab.page.units import number
+from compile_lab.page.units import number, percent
 
 from .experiments.timeline import CallTimeline
 
@@ -29,7 +29,9 @@ def lanes(
     scale = _WIDTH / span
     canvas, top = Canvas(), 0.0
     for each in timelines:
-        words = f"{each.mode}: {len(each.kernels)} kernels, {len(each.launches)} launches, GPU busy {_share(each):.0%}"
+        words = (
+            f"{each.mode}: {len(each.kernels)} kernels, {len(each.launches)} launches, GPU busy {percent(_share(each))}"
+        )
         canvas.words(0, top + 18, words, bold=True)
         top += _TITLE
         canvas.words(0, top + 21, "host")
@@ -68,12 +70,14 @@ def compared(timelines: Sequence[CallTimeline]) -> Table:
             len(each.kernels),
             len(each.launches),
             f"{number(each.busy_us)} µs",
-            f"{_share(each):.0%}",
+            percent(_share(each)),
             f"{number(each.median_us)} µs ({number(each.low_us)} to {number(each.high_us)})",
         ]
         for each in timelines
     ]
-    return Table(["mode", "kernels", "launches", "GPU busy", "of the span", "a call, unprofiled"], rows, align="lrrrrr")
+    return Table(
+        ["mode", "kernels", "launches", "GPU busy", "of the profiled time", "a call, unprofiled"], rows, align="lrrrrr"
+    )
 
 
 def _share(timeline: CallTimeline) -> float:
@@ -83,7 +87,7 @@ def _share(timeline: CallTimeline) -> float:
 def _alt(timelines: Sequence[CallTimeline]) -> str:
     told = [
         f"{each.mode}: {len(each.launches)} launches over {number(each.span_us)} µs, in which the GPU computes "
-        f"{_share(each):.0%} of the time"
+        f"{percent(_share(each))} of the time"
         for each in timelines
     ]
     return f"Lanes of the host and the GPU on one axis of time. {'; '.join(told)}."

@@ -56,7 +56,8 @@ def probe_cpu() -> None:
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa
 
-    with contextlib.suppress(Exception):  # loading a package says what is missing
+    # RuntimeError: no compiler, or one that fails. OSError: a cache that cannot be written or locked.
+    with contextlib.suppress(RuntimeError, OSError):  # loading a package says what is missing
         pick_vec_isa()
 
 

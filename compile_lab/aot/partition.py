@@ -24,8 +24,8 @@ WORDS = {
     "an input": "an input: it is there anyway",
     "a parameter": "a parameter: it is there anyway",
     "default partitioner": "made by the forward, read by the backward: this partitioner computes nothing twice",
-    "materialized in backward": "the backward would have to write it to memory anyway: what reads it there cannot be "
-    "fused with what makes it",
+    "materialized in backward": "recomputed in the backward, it would be written to memory all the same, since the "
+    "operation that reads it cannot be fused with the one that makes it",
     "reduction op": "a reduction: less than a quarter of what it is computed from",
     "random op": "random: it would come out different the second time",
     "compute intensive op": "too much arithmetic to do twice",

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sized
 from ..page.figures import Drawing, Series
 from ..page.marks import bars
 from ..page.tables import Code, Table
-from ..page.units import with_unit, without_namespace
+from ..page.units import percent, with_unit, without_namespace
 from ..source import Line
 from .nodes import Graph
 from .saved import SavedTensor, folded
@@ -92,7 +92,7 @@ def largest(graphs: TrainingGraphs, most: int = 8, caption: str = "") -> Drawing
     names = [_tensor_text(each, graphs) for each in kept[:most]]
     series = Series("kept", names, [each.extra_nbytes / 1e3 for each in kept[:most]])
     share = sum(each.extra_nbytes for each in kept[:most]) / graphs.saved_nbytes
-    title = f"The {len(names)} largest kinds of tensors are {share:.0%} of all that is kept."
+    title = f"The {len(names)} largest kinds of tensors are {percent(share)} of all that is kept."
     return bars(series, value_title="kept, kB", title=title, caption=caption, table=saved(graphs, residents=False))
 
 
@@ -144,7 +144,7 @@ def comparison(graphs: dict[str, TrainingGraphs]) -> Table:
         )
         for name, each in graphs.items()
     ]
-    columns = ["partition", "forward ops", "backward ops", "of them again", "buffers kept", "bytes kept"]
+    columns = ["partition", "forward ops", "backward ops", "recomputed ops", "buffers kept", "bytes kept"]
     return Table(columns, rows)
 
 

@@ -56,7 +56,7 @@ def counts(guards: Iterable[Guard]) -> Table:
     guards = list(guards)
     lines = [line.about for line in folded(guards)]
     rows = [(about, count, lines.count(about)) for about, count in counted(guards).items()]
-    return Table(["guards that speak of", "guards", "folded"], [*rows, ("all", len(guards), len(lines))])
+    return Table(["guards on", "guards", "folded"], [*rows, ("all", len(guards), len(lines))])
 
 
 def by_thing(guards: Iterable[Guard], table: Table, caption: str = "") -> Drawing:

@@ -51,7 +51,8 @@ def fused(code: GeneratedCode, eager: Traffic) -> Drawing:
             "fused": [_launch(kernel) for kernel in graph.kernels],
         }
         rows |= {f"{graph.direction}, {name}": parts for name, parts in found.items()}
-        told.append(f"{graph.direction} moves {_total(found['fused'])} instead of eager's {_total(found['eager'])}")
+        part = "function" if graph.direction == "inference" else graph.direction
+        told.append(f"the {part} moves {_total(found['fused'])} instead of eager's {_total(found['eager'])}")
     return _drawn(rows, f"fused, {'; '.join(told)}", fusion(code, eager), evidence(code))
 
 

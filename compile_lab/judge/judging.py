@@ -24,6 +24,7 @@ from ..dynamo.tracing import quiet
 from ..inductor.generated import GeneratedCode, generated_code
 from ..inductor.wrapper import Wrapper
 from ..known_faults import KNOWN_FAULTS
+from ..virtual_gpu.chips import chip as chip_named
 from ..virtual_gpu.client import interpret
 from ..virtual_gpu.errors import VirtualGPUError
 from .function import FunctionModel, plain_function
@@ -117,9 +118,9 @@ def gradients(
     Judged are the backends "aot_eager" and "inductor" on this machine, and with a ``chip`` the code that Inductor
     writes for it: whether it returns memory that nothing has written, and what its kernels compute in Triton's
     interpreter, which takes a minute for a block. The model itself, its gradients and the batch stay as they are.
-    Each call draws the same random numbers, by torch's generator, numpy's or Python's; the interpreter draws none.
+    Each call draws the same random numbers, by torch's generator, numpy's or Python's.
 
-    Raises what the model itself raises in eager mode.
+    Raises ValueError for a chip that is not known, and what the model itself raises in eager mode.
 
     >>> import torch
     >>> from compile_lab.judge import gradients
@@ -127,6 +128,8 @@ def gradients(
     ()
     """
     check_whole("seed", seed, 0)
+    if chip:
+        chip_named(chip)
     subject = subject_of(model, batch, change, seed, again)
     try:
         units, refused = units_of(subject)
@@ -344,7 +347,7 @@ def _interpreted(chip: str, subject: Subject, units: Mapping[str, _Unit], **opti
     """How far outputs and gradients of the first call are off, by the names that `Subject.seen` gives them."""
     outputs, (args, kwargs) = subject.first_outputs(), subject.calls[0].given()
     weighted = Weighted(subject.copied(), outputs, subject.seed)
-    made = interpret(weighted, *args, chip=chip, config=options, **kwargs)
+    made = interpret(weighted, *args, chip=chip, config=options, seed=subject.seed, **kwargs)
     tensors = [name for name, value in outputs_of(outputs).items() if isinstance(value, Tensor)]
     found: Values = dict(zip(tensors, made.outputs[1:], strict=True))
     for name, gradient in made.gradients.items():

@@ -24,7 +24,7 @@ def summary(lifetimes: Lifetimes) -> str:
         f"The peak is **{with_unit(lifetimes.peak_nbytes)}**, in the {at.phase}, "
         f"at `{without_namespace(at.op)}`{line}. "
         f"{with_unit(lifetimes.held_nbytes)} are alive between forward and backward. "
-        f"All of it on top of {with_unit(lifetimes.resident_nbytes)} that were there before."
+        f"All these bytes come on top of {with_unit(lifetimes.resident_nbytes)} that were there before."
     )
 
 

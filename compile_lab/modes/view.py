@@ -7,7 +7,7 @@ from ..measure import timing
 from ..page.figures import Drawing
 from ..page.marks import Axis, Row, segments, short
 from ..page.tables import Cell, Code, Table
-from ..page.units import number, with_quartiles
+from ..page.units import number, percent, with_quartiles
 from .cost import MODES, PHASES, Comparison, ModeCost, Quartiles
 
 
@@ -103,7 +103,7 @@ def host(comparison: Comparison) -> Table:
     rows: list[list[Cell]] = []
     for cost in comparison.done.values():
         if cost.host and cost.call:
-            busiest = ", ".join(f"{name} {share:.0%}" for name, share in cost.host.busiest[:3])
+            busiest = ", ".join(f"{name} {percent(share)}" for name, share in cost.host.busiest[:3])
             gpu_us = round(1e3 * cost.launches.gpu_ms) if cost.launches else None
             times = [1e3 * cost.call.median_ms, cost.host.thread_us]
             rows.append([comparison.named(cost.mode), gpu_us, *map(round, times), busiest])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
-from .messages import Translation, rewritten
+from .messages import spoken
 from .panels import answered
 
 
@@ -27,9 +27,9 @@ def address_of(panel: Callable[..., Any]) -> str:
 def answer(question: str) -> str:
     """JSON in, ``{"panel": address, "choice": {axis: value}}``; HTML out: what the explorer shows for that choice.
 
-    A page in another language adds ``"sentences": {English: its own}``.
+    A page in another language adds ``"sentences"``, JSON again: what it knows to say, by the English.
     """
     asked = json.loads(question)
     module, _, name = asked["panel"].partition(":")
-    panel = answered(getattr(import_module(module), name), asked["choice"])._repr_html_()
-    return rewritten(panel, Translation(asked["sentences"])) if asked.get("sentences") else panel
+    panel = answered(getattr(import_module(module), name), asked["choice"])
+    return spoken(panel._repr_html_(), asked.get("sentences", ""))

@@ -14,8 +14,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from html import escape, unescape
 from typing import Any
+
+from .phrases import Phrases
 
 INLINE = {
     "a",
@@ -51,7 +54,9 @@ SHOWN = {"name", "options", "panels", "question", "unit", "text", "title", "labe
 SHOWN |= {"choices", "ticktext", "measured", "guessed"}
 """Keys of a script's JSON under which a string is shown."""
 HIDDEN = {"live", "font", "family", "color", "colorscale", "marker", "line", "key"}
-"""Keys under which nothing is."""
+"""Keys under which nothing is, but for the options of a live control, which it asks for as they are."""
+ALL, LABELS = "all", "labels"
+"""Those options, and how a page in another language shows them."""
 JSON = re.compile(r'(<script\b[^>]*type="application/json"[^>]*>)(.*?)(</script>)', re.DOTALL)
 AS_IT_IS = re.compile(
     r"(?:torch|triton|[Pp]ython|jax|numpy|CUDA|IPython|plotly|ipywidgets|g\+\+|C|versi(?:ón|ones)|ejercicios?|celdas?|"
@@ -306,7 +311,7 @@ def page_messages(source: str) -> Iterator[Message]:
 def _shown(value: Any, shown: bool = False) -> Iterator[str]:
     if isinstance(value, dict):
         for key, each in value.items():
-            yield from _shown(each, (shown or key in SHOWN) and key not in HIDDEN)
+            yield from _shown(each, key == ALL or ((shown or key in SHOWN) and key not in HIDDEN))
     elif isinstance(value, list):
         for each in value:
             yield from _shown(each, shown)
@@ -356,7 +361,8 @@ def _rewritten_json(value: Any, speak: Callable[[Message], str | None], shown: b
     if isinstance(value, dict):
         if {"data", "layout"} <= value.keys():  # a plotly figure
             value["layout"]["separators"] = ",\u202f"
-        return {
+        labels = {LABELS: _rewritten_json(value[ALL], speak, shown=True)} if ALL in value else {}
+        return labels | {
             key: _rewritten_json(each, speak, (shown or key in SHOWN) and key not in HIDDEN)
             for key, each in value.items()
         }
@@ -386,18 +392,37 @@ def number(value: str, before: str) -> str:
 class Translation:
     """Sentences in another language, by their text in English; ``left`` collects those that it has not.
 
+    With ``phrases`` a sentence that is not known is put together from parts that are.
+
     >>> rewritten("<p>It takes 1.5 ms.</p>", Translation({"It takes {0} ms.": "Tarda {0} ms."}))
     '<p>Tarda 1,5 ms.</p>'
     """
 
-    def __init__(self, known: Mapping[str, str]):
-        self.known, self.left = known, set[str]()
+    def __init__(self, known: Mapping[str, str], phrases: Phrases | None = None):
+        self.known, self.phrases, self.left = known, phrases, set[str]()
 
     def __call__(self, message: Message) -> str | None:
         words = self.known.get(message.text)
         if not _has_words(message):
             words = re.sub(r"(?<=\})%", "\xa0%", message.text)
+        if words is None and self.phrases:
+            words = self.phrases(message.text)
         if words is None:
             self.left.add(message.text)
             return None
         return message.source(words, number)
+
+
+def spoken(source: str, sentences: str) -> str:
+    """A piece of HTML that Python has made in a page, in the page's language: ``sentences`` is a JSON of what is known.
+
+    >>> spoken("<p>It took 1.5 ms: too long.</p>", '{"It took {a}: {b}": "Tardó {a}: {b}", "too long.": "mucho."}')
+    '<p>Tardó 1,5 ms: mucho.</p>'
+    """
+    return rewritten(source, _translation(sentences)) if sentences else source
+
+
+@cache
+def _translation(sentences: str) -> Translation:
+    known = json.loads(sentences)
+    return Translation(known, Phrases(known))

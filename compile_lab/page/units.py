@@ -43,6 +43,11 @@ def signed(value: float, form: str = ".1f") -> str:
     return text.replace("-", "−") if any(digit in "123456789" for digit in text) else text[1:]
 
 
+def percent(share: float, places: int = 0) -> str:
+    """A share of 1 in per cent, rounded to so many decimal places: ``63 %``."""
+    return f"{100 * share:.{places}f} %"
+
+
 def unit_of(nbytes: float, units: Mapping[str, float] = DECIMAL) -> tuple[str, float]:
     """The largest unit of which this is one or more, else the smallest, and its size in bytes: ("MB", 1e6)."""
     return next(((unit, size) for unit, size in units.items() if nbytes >= size), [*units.items()][-1])

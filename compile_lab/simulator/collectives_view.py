@@ -53,7 +53,7 @@ def ring_all_reduce(ranks: int = 4) -> Drawing:
     return cells(
         grids,
         rows=[f"rank {rank}" for rank in range(ranks)],
-        title=f"{ranks - 1} steps of a ring add up, and {ranks - 1} more hand the sums round.",
+        title=f"A ring adds the values up in {ranks - 1} steps, and passes the sums around in {ranks - 1} more.",
         caption=f"In each step each rank sends one chunk to the rank below (the last to the first): {2 * (ranks - 1)} "
         f"chunks of 1/{ranks} each, 2 · {ranks - 1}/{ranks} of the tensor. The number: how many ranks' values are "
         "added up. Pale: the rank had it before.",

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ..doors import check_amount, check_whole
 from ..page.figures import Drawing
 from ..page.tables import Table
+from ..page.units import percent
 from . import overlap_view, patterns_view, pipeline_view
 from .overlap import Overlap
 from .pipeline import SCHEDULES, Timeline, check_pairs, simulate
@@ -110,13 +111,13 @@ def _noticed(timelines: list[Timeline]) -> str:
     """What the chosen schedule, the first, takes; and the other one next to it, in time and in memory."""
     chosen, *others = timelines
     takes = f"takes as long as {chosen.span:.4g} forwards of a micro-batch (F)"
-    said = f"**{chosen.schedule}** {takes}, and its ranks wait {chosen.bubble_fraction:.1%} of that"
+    said = f"**{chosen.schedule}** {takes}, and its ranks wait {percent(chosen.bubble_fraction, 1)} of that"
     held, *held_by_others = (max(each.held_microbatches) for each in timelines)
     if not others:
         return f"{said}; a rank holds up to {held:g} micro-batches."
     (other,), (there,) = others, held_by_others
     more = other.span / chosen.span - 1
-    takes = f"takes {abs(more):.1%} {'longer' if more > 0 else 'less'}" if abs(more) > 5e-4 else "takes as long"
+    takes = f"takes {percent(abs(more), 1)} {'longer' if more > 0 else 'less'}" if abs(more) > 5e-4 else "takes as long"
     holds = f"{there:g} instead of {held:g} micro-batches" if there != held else f"as many micro-batches, {held:g}"
     return f"{said}. {other.schedule} {takes}; its fullest rank holds {holds}."
 

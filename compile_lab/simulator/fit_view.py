@@ -9,7 +9,7 @@ from ..doors import check_whole
 from ..page.axes import Range
 from ..page.figures import Drawing
 from ..page.marks import Axis, Row, Segment, segments
-from ..page.units import significant, with_unit
+from ..page.units import percent, significant, with_unit
 from .explored_view import MIXTURES, ModelShape
 from .explored_view import MODELS as SOME
 from .fit import BEST, CHIPS, Assumed, Fit, fit
@@ -125,7 +125,7 @@ def _summary(found: Fit, chip: str, chosen: bool) -> str:
         f"the card ({chip}).** {parts}, {found.plan.pattern}"
         f"{f' ({notes})' if notes else ''}{how if chosen else ''}. A step of "
         f"{found.plan.batch * found.plan.length:,} tokens would take **{seconds(found.step_s)}**: "
-        f"MFU **{found.mfu:.0%}**, **{_count(found.tokens_per_s)} tokens a second**, "
+        f"MFU **{percent(found.mfu)}**, **{_count(found.tokens_per_s)} tokens a second**, "
         f"{_count(found.tokens_per_s / found.plan.devices)} on each device."
     )
 
@@ -156,7 +156,7 @@ def memory(found: Fit, chip: str) -> Drawing:
         colours=KINDS,
         references={
             "peak": (peak / 1e9, "ink"),
-            f"{USABLE:.0%}": (USABLE * card, "grey"),
+            percent(USABLE): (USABLE * card, "grey"),
             f"{chip}, {card:g} GB": (card, "purple"),
         },
     )
@@ -175,11 +175,11 @@ def pace(found: Fit) -> Drawing:
             )
         ],
         Axis(unit=unit),
-        title=f"A step takes {seconds(found.step_s)}, {choice.compute_ms / choice.step_ms:.0%} of it computation.",
-        caption=f"Assumed: {assumed.matrix:.0%} of {chip.tflop_per_s[found.plan.precision]:g} TFLOP/s, "
-        f"{assumed.inside:.0%} of {chip.inside_gb_per_s:g} GB/s a device in a machine of eight, {assumed.across:.0%} "
-        f"of eight cards of {chip.across_gb_per_s:g} GB/s out of it (data sheets). Gradients and parameters travel "
-        "during computation, which they slow; the rest is waited for.",
+        title=f"A step takes {seconds(found.step_s)}, {percent(choice.compute_ms / choice.step_ms)} of it computation.",
+        caption=f"Assumed: {percent(assumed.matrix)} of {chip.tflop_per_s[found.plan.precision]:g} TFLOP/s, "
+        f"{percent(assumed.inside)} of {chip.inside_gb_per_s:g} GB/s a device in a machine of eight, "
+        f"{percent(assumed.across)} of eight cards of {chip.across_gb_per_s:g} GB/s out of it (data sheets). "
+        "Gradients and parameters travel during computation, which they slow; the rest is waited for.",
         colours=TIMES,
     )
 
@@ -191,7 +191,7 @@ def _decides(found: Fit, other: Fit) -> str:
     turned = "without" if found.plan.checkpointing else "with"
     halved = found.deciding
     return (
-        f"**What decides.** Memory: {most}, {held[most] / found.plan.total_nbytes:.0%} of what is held; {turned} "
+        f"**What decides.** Memory: {most}, {percent(held[most] / found.plan.total_nbytes)} of what is held; {turned} "
         f"checkpointing the peak is {with_unit(other.plan.peak_nbytes)}, and a step takes {seconds(other.step_s)}. "
         f"Time: {_SHARES[halved]} that is assumed; at half of it a step takes {found.slower[halved]:.2g} times as long"
         + "".join(

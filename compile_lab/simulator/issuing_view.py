@@ -11,6 +11,7 @@ from ..page.canvas import round_end
 from ..page.figures import Drawing
 from ..page.marks import Axis, Line, Row, Segment, lines, segments
 from ..page.tables import Cell, Table
+from ..page.units import percent
 from .issuing import WAYS, Demand, issued, work
 
 CALLS = 2
@@ -85,7 +86,7 @@ def noticed(found: Demand) -> str:
     return (
         f"In a row of calls each takes **{microseconds(found.call_us)}**. The CPU issues for "
         f"{microseconds(found.host_us)}, the GPU computes for {microseconds(found.gpu_us)}: it is idle for "
-        f"**{found.idle:.0%}** of a call. {limit}"
+        f"**{percent(found.idle)}** of a call. {limit}"
     )
 
 
@@ -108,14 +109,14 @@ def lanes(ways: Mapping[str, Demand], way: str) -> Drawing:
         drawn = [Segment(part, us / size, words="") for part, us in parts.items() if us]
         rows.append(Row(name, drawn, told, "One call of many", strong=name == way))
     listed: list[tuple[Cell, ...]] = [
-        (name, each.kernels, *(round(us, 1) for us in (each.host_us, each.gpu_us, each.call_us)), f"{each.idle:.0%}")
+        (name, each.kernels, *(round(us, 1) for us in (each.host_us, each.gpu_us, each.call_us)), percent(each.idle))
         for name, each in ways.items()
     ]
     columns = ["way", "kernels", "CPU issues, µs", "GPU computes, µs", "a call, µs", "GPU idle"]
     return segments(
         rows,
         Axis(unit=unit, until=round_end(until / size)),
-        title=f"{way}: the {ways[way].limited_by} limits, and the GPU is idle for {ways[way].idle:.0%} of a call.",
+        title=f"{way}: the {ways[way].limited_by} limits, and the GPU is idle for {percent(ways[way].idle)} of a call.",
         caption="Model: two calls from an idle GPU on, the second one pale. No gaps between kernels, no copies."
         + " Too many to draw each: a box is what is done in a part of the time." * (len(found.runs) > MOST_BOXES),
         colours=COLOURS,

@@ -62,7 +62,7 @@ def _sentence(step: LivedStep, plain: LivedStep) -> str:
         return f"{waits}, and {step.again} operations run twice, none of them a matmul. {peak}."
     again = f"{more} more operations run twice" if more else "as many operations run twice as at 1"
     if step.flops_again:
-        again += f", among them {100 * step.flops_again / work:.0f} % of the forward's matmul FLOPs"
+        again += f"; the matmuls among them have {100 * step.flops_again / work:.0f} % of the forward's matmul FLOPs"
     change = 100 * (step.peak_nbytes / plain.peak_nbytes - 1)
     against = f"{abs(change):.0f} % {'more' if change > 0 else 'less'} than at 1" if abs(change) >= 0.5 else "as at 1"
     return f"{waits}, where it is {with_unit(plain.held_nbytes)} at 1; {again}. {peak}, {against}."

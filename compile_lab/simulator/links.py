@@ -66,8 +66,9 @@ class Links:
 
     def __str__(self) -> str:
         return (
-            f"{self.inside:.0%} of {self.nvlink_bytes_per_s / 1e9:g} GB/s a device inside a machine of {self.devices}, "
-            f"{self.across:.0%} of {self.cards} × {self.card_bytes_per_s / 1e9:g} GB/s a machine between machines"
+            f"{100 * self.inside:.0f} % of {self.nvlink_bytes_per_s / 1e9:g} GB/s a device inside a machine of "
+            f"{self.devices}, {100 * self.across:.0f} % of {self.cards} × {self.card_bytes_per_s / 1e9:g} GB/s a "
+            "machine between machines"
         )
 
     def bytes_per_s(self, kind: str, ranks: int, in_machine: int) -> float:

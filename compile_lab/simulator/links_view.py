@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 from ..page.figures import Figure, Plot, Series, lines
 from ..page.tables import Table
+from ..page.units import percent
 from .links import Measured, measured
 
 DRAWN = {
@@ -39,7 +40,7 @@ def picture() -> Figure:
         series,
         x_title="size of an all-reduce, MB",
         y_title="bus bandwidth, GB/s a GPU",
-        title=f"With the largest messages they reach {min(most):.0f} to {max(most):.0f} GB/s a GPU.",
+        title=f"The largest all-reduces reach {min(most):.0f} to {max(most):.0f} GB/s a GPU.",
         caption=f"Points: measured by others with nccl-tests ({'; '.join(sources)}). Lines: the model",
         log_x=True,
         log_y=True,
@@ -76,10 +77,10 @@ def table() -> Table:
             right, of, share = near(
                 each for each in measured() if each.kind == "all_reduce" and region(each) == (chip, place, size)
             )
-            cells.append(f"{right} of {of}, {share:.0%}" if of else "")
+            cells.append(f"{right} of {of}, {percent(share)}" if of else "")
         rows.append([chip, place, *cells])
     return Table(
         ["GPUs", "on", *SIZES],
         rows,
-        folded=f"All-reduces within {NEAR:.0%} of the measured time, and the share if each series counts as one",
+        folded=f"All-reduces within {percent(NEAR)} of the measured time, and the share if each series counts as one",
     )

@@ -140,7 +140,8 @@ class Overlap:
     def __str__(self) -> str:
         return (
             f"{len(self.intervals)} collectives, {self.communication_ms:.3g} ms of communication, of which "
-            f"{self.fraction:.0%} hidden behind {self.compute_ms:.3g} ms of compute; exposed {self.exposed_ms:.3g} ms"
+            f"{100 * self.fraction:.0f} % hidden behind {self.compute_ms:.3g} ms of compute; exposed "
+            f"{self.exposed_ms:.3g} ms"
         )
 
 
@@ -157,7 +158,7 @@ def overlap_of(
 
     >>> from compile_lab.simulator.overlap import Span, Transfer, overlap_of
     >>> print(overlap_of([Span(0, 6)], [Transfer("all_reduce", 4, 8, None, 0.0)]))
-    1 collectives, 4 ms of communication, of which 50% hidden behind 6 ms of compute; exposed 2 ms
+    1 collectives, 4 ms of communication, of which 50 % hidden behind 6 ms of compute; exposed 2 ms
     """
     computing, ordered = merged(compute), sorted(collectives, key=lambda each: (each.start_ms, each.end_ms))
     communicating = merged(Span(each.start_ms, each.end_ms) for each in ordered)

@@ -103,8 +103,8 @@ def summary(row: CompiledWay, steps: int, restarts: int, cache: str, devices: in
     verdict = {"pays": "It pays", "loses": "It loses", "undecided": "It is undecided"}[found.verdict]
     on = f", on each of {devices:,} devices: {duration(devices * abs(net.value))} in all" if devices > 1 else ""
     bears, few, many = (math.floor(n) if n < math.inf else n for n in found.restarts)
-    plural = "" if bears == 1 else "s"
-    gone = f" The saving bears **{count(bears)} restart{plural}** ({count(few)} to {count(many)})." if bears else ""
+    most = "any number of restarts" if bears == math.inf else f"{count(bears)} restart{'s' * (bears != 1)}"
+    gone = f" The saving bears **{most}** ({count(few)} to {count(many)})." if bears else ""
     even = earned(balance(row, steps, 0).break_even, "A cold start")
     if restarts and found.break_even[0] < math.inf:
         even += f"; {earned(found.break_even, f'all {restarts + 1} starts')}"

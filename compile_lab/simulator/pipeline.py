@@ -103,7 +103,7 @@ class Timeline:
         most = max(self.held_microbatches)
         return (
             f"{self.schedule}: {self.ranks} ranks, {self.stages} stages, {self.microbatches} "
-            f"micro-batch{'es' * (self.microbatches != 1)}: bubble {self.bubble_fraction:.1%}, a rank "
+            f"micro-batch{'es' * (self.microbatches != 1)}: bubble {100 * self.bubble_fraction:.1f} %, a rank "
             f"holds at most {most:g} micro-batch{'es' * (most != 1)}"
         )
 
@@ -141,8 +141,8 @@ def simulate(
     >>> from compile_lab.simulator import simulate
     >>> for schedule in ("GPipe", "1F1B"):
     ...     print(simulate(schedule, stages=4, microbatches=8))
-    GPipe: 4 ranks, 4 stages, 8 micro-batches: bubble 27.3%, a rank holds at most 8 micro-batches
-    1F1B: 4 ranks, 4 stages, 8 micro-batches: bubble 27.3%, a rank holds at most 4 micro-batches
+    GPipe: 4 ranks, 4 stages, 8 micro-batches: bubble 27.3 %, a rank holds at most 8 micro-batches
+    1F1B: 4 ranks, 4 stages, 8 micro-batches: bubble 27.3 %, a rank holds at most 4 micro-batches
     """
     ranks = _checked(schedule, stages, microbatches)
     orders = table(schedule, stages, microbatches)
@@ -214,7 +214,7 @@ def timeline_of(
 
     >>> from compile_lab.simulator import timeline_of
     >>> print(timeline_of([[("F", 0, 0), ("B", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]))
-    by hand: 2 ranks, 2 stages, 1 micro-batch: bubble 50.0%, a rank holds at most 1 micro-batch
+    by hand: 2 ranks, 2 stages, 1 micro-batch: bubble 50.0 %, a rank holds at most 1 micro-batch
     """
     stages, microbatches = _sizes(orders)
     costs = _costs(stages, forward, input_grad, weight_grad)

@@ -6,6 +6,7 @@ from collections import Counter
 
 from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import PALETTE, Drawing
+from ..page.units import percent
 from .pipeline import FORWARD, Action, Order, simulate
 from .pipeline_arranged import Fault, faults, held, lean_fault, orders_of, so_far
 
@@ -37,7 +38,7 @@ def _numbers(orders: list[Order], done: list[Action], limit: float) -> str:
     if len(done) < sum(map(len, orders)):
         return f"The ranks stand still after {_span(done):g} F. {live}"
     busy, span = sum(action.end - action.start for action in done), _span(done)
-    return f"Span **{span:g} F** (GPipe takes {limit:g}); bubble **{1 - busy / (len(orders) * span):.0%}**. {live}"
+    return f"Span **{span:g} F** (GPipe takes {limit:g}); bubble **{percent(1 - busy / (len(orders) * span))}**. {live}"
 
 
 def _span(done: list[Action]) -> float:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from ..page.canvas import Canvas, key, round_ticks
 from ..page.figures import PALETTE, Drawing
 from ..page.tables import Table
-from ..page.units import number
+from ..page.units import number, percent
 from .pipeline import BACKWARD, FORWARD, INPUT_GRAD, WEIGHT_GRAD, Action, Timeline, simulate
 
 STYLES: dict[str, tuple[str, str, int, str]] = {
@@ -85,7 +85,7 @@ def by_rank(timeline: Timeline) -> Table:
     rows = []
     for rank, busy in enumerate(timeline.busy):
         own = timeline.of(rank)
-        waits = f"{1 - busy / timeline.span:.1%}"
+        waits = percent(1 - busy / timeline.span, 1)
         listed = " ".join(map(str, own)) if len(own) <= _ORDER_UP_TO else f"{len(own)} actions"
         times = (float(own[0].start - begin), float(own[-1].end - begin))
         rows.append((rank, *times, waits, timeline.held_microbatches[rank], listed))
@@ -103,7 +103,7 @@ def compared(several: Mapping[str, Timeline]) -> Table:
     for name, each in several.items():
         least, most = (f"{end(each.held_microbatches):g}" for end in (min, max))
         held = most if least == most else f"{least} to {most}"
-        rows.append((name, float(each.span), f"{each.bubble_fraction:.1%}", held, messages(each)))
+        rows.append((name, float(each.span), percent(each.bubble_fraction, 1), held, messages(each)))
     return Table(["schedule", "span", "bubble", "micro-batches held by a rank", "messages"], rows, align="lrrrr")
 
 
@@ -231,7 +231,7 @@ def overview(several: Mapping[str, Timeline], caption: str = "", *, unit: str = 
     for name, each in several.items():
         begin = min(action.start for action in each.actions)
         canvas.words(_LEFT, top + 20, name, size=22, bold=True)
-        canvas.words(_UNTIL, top + 20, f"waits {each.bubble_fraction:.0%}", anchor="end", size=22)
+        canvas.words(_UNTIL, top + 20, f"waits {percent(each.bubble_fraction)}", anchor="end", size=22)
         canvas.words(_EDGE, top + 20, f"holds up to {max(each.held_microbatches):g}", anchor="end", size=22)
         top += 30
         for rank in range(each.ranks):
@@ -269,7 +269,7 @@ def opening() -> Drawing:
         several[name] = simulate(name, count, 8, forward=part, input_grad=part, weight_grad=part)
     caption = "Eight micro-batches on four ranks, simulated. F is the forward of a rank's layers for one micro-batch"
     drawn = overview(several, f"{caption}; a backward takes 2 F", unit="F")
-    waits = " and ".join(f"{name} waits {each.bubble_fraction:.0%}" for name, each in several.items())
+    waits = " and ".join(f"{name} waits {percent(each.bubble_fraction)}" for name, each in several.items())
     held = " and ".join(f"{max(each.held_microbatches):g}" for each in several.values())
     alt = f"The same work on four ranks in two orders, on one axis of time: {waits} of it; a rank holds up to {held}"
     return replace(drawn, alt=f"{alt} micro-batches.", table=None)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..doors import PrintedRepr, door
-from ..page.units import in_gb, significant
+from ..page.units import in_gb, percent, significant
 from .host import HostRates, issue_s
 from .links import Links
 from .meshes import DATA_AXES, PATTERNS, compared
@@ -70,8 +70,8 @@ class Network:
     def __str__(self) -> str:
         return (
             f"assumed: {self.links}; {self.flop_per_s / 1e12:g} TFLOP/s; "
-            f"{1e6 * self.floor_s:g} µs a collective at the least, {self.hidden:.0%} of hidden traffic paid, "
-            f"{self.repeated:.0%} of the work undivided under tp; "
+            f"{1e6 * self.floor_s:g} µs a collective at the least, {percent(self.hidden)} of hidden traffic paid, "
+            f"{percent(self.repeated)} of the work undivided under tp; "
             + (f"{1e3 * self.host.layer_s:.2g} ms of Python a layer" if self.host else "a program that is never late")
         )
 
@@ -269,7 +269,7 @@ def _why(plan: Plan, memory_nbytes: float, waited: float, bubble: float, device:
         f", {in_gb(crossing)} of it out of the machine" if crossing else ""
     )
     waits = [
-        f"{share:.0%} of it {what}"
+        f"{percent(share)} of it {what}"
         for share, what in ((waited / device, "for messages"), (bubble / device, "in the bubble"))
         if share >= 0.005
     ]

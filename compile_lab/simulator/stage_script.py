@@ -210,7 +210,7 @@ def straight(layout: Layout, share: Share) -> Iterator[Beat]:
                   on.gather(1, "layer 1's parameters"), *here)  # fmt: skip
     on.now(gathered=g * (on.root + 2 * on.block), activations=kept // 2)
     second = on.gather(min(1, others), "layer 2's parameters, ahead")
-    yield on.beat("Forward, layer 1: attention", _pair_in_words(layout, "The heads"), [*_attention(layout, 1, True),
+    yield on.beat("Forward, layer 1: attention", _pair_in_words(layout, "The heads are"), [*_attention(layout, 1, True),
                   *second], *here)  # fmt: skip
     on.now(activations=kept)
     yield on.beat(f"Forward, layer 1: {mlp}", _mlp_in_words(layout), _mlp(layout, 1, True), *here)
@@ -293,7 +293,7 @@ def _pair_in_words(layout: Layout, what: str) -> str:
         return f"Each device computes {own}" + _if(layout.gathers, " Meanwhile the next layer is gathered.")
     how = "reduce-scattered" if layout.sequence else "added up on every device"
     first = _if(layout.sequence, "Slices of the tokens are gathered. ")
-    return f"{first}{what} are split: column, then row. The partial results are {how}."
+    return f"{first}{what} split: column, then row. The partial results are {how}."
 
 
 def _mlp_in_words(layout: Layout) -> str:
@@ -301,7 +301,7 @@ def _mlp_in_words(layout: Layout) -> str:
         return "Each token's row travels to the devices whose experts its router chose, is computed, and travels back."
     if layout.size("cp") > 1:
         return "Each device computes its positions of each sequence."
-    return _pair_in_words(layout, "The MLP's width")
+    return _pair_in_words(layout, "The MLP's width is")
 
 
 def _sent_in_words(layout: Layout) -> str:

@@ -53,15 +53,15 @@ WITH_EXPERTS = {"EP": "ep"} | {name: pattern for name, pattern in PATTERNS.items
 """Those of models with experts."""
 
 NOTICE = {
-    "fsdp": "the pale copy comes and goes, twice a step: FSDP pays in bytes sent for what it does not hold.",
+    "fsdp": "the pale, gathered copy comes and goes twice a step. FSDP holds less than DDP, and sends more bytes.",
     "ddp": "nothing is sent before the backward, and then all gradients are; every device updates everything. "
     "Grey are DDP's buckets, a copy of all gradients, there from the start.",
-    "zero-1": "only the green state is sliced, and that already takes most of what DDP holds too often.",
+    "zero-1": "only the green state is sliced, which already removes about half of what DDP holds on every device.",
     "zero-2": "gradients are whole only until they are scattered. It sends as much as DDP, and holds far less.",
-    "fsdp, kept": "the pale copy stays from forward to backward: one gather less, and the whole model at the turn.",
+    "fsdp, kept": "the pale copy stays from forward to backward. That saves a gather, and costs memory for the model.",
     "hsdp": "two moves follow each other: slices inside a group, and the sum of slices between groups.",
     "tp": "something is sent in the middle of each layer, forward and backward, and all devices wait for it.",
-    "tp+sp": "one all-reduce has become a gather before and a scatter after the pair: as many bytes, less held.",
+    "tp+sp": "each all-reduce has become a gather before the pair and a scatter after it: as many bytes, less held.",
     "pp": "idle devices say so, and only consecutive stages communicate. The last device has the head, too.",
     "fsdp+tp": "a device gathers only its own slice for tensor parallel, not the whole layer.",
     "pp+fsdp": "from the first backward on a stage keeps its layers gathered, and scatters gradients once.",

@@ -77,8 +77,8 @@ def ddp_overlap(
     >>> gradients = [Gradient(ready_ms, 10 * MB) for ready_ms in (2, 4, 6, 8)]
     >>> for cap_nbytes in (10 * MB, 40 * MB):
     ...     print(ddp_overlap(gradients, 8, cap_nbytes=cap_nbytes, bytes_per_ms=5 * MB))
-    4 collectives, 8 ms of communication, of which 75% hidden behind 8 ms of compute; exposed 2 ms
-    1 collectives, 8 ms of communication, of which 0% hidden behind 8 ms of compute; exposed 8 ms
+    4 collectives, 8 ms of communication, of which 75 % hidden behind 8 ms of compute; exposed 2 ms
+    1 collectives, 8 ms of communication, of which 0 % hidden behind 8 ms of compute; exposed 8 ms
     """
     if not gradients or max(each.ready_ms for each in gradients) > backward_ms:
         raise ValueError(f"give at least one gradient, each ready within the backward's {backward_ms} ms")
@@ -118,7 +118,7 @@ def step_of(order: Sequence[str], compute_ms: float, collective_ms: float | Sequ
 
     >>> from compile_lab.simulator.wire import step_of
     >>> print(step_of("AG0 w0 AG1 MM w1 MM".split(), compute_ms=3, collective_ms=2))
-    2 collectives, 4 ms of communication, of which 50% hidden behind 6 ms of compute; exposed 2 ms
+    2 collectives, 4 ms of communication, of which 50 % hidden behind 6 ms of compute; exposed 2 ms
     """
     check_amount("compute_ms", compute_ms)
     check_amount("collective_ms", *([collective_ms] if isinstance(collective_ms, int | float) else collective_ms))

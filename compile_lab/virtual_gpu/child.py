@@ -164,7 +164,7 @@ def _run(request: dict[str, Any]) -> bytes:
 def _interpret(request: dict[str, Any]) -> bytes:
     from .judging import judged
 
-    return travel.dumps(judged(request["body"], request["config"]), values=True)
+    return travel.dumps(judged(request["body"], request["config"], request["seed"]), values=True)
 
 
 def _launch(request: dict[str, Any]) -> bytes:

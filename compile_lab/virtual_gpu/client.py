@@ -175,17 +175,19 @@ def interpret(
     edit: Mapping[str, str] | Callable[[str, str], str] | None = None,
     timeout_s: float = TIMEOUT_S,
     config: Mapping[str, Any] | None = None,
+    seed: int = 0,
     **kwargs: Any,
 ) -> Interpreted:
     """Are the kernels that Inductor generates for `chip` right? Runs them on CPU tensors by Triton's interpreter.
 
     ``fn(*args, **kwargs)`` runs twice in a child process, eagerly and compiled for the chip, on copies of the same
     data. What requires grad is differentiated: the loss it returns, or the sum of its outputs. Matmuls and
-    attention, which are no Triton kernels, run on the CPU as aten computes them. ``edit`` replaces kernels before they
+    attention, which are no Triton kernels, run on the CPU as aten computes them, and so do random numbers, dropout's
+    too (Inductor's ``fallback_random``): both sides draw the same from ``seed``. ``edit`` replaces kernels before they
     run: ``{name: source}``, or a function of name and source; so a broken kernel can be put before the judge.
 
     Raises as `run` does; a VirtualGPUError of kind UnsupportedKernel for a kernel that the interpreter cannot run
-    (random numbers, a device function without a stand-in).
+    (one that draws random numbers, if ``config`` has ``fallback_random`` off; a device function without a stand-in).
 
     A chip that is not known is refused before a child is started:
 
@@ -198,7 +200,7 @@ def interpret(
     """
     where = chip_named(chip)
     body = _packed((fn, args, kwargs, edit or {}), values=True)
-    answer = answer_of("interpret", "interpret", where, body, timeout_s, config=dict(config or {}))
+    answer = answer_of("interpret", "interpret", where, body, timeout_s, config=dict(config or {}), seed=seed)
     return Interpreted(**travel.loads(answer), chip=where)
 
 

@@ -103,8 +103,8 @@ class _Kernel:
     def __init__(self, name: str, source: str, launches: Counter[str]):
         if drawn := re.search(r"tl\.rand\w*|triton_helpers\.rand\w*", source):
             raise UnsupportedKernel(
-                f"{name} draws random numbers ({drawn.group()}), which could not be eager's: dropout in training mode? "
-                "Call .eval(), or set the probability to 0."
+                f"{name} draws random numbers ({drawn.group()}), which could not be eager's. "
+                "With Inductor's fallback_random they are eager's."
             )
         self.name, self.launches = name, launches
         self.decorated: dict[str, Any] = {}

@@ -1,10 +1,12 @@
 """Inside a child: a function on the same data, eagerly and by its generated kernels, and how far they are apart."""
 
 import inspect
+import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
@@ -18,14 +20,17 @@ from .fake_cuda import compiling
 from .interpreter import Interpreter
 
 
-def judged(body: bytes, config: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an Interpreted. `body` is unpickled once for each side: neither sees what the other changed."""
+def judged(body: bytes, config: dict[str, Any], seed: int) -> dict[str, Any]:
+    """The fields of an Interpreted. `body` is unpickled once for each side: neither sees what the other changed. What
+    is drawn at random comes from the CPU's generators on both sides, from the same seed."""
     with flex_as_on_a_gpu():  # the data is here, and stands for a GPU's
         fn, args, kwargs, _ = travel.unpacked(body)
+        _seed(seed)
         expected = _step(fn, fn, args, kwargs)
         fn, args, kwargs, edit = travel.unpacked(body)
         interpreter = Interpreter(edit)
-        with compiling(config):
+        with compiling({"fallback_random": True, **config}):
+            _seed(seed)
             found = _step(torch.compile(fn, backend=interpreter, dynamic=False), fn, args, kwargs)
     if not interpreter.launches:
         raise UnsupportedKernel("no generated kernel ran: nothing in the function was compiled to one")
@@ -38,6 +43,12 @@ def judged(body: bytes, config: dict[str, Any]) -> dict[str, Any]:
         "launches": dict(interpreter.launches),
         "kernels": interpreter.kernels,
     }
+
+
+def _seed(seed: int) -> None:
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ PARTS = {"PARTS": "*fp32", "stride": 57600, "rows_in_all": ROWS}
 COMPILED = [
     (
         norm.add_norm_kernel,
-        Config({**BLOCK, "ROWS": 2, "ADD": True}, 2),
+        Config({**BLOCK, "ROWS": 2, "ADD": True}, 4),
         dict.fromkeys(("X", "BRANCH", "BIAS", "STREAM", "NORMED"), "*bf16")
         | dict.fromkeys(("WEIGHT", "SHIFT", "MEAN", "RSTD"), "*fp32")
         | {"eps": "fp32"},
@@ -33,12 +33,12 @@ COMPILED = [
     ),
     (
         activation.gelu_backward_kernel,
-        Config({"WIDTH": 3072, "ROWS": 8, "COLUMNS": 512, "STAGES": 3, "PROGRAMS": 176}, 8),
+        Config({"WIDTH": 3072, "ROWS": 4, "COLUMNS": 1024, "STAGES": 2, "PROGRAMS": 176}, 4),
         dict.fromkeys(("GRADIENT", "BEFORE", "BIAS", "OUT"), "*bf16") | PARTS,
     ),
     (
         sums.leave_sums_kernel,
-        Config({"ROWS": 16, "COLUMNS": 256, "STAGES": 3, "PROGRAMS": 176}, 4),
+        Config({"ROWS": 32, "COLUMNS": 128, "STAGES": 3, "PROGRAMS": 176}, 4),
         {"X": "*bf16", "x_stride": 2304} | PARTS,
     ),
     (
@@ -62,7 +62,7 @@ COMPILED = [
     ),
     (
         sums.column_sums_kernel,
-        Config({"BLOCK": 128}, 1),
+        Config({"BLOCK": 128, "ROWS": 16}, 4),
         {"PARTS": "*fp32", "OUT": "*fp32", "stride": 57600, "width": 56832, "height": 792},
     ),
     (

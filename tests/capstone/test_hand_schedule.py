@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from capstone.hand.fp8 import Fp8Step
-from capstone.hand.step import HandStep
+from capstone.hand.step import EPILOGUES, HandStep
 from mini_model.model import GPTConfig, MiniGPT
 
 TINY = GPTConfig(vocabulary=41, context=12, dim=24, layers=3, heads=3, tied_head=True)
@@ -53,10 +53,13 @@ def error(found, expected):
     return float((found.double() - expected.double()).norm() / expected.double().norm())
 
 
-@pytest.mark.parametrize("turned", [(), ("mlp.down", "attention.qkv")])
-def test_gradients_are_autograds(turned):
+@pytest.mark.parametrize(
+    "options",
+    [{"turned": ()}, {"turned": ("mlp.down", "attention.qkv")}, {"epilogues": ("gelu",)}, {"epilogues": EPILOGUES}],
+)
+def test_gradients_are_autograds(options):
     subject, (batch,) = model(), batches()
-    loss, found = HandStep(subject, BATCH, LENGTH, dtype=torch.float64, turned=turned).gradients(*batch)
+    loss, found = HandStep(subject, BATCH, LENGTH, dtype=torch.float64, **options).gradients(*batch)
     expected_loss, expected = autograds(subject, *batch)
     assert found.keys() == expected.keys()
     assert abs(loss - expected_loss) < 1e-12

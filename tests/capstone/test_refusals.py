@@ -30,7 +30,7 @@ def made(step=HandStep, batch=2, length=32, tied=True, **options):
         (lambda: made(graph=True), "GPU"),
         (lambda: made(turned=("mlp",)), "mlp"),
         (lambda: made(Fp8Step, gradients_in=torch.bfloat16), "gradients_in"),
-        (lambda: made(Fp8Step, forward=("head",)), "head"),
+        (lambda: made(Fp8Step, forward=("tail",)), "tail"),
         (lambda: made().step(*2 * [torch.zeros(1, 32, dtype=torch.int64)]), "tokens"),
         (lambda: kernels.gelu(torch.zeros(32, 300), torch.zeros(300)), "width"),
         (lambda: FunctionStep(MiniGPT(GPTConfig(**SHAPE))), "tied_head"),

@@ -319,9 +319,14 @@ def test_a_result_that_hangs_on_a_last_bit_is_refused():
 
 
 @pytest.mark.slow
-def test_what_the_interpreter_cannot_run_is_refused_and_not_wrong():
-    found = gradients(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), drawn(4, 8), chip="H200")
-    assert "draws random numbers" in found.refused["inductor for a virtual H200"] and found.wrong == ()
+def test_dropout_for_a_chip_is_judged_by_eagers_draws():
+    found = gradients(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), drawn(4, 8), chip="H200", seed=5)
+    assert found.wrong == () and not found.refused and len(found.verdicts) == 3
+
+
+def test_a_chip_that_is_not_known_is_refused_at_the_door():
+    with pytest.raises(ValueError, match="no virtual chip is called 'h100'; there is H200"):
+        gradients(nn.Linear(8, 8), drawn(4, 8), chip="h100")
 
 
 class Recurrent(nn.Module):

@@ -44,6 +44,16 @@ def test_what_a_script_shows_is_said_and_what_it_computes_with_is_not():
     assert texts(SCRIPT % json.dumps(value | hidden)) == ["schedule", "one way", "It waits."]
 
 
+def test_a_live_controls_options_are_shown_in_other_words_and_asked_for_in_their_own():
+    value = {"live": {"panel": "a:b", "axes": [{"key": "way", "all": ["one way", "fp8"], "stored": ["one way"]}]}}
+    assert texts(SCRIPT % json.dumps(value)) == ["one way", "fp8"]
+    found = rewritten(SCRIPT % json.dumps(value), Translation({"one way": "una manera"}))
+    (axis,) = json.loads(found.partition(">")[2].removesuffix("</script>"))["live"]["axes"]
+    assert (
+        axis["labels"] == ["una manera", "fp8"] and axis["all"] == ["one way", "fp8"] and axis["stored"] == ["one way"]
+    )
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -26,6 +26,10 @@ def test_a_large_number_has_commas_and_no_power_of_ten():
     assert [units.significant(value) for value in values] == texts and units.significant(370.2, 2) == "370"
 
 
+def test_a_share_is_in_per_cent_with_a_space():
+    assert [units.percent(0.628), units.percent(0.0251, 1), units.percent(1)] == ["63 %", "2.5 %", "100 %"]
+
+
 def test_a_difference_has_a_sign_and_zero_has_none():
     given = ((-0.94, ".1f"), (0.123, ".0%"), (-0.04, ".1f"), (0.0, ".1%"), (-1e-7, ".5f"))
     assert [units.signed(*each) for each in given] == ["−0.9", "+12%", "0.0", "0.0%", "0.00000"]

@@ -25,7 +25,7 @@ def test_the_last_stage_is_longer_by_the_same_however_many_stages_a_rank_holds(s
 def test_what_is_too_much_to_see_is_told_and_still_counted():
     _, instead, table = pipeline(ranks=64, micro_batches=128)
     assert instead.startswith("32,768 actions on 64 ranks are more than can be seen")
-    assert table.rows[1][2] == f"{63 / (128 + 63):.1%}"
+    assert table.rows[1][2] == f"{100 * 63 / (128 + 63):.1f} %"
 
 
 # What a device holds and sends, which pattern to take

@@ -46,4 +46,4 @@ def test_each_block_is_there_once_and_what_is_wrong_is_named_on_it():
 
 def test_the_known_optimum_is_accepted():
     verdict, numbers, _ = pipeline_arranged_view.arranged(BEST)
-    assert verdict.startswith("**✓ Right.**") and "Span **18 F** (GPipe takes 18); bubble **33%**" in numbers
+    assert verdict.startswith("**✓ Right.**") and "Span **18 F** (GPipe takes 18); bubble **33 %**" in numbers

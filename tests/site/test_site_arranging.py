@@ -82,7 +82,7 @@ def test_the_known_optimum_is_reached_and_accepted_with_the_keyboard_alone(arran
                 now[rank].insert(at - 1, now[rank].pop(at))
                 arranger.wait(order=" | ".join(map(" ".join, now)))
     assert arranger.panel().startswith("✓ Right.") and "3, 2, 1 (3 allowed)" in arranger.panel()
-    assert "Span 18 F (GPipe takes 18); bubble 33%" in arranger.panel() and "✓ Right." in arranger.told()
+    assert "Span 18 F (GPipe takes 18); bubble 33 %" in arranger.panel() and "✓ Right." in arranger.told()
     arranger.explorer.get_by_role("button", name="Start over").click()
     arranger.wait(order=arranger.order())
     assert "holds 4 activations at a time" in arranger.panel() and arranger.troubles == []

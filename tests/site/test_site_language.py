@@ -9,8 +9,10 @@ from babel.messages.pofile import read_po
 from bs4 import BeautifulSoup
 from lab_site import spanish
 from lab_site.pages import page_files
+from test_live import FIRST
 
 from compile_lab.page.messages import HOLE
+from compile_lab.page.phrases import PART
 
 CHAPTER = "notebooks/12_pipeline_bubbles.html"
 IN_SPANISH = f"es/{CHAPTER}"
@@ -38,7 +40,8 @@ def sentences(path):
 def test_a_sentence_has_the_same_marks_in_both_languages(path):
     def marks(text):
         found = list(HOLE.finditer(text))
-        return {each["number"] for each in found}, sorted(each[0] for each in found if each["number"] is None)
+        parts = {part.replace("=", "") for part in PART.findall(text)}
+        return {each["number"] for each in found}, sorted(each[0] for each in found if each["number"] is None), parts
 
     assert [english for english, words in sentences(path) if marks(english) != marks(words)] == []
 
@@ -113,6 +116,62 @@ def test_what_scripts_write_is_spanish(visit):
     slider.fill(str(int(slider.input_value()) + 5))
     page.wait_for_function("() => document.querySelector('.lab-explorer[data-ms]')")
     assert "tarda" in explorer.locator(".lab-panel p").first.inner_text()
+    assert page.locator("[data-bs-original-title='Buscar']").count() and not page.locator("[title=Search]").count()
+    assert page.locator("[title*='Proceedings of Machine Learning and Systems']").count(), "names stay as they are"
+    assert visited.troubles == []
+
+
+ANSWERS = {
+    'check("08.3", 4)': "✗ 08.3: se puede repetir menos: busca la pareja que cabe.",
+    'check("08.3", 3)': "✓ 08.3: correcto.",
+    'check("08.3", 0.5)': "✗ 08.3: se pide un número entero.",
+    'check("08.1", lambda *_: 5)': "✗ 08.1: para 36 bloques que conservan 1 bytes cada uno, con entradas de 1, da 5",
+    "x = 1\nnothing": "✗ tu respuesta: NameError en la línea 2: name 'nothing' is not defined.",
+}
+
+
+def typed(page, name="08.3"):
+    """Gives a function that types an answer into an exercise of a Spanish page and waits for a text."""
+    cell = page.locator(f".cell.tag_in-page[class*='exercise-{name} ']")
+    cell.get_by_role("button", name="Responder aquí", exact=True).click()
+
+    def answered(answer, said):
+        cell.get_by_role("textbox").fill(answer)
+        cell.get_by_role("button", name="Comprobar", exact=True).click()
+        cell.locator(".cell_output", has_text=said).wait_for()
+
+    return answered
+
+
+@pytest.mark.browser
+def test_a_judge_answers_in_spanish(visit):
+    visited = visit("es/notebooks/08_activation_checkpointing.html")
+    answered = typed(visited.page)
+    for answer, said in ANSWERS.items():
+        answered(answer, said)
+    assert visited.troubles == []
+
+
+@pytest.mark.browser
+def test_a_panel_of_no_stored_choice_is_spanish(visit):
+    page = visit(IN_SPANISH).page
+    for choice, said in (
+        ({"schedule": "GPipe", "compared_with": "LoopedBFS", "ranks": 3}, "LoopedBFS tarda"),
+        ({"schedule": "GPipe", "compared_with": "1F1B", "ranks": 0}, "ranks es 0; tiene que ser un número entero"),
+    ):
+        asked = {"panel": "compile_lab.simulator.explored_view:pipeline", "choice": FIRST | choice}
+        panel = BeautifulSoup(page.evaluate("asked => window.lab.ask(asked)", asked), "html.parser")
+        assert said in panel.p.get_text() and not ENGLISH.search(panel.p.get_text())
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("answer", ["<h1>Busy</h1>", "", "null"])
+def test_without_its_sentences_a_page_speaks_english(visit, answer):
+    def instead(page):
+        page.route(f"**/{spanish.SENTENCES.name}", lambda route: route.fulfill(body=answer, content_type="text/html"))
+
+    visited = visit("es/notebooks/08_activation_checkpointing.html", before=instead)
+    typed(visited.page)('check("08.3", 4)', "repeat less: find the pair that fits.")
     assert visited.troubles == []
 
 
@@ -141,4 +200,5 @@ def test_in_spanish_a_page_is_accessible_and_fits_a_phone(visit, path):
 
 def test_the_words_of_scripts_have_as_many_holes_in_both_languages():
     words = json.loads((harness.ROOT / spanish.WORDS).read_text("utf-8"))
-    assert [english for english, each in words.items() if english.count("{}") != each.count("{}")] == []
+    holes = re.compile(r"\{#?\}")
+    assert [english for english, each in words.items() if holes.findall(english) != holes.findall(each)] == []

@@ -70,17 +70,50 @@ def test_a_dot_of_bf16_operands_is_a_products():
 
 
 @pytest.mark.parametrize(
-    ("fn", "edit", "told"),
+    ("fn", "more", "told"),
     [
-        (lambda x: F.dropout(x, 0.5), None, "draws random numbers"),
-        (lambda x: x, None, "no generated kernel ran"),
-        (torch.tan, lambda _, source: source.replace("libdevice.tan", "libdevice.normcdfinv"), "normcdfinv has no"),
+        (lambda x: F.dropout(x, 0.5), {"config": {"fallback_random": False}}, "draws random numbers"),
+        (lambda x: x, {}, "no generated kernel ran"),
+        (torch.tan, {"edit": lambda _, source: source.replace("libdevice.tan", "libdevice.normcdfinv")}, "normcdfinv"),
     ],
 )
-def test_what_the_interpreter_cannot_do_is_refused_by_name(fn, edit, told):
+def test_what_the_interpreter_cannot_do_is_refused_by_name(fn, more, told):
     with pytest.raises(VirtualGPUError, match=told) as raised:
-        interpret(fn, torch.ones(8, 8), edit=edit)
+        interpret(fn, torch.ones(8, 8), **more)
     assert raised.value.kind == "UnsupportedKernel"
+
+
+class Dropped(nn.Module):
+    """Attention and its output, each with dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.qkv, self.out = nn.Linear(64, 192), nn.Linear(64, 64)
+
+    def forward(self, x):
+        q, k, v = (each.unflatten(-1, (2, 32)).transpose(1, 2) for each in self.qkv(x).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, dropout_p=0.2, is_causal=True)
+        return F.dropout(self.out(y.transpose(1, 2).flatten(2)), 0.1)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_dropout_drops_what_eager_drops(dtype):
+    torch.manual_seed(0)
+    layer, x = Dropped().to(dtype), torch.randn(2, 16, 64, dtype=dtype)
+    found = interpret(layer, x, seed=3)
+    assert found.worst < (1e-5 if dtype == torch.float32 else 0.02)
+    assert 0.05 < (found.outputs == 0).float().mean() < 0.15
+    assert not torch.equal(found.outputs, interpret(layer, x, seed=4).outputs)
+
+
+def test_what_is_drawn_is_drawn_as_eager_draws_it():
+    x = torch.randn(4, 5, generator=torch.Generator().manual_seed(0))
+    for fn in (
+        lambda x: torch.rand_like(x) + x * torch.randn(5) + torch.randint(0, 9, (4, 5)),
+        lambda x: F.gumbel_softmax(x) + torch.poisson(x.exp()) + torch.randperm(5) + torch.multinomial(x.exp(), 5),
+        lambda x: F.rrelu(x, training=True) + F.alpha_dropout(x, 0.3, True) + torch.empty_like(x).exponential_(),
+    ):
+        assert interpret(fn, x).worst == 0
 
 
 def doubled(x):

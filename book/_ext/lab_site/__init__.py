@@ -20,6 +20,7 @@
 - ``pages``: cell numbers, inline scripts once, a start page
 - ``paths``: ways into the book, by purpose and by symptom
 - ``policy``: no script inside a page, so that the site works under a strict Content-Security-Policy
+- ``problems``: worked problems, each with a field for the reader's number
 - ``references``: links to the glossary and the bibliography, which every notebook program reads, as Sphinx's own
 - ``reports``: the page of one's own model: the reports that are kept, and the survey, from their recording
 - ``spanish``: the whole site in Spanish, from the finished pages and its catalogues
@@ -49,6 +50,7 @@ from . import (
     pages,
     paths,
     policy,
+    problems,
     references,
     reports,
     spanish,
@@ -77,6 +79,7 @@ def setup(app):
         notices,
         pages,
         paths,
+        problems,
         references,
         reports,
         status,

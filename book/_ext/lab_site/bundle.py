@@ -3,7 +3,7 @@ showed.
 
 A chapter's file lies beside its page (``notebooks/01_graph_breaks.md``), the book's (``book.md``) and an index of them
 all (``llms.txt``) at the root. Pictures become their description and their numbers; explorers their first panel. The
-solutions of exercises stay in the notebooks, and what answers a question says so.
+solutions of exercises and of worked problems stay in the notebooks, and what answers a question says so.
 """
 
 import json
@@ -14,6 +14,7 @@ from bs4 import BeautifulSoup, Tag
 
 from .guesses import QUESTION as ASKED
 from .numbers import captions
+from .problems import SOLUTION as WORKED
 from .status import notebooks, title
 
 BOOK = "book.md"
@@ -25,18 +26,18 @@ RULE = "───"
 SOLUTION = "solution-"
 QUESTION = "**Question.** Answer it before you read on."
 ANSWER = "**Answer to the question above**, up to the next heading or question:"
-SOLVED = "*The solution is a folded cell of the notebook, and is left out here.*"
+SOLVED = "*The solution is folded in the notebook, and is left out here.*"
 PREFACE = """\
 > Each chapter is an executable notebook: "*Cell 12*" stands above a cell's code, and below it what the cell showed.
 > Whether a number was measured live, recorded on a GPU, or computed for one that is not there, stands with it.
-> Solutions of exercises are left out, and what answers a question says so: a learner should answer first. Who helps a
-> learner explains and asks, and does not solve the exercises for them.
+> Solutions of exercises and of worked problems are left out, and what answers a question says so: a learner should
+> answer first. Who helps a learner explains and asks, and does not solve the exercises for them.
 """
 
 
-def prose(text: str) -> str:
-    """A Markdown cell for a reader without Sphinx: asides open."""
-    return ASIDE.sub(r"**\1.**\n\2", text).strip()
+def prose(text: str, solved: str = SOLVED) -> str:
+    """A Markdown cell for a reader without Sphinx: asides open, and ``solved`` in the place of a problem's solution."""
+    return ASIDE.sub(r"**\1.**\n\2", WORKED.sub(solved, text)).strip()
 
 
 def fenced(text: str, language: str = "text") -> str:

@@ -2,7 +2,8 @@
 
 The theme ships every Font Awesome icon twice: as fonts (300 kB) and as a script (540 kB on the wire) that redraws the
 same icons. The pages show about twenty. ``book/_templates/static/webpack-macros.html`` leaves the script out; this part
-writes fonts that hold only the glyphs which the built pages and the theme's styles name.
+writes fonts that hold only the glyphs which the built pages and the theme's styles name. Their names stand in a sheet
+of their own, or in newer versions of the theme in its own.
 """
 
 import re
@@ -15,16 +16,22 @@ from . import policy
 from .fonts import shrink
 
 STATIC = Path(pydata_sphinx_theme.__file__).parent / "theme/pydata_sphinx_theme/static"
+NAMES = next(STATIC.glob("vendor/fontawesome/*/css/all.min.css"), STATIC / "styles/pydata-sphinx-theme.css")
+NAMED = re.compile(r'([^{}]+)\{(?:content|--fa):"\\([0-9a-f]+)"\}')
 STYLES = ("styles/pydata-sphinx-theme.css", "styles/sphinx-book-theme.css", "lab.css", "outputs.css")
 FACES = {"solid": ("fa-solid-900", 900), "brands": ("fa-brands-400", 400)}
 NOTICE = "/* Icons: Font Awesome Free (fontawesome.com), fonts under the SIL Open Font License 1.1; a subset. */\n"
 
 
 def glyphs(stylesheet: str) -> dict[str, int]:
-    """The code point of each icon class in Font Awesome's own stylesheet: ``fa-sun`` -> 0xF185."""
+    r"""The code point of each icon class in Font Awesome's own stylesheet: ``fa-sun`` -> 0xF185.
+
+    >>> glyphs(r'.fa-sun:before{content:"\f185"}') == glyphs(r'.fa-sun{--fa:"\f185"}') == {"fa-sun": 0xF185}
+    True
+    """
     table = {}
-    for selectors, code in re.findall(r'([^{}]+)\{content:"\\([0-9a-f]+)"\}', stylesheet):
-        for name in re.findall(r"\.(fa-[a-z0-9-]+):{1,2}before", selectors):
+    for selectors, code in NAMED.findall(stylesheet):
+        for name in re.findall(r"\.(fa-[a-z0-9-]+)(?=[:,]|$)", selectors):
             table[name] = int(code, 16)
     return table
 
@@ -34,8 +41,8 @@ def class_names(page: str) -> set[str]:
 
 
 def code_points(style: str) -> set[int]:
-    """Icons that a stylesheet draws itself: private-use characters, written out or escaped."""
-    escaped = {int(code, 16) for code in re.findall(r"\\([ef][0-9a-f]{3})\b", style)}
+    """Icons that a stylesheet draws itself: private-use characters, written out or escaped. A name draws nothing."""
+    escaped = {int(code, 16) for code in re.findall(r"(?<!--fa:\")\\([ef][0-9a-f]{3})\b", style)}
     return escaped | {ord(char) for char in style if 0xE000 <= ord(char) <= 0xF8FF}
 
 
@@ -59,7 +66,7 @@ def write(app, error):
     if error or app.builder.format != "html":
         return
     out = Path(app.outdir)
-    table = glyphs(next(STATIC.glob("vendor/fontawesome/*/css/all.min.css")).read_text("utf-8"))
+    table = glyphs(NAMES.read_text("utf-8"))
     # In a second build, the scripts of pages that did not change are in files already.
     texts = [*out.rglob("*.html"), *(out / policy.FOLDER).glob("*.js")]
     names = set().union(*(class_names(text.read_text("utf-8")) for text in texts))
@@ -68,10 +75,12 @@ def write(app, error):
 
     vendor = out / "_static/vendor"
     shutil.rmtree(vendor / "fontawesome", ignore_errors=True)
+    for script in (out / "_static/scripts").glob("fontawesome.js*"):
+        script.unlink()
     if (vendor / "icons.css").exists() and (vendor / "icons.css").read_text("utf-8") == stylesheet(used):
         return
     for face, (name, _) in FACES.items():
-        font = next(STATIC.glob(f"vendor/fontawesome/*/webfonts/{name}.woff2"))
+        font = next(STATIC.glob(f"vendor/fontawesome/**/{name}.woff2"))
         shrink(font, vendor / f"icons-{face}.woff2", wanted)
     (vendor / "icons.css").write_text(stylesheet(used), "utf-8")
 

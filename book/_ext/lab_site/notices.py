@@ -34,7 +34,11 @@ MODULES_SHOWN = {
 }
 IN_THE_THEME = {
     "Bootstrap": ("scripts/bootstrap.js.LICENSE.txt", "styles and scripts of the theme, under the MIT License"),
-    "Font Awesome Free": ("vendor/fontawesome/*/LICENSE.txt", "the icons, a subset"),
+    "Font Awesome Free": (
+        "vendor/fontawesome/*/LICENSE.txt",
+        "scripts/fontawesome.js.LICENSE.txt",
+        "the icons, a subset",
+    ),
 }
 RULE = "=" * 100
 
@@ -68,8 +72,9 @@ def notices(root: Path) -> str:
     for folder, purpose in MODULES_SHOWN.items():
         version, licence = of_module(root / folder)
         parts.append(entry(f"{folder.relative_to(MODULES).as_posix()} {version}", purpose, licence))
-    for name, (pattern, purpose) in IN_THE_THEME.items():
-        parts.append(entry(name, purpose, "\n\n".join(path.read_text("utf-8") for path in STATIC.glob(pattern))))
+    for name, (*patterns, purpose) in IN_THE_THEME.items():
+        texts = (path.read_text("utf-8") for pattern in patterns for path in STATIC.glob(pattern))
+        parts.append(entry(name, purpose, "\n\n".join(texts)))
     return "\n".join(parts)
 
 

@@ -31,6 +31,10 @@ from .pages import page_files
 CATALOGUES = Path("book/spanish")
 WORDS = Path("book/spanish.json")
 """What the site's scripts write, English -> Spanish: ``language.js`` reads it. ``{}`` stands for what is taken over."""
+SENTENCES = Path("_static/sentences.json")
+"""What Python in a page, and so a judge or an explorer, knows to say in Spanish (``live/controls.js`` asks for it)."""
+MADE_OF_PARTS = ("judges", "refusals", "panels")
+"""Catalogues of templates, for what no page says before a reader acts (``templates.py`` finds it)."""
 FOLDER = "es"
 OWN = ("_static/logo.svg",)
 """Files that a script of the theme asks for from beside the page."""
@@ -48,11 +52,15 @@ NO_TEXT = re.compile(r"<(pre|script|style|svg)\b.*?</\1>", re.DOTALL)
 @cache
 def catalogue(root: Path) -> dict[str, str]:
     """English -> Spanish, of all sentences that are translated."""
-    known = {}
-    for path in sorted((root / CATALOGUES).glob("*.po")):
-        with path.open("rb") as file:
-            known |= {each.id: each.string for each in read_po(file) if each.id and each.string and not each.fuzzy}
-    return known
+    return {
+        english: words for path in sorted((root / CATALOGUES).glob("*.po")) for english, words in read(path).items()
+    }
+
+
+def read(path: Path) -> dict[str, str]:
+    """What one catalogue has translated."""
+    with path.open("rb") as file:
+        return {each.id: each.string for each in read_po(file) if each.id and each.string and not each.fuzzy}
 
 
 def waiting(root: Path) -> tuple[int, int]:
@@ -123,6 +131,12 @@ class Search:
         copy_asset_file(str(template), str(folder / "_static"), context, self.app.builder.templates)
 
 
+def in_scripts(source: str) -> set[str]:
+    """What a page's explorers and predictions show before anything is computed."""
+    scripts = ("".join(found) for found in messages.JSON.findall(source))
+    return {each.text for script in scripts for each in messages.page_messages(script)}
+
+
 def _plain(text: str) -> str:
     return " ".join(unescape(re.sub(r"<[^>]+>", " ", text)).split())
 
@@ -134,6 +148,7 @@ def write(app, error):
     site, root = Path(app.outdir), Path(app.srcdir)
     pages = {path.relative_to(site).as_posix(): path for path in page_files(site)}
     left, search = set[str](), Search(app)
+    spoken = {k: v for name in MADE_OF_PARTS for k, v in read(root / CATALOGUES / f"{name}.po").items()}
     for page, path in pages.items():
         words = messages.Translation(catalogue(root))
         source = path.read_text("utf-8")
@@ -143,18 +158,13 @@ def write(app, error):
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, "utf-8")
         if live.EXPLORER in text:
-            asked = (
-                each.text
-                for script in messages.JSON.findall(source)
-                for each in messages.page_messages("".join(script))
-            )
-            known = {each: words.known[each] for each in asked if each in words.known}
-            target.with_suffix(".json").write_text(json.dumps(known, ensure_ascii=False), "utf-8")
+            spoken |= {text: words.known[text] for text in in_scripts(source) if text in words.known}
         search.add(page, text)
     search.write(site / FOLDER)
     for name in OWN:
         shutil.copy(site / name, site / FOLDER / name) if (site / name).exists() else None
     shutil.copy(root / WORDS, site / "_static" / WORDS.name)
+    (site / SENTENCES).write_text(json.dumps(spoken, ensure_ascii=False), "utf-8")
     if left:
         logging.getLogger(__name__).info("%d sentences are not in Spanish yet: python book/tools/spanish.py", len(left))
 

@@ -1,4 +1,5 @@
 """The styles of third parties without what no page uses: Bootstrap's are 29 kB on the wire, of which the book needs 8.
+Newer versions of the theme have them in its own sheet.
 
 PurgeCSS leaves out each rule whose names are in no page and in no script. What a script puts into a page later is named
 in that script.
@@ -13,8 +14,10 @@ from sphinx.errors import ExtensionError
 from . import assets, icons
 
 PURGECSS = assets.MODULES / "purgecss/bin/purgecss.js"
+SHEETS = ("styles/bootstrap.css", "styles/pydata-sphinx-theme.css")
+BOOTSTRAP = next(name for name in SHEETS if (icons.STATIC / name).exists())
 STYLES = {
-    icons.STATIC / "styles/bootstrap.css": "styles/bootstrap.css",
+    icons.STATIC / BOOTSTRAP: BOOTSTRAP,
     Path(sphinx_design.__file__).parent / "static/sphinx-design.min.css": "sphinx-design.min.css",
 }
 

@@ -149,14 +149,22 @@
     late: (ms) => `the answer ran for more than ${seconds(ms)}, and was stopped`,
   });
 
-  /* The sentences of this page's panels in Spanish, if the page is: Python takes them from there. */
-  const SENTENCES = document.documentElement.lang === "es" && location.pathname.replace(/(\.html)?$/, ".json");
-  let sentences = {};
-  const spoken = async () => SENTENCES && fetch(SENTENCES).then(async (came) => (sentences = await came.json()), () => {});
+  /* What Python knows to say in Spanish, JSON, for a Spanish page. Without it Python speaks English. */
+  const SENTENCES = new URL("../sentences.json", document.currentScript.src);
+  let sentences = "";
+
+  async function fetchSentences() {
+    try {
+      const came = await (await fetch(SENTENCES)).text();
+      if (JSON.parse(came)) sentences = came; // a host may answer with a page of its own
+    } catch {}
+  }
+
+  const spoken = () => (spoken.once ??= document.documentElement.lang === "es" ? fetchSentences() : undefined);
 
   /* What an explorer shows, HTML. No reader's code runs in that worker. */
   async function ask(question) {
-    await (spoken.once ??= spoken());
+    await spoken();
     const { answer, failed } = await panels.ask(JSON.stringify({ ...question, sentences }));
     return answer ?? message(`This cannot be computed: ${failed}`).outerHTML;
   }
@@ -164,7 +172,8 @@
   /* Whether an exercise is right, HTML that is written here: of what comes back only texts are taken, whatever it is.
      (A document that is parsed runs nothing and loads nothing.) */
   async function judge(cell) {
-    const { answer, failed } = await answers.ask(cell);
+    await spoken();
+    const { answer, failed } = await answers.ask(JSON.stringify({ cell, sentences }));
     const said = new DOMParser().parseFromString(answer ?? "", "text/html");
     const outcome = said.querySelector("p.lab-outcome");
     if (!outcome) return message(`The answer gave nothing that can be read${failed ? `: ${failed}` : ""}.`).outerHTML;
@@ -445,7 +454,7 @@
         const choose = (value) => set(axis.key, value);
         if (axis.rows) return startOver(axis, choose);
         const made = axis.all
-          ? control({ name, options: axis.all.map((value) => inWords(at, value)) }, (index) => choose(axis.all[index]))
+          ? control({ name, options: axis.labels ?? axis.all.map((value) => inWords(at, value)) }, (index) => choose(axis.all[index]))
           : slider(axis, name, choose);
         made.dataset.axis = axis.key;
         return made;

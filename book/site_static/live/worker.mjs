@@ -137,7 +137,7 @@ function why(error) {
 }
 
 const BEGIN = typed
-  ? "from chapters.exercises.in_page import judged, seal; seal(); judged"
+  ? "from chapters.exercises.in_page import answer, seal; seal(); answer"
   : "from compile_lab.page.live import answer; answer";
 
 try {

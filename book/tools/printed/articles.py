@@ -15,7 +15,8 @@ from bs4 import BeautifulSoup, Tag
 WORDS = Path(__file__).with_name("words.json")
 LEFT_OUT = {"book/index", "book/predictions", "book/guess_then_run", "book/status"}
 """The landing page, and what a browser keeps or what says how fresh the site is: links to them lead to the site."""
-SCREEN_ONLY = "script, style, .headerlink, .lab-report, .lab-veil, .lab-switch, .copybtn, .lab-strip, tr:has(.lab-more)"
+SCREEN_ONLY = "script, style, .headerlink, .lab-report, .lab-veil, .lab-try, .lab-switch, .copybtn, .lab-strip"
+SCREEN_ONLY += ", tr:has(.lab-more)"
 SETUP = ".lab-code:has(> #cell-1)"
 """The code of each notebook's first cell, which finds or installs the packages: the same in all of them."""
 REFERS = ("aria-labelledby", "aria-describedby", "aria-controls", "for", "headers")

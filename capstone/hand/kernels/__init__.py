@@ -9,7 +9,15 @@ from triton import knobs
 from .activation import gelu, gelu_backward
 from .adamw import adamw_
 from .embedding import embed, embed_backward_
-from .fp8 import add_norm_cast, cast, cast_parts, gelu_backward_cast, gelu_cast, scaled_product
+from .fp8 import (
+    add_norm_cast,
+    cast,
+    cast_parts,
+    cross_entropy_cast,
+    gelu_backward_cast,
+    gelu_cast,
+    scaled_product,
+)
 from .head import cross_entropy_
 from .norm import add_norm, norm_backward
 from .sums import column_sums, leave_sums, transpose

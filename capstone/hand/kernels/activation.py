@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .sizes import multiple, same_shape
 
-TILE = (8, 512)
+TILE, BACKWARD = (8, 512), (4, 1024)
 
 
 @triton.jit
@@ -75,13 +75,13 @@ def gelu_backward_kernel(
 
 
 def gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor) -> Tensor:
-    """The gradient of `before`. gradient, before: [rows, width], rows a multiple of 8, width of 512; bias: [width].
+    """The gradient of `before`. gradient, before: [rows, width], rows a multiple of 4, width of 1024; bias: [width].
 
     parts: fp32 [programs, width] is overwritten with partial column sums of the answer, which is the gradient of the
     bias. ValueError for other shapes.
     """
     rows, width = before.shape
-    height, breadth = TILE
+    height, breadth = BACKWARD
     multiple("rows", rows, height), multiple("width", width, breadth)
     same_shape(before=before, gradient=gradient)
     if parts.shape[1] != width:
@@ -89,6 +89,6 @@ def gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor)
     out = torch.empty_like(gradient)
     gelu_backward_kernel[(width // breadth, len(parts))](
         gradient, before, bias, out, parts, parts.stride(0), rows, PROGRAMS=len(parts),
-        WIDTH=width, ROWS=height, COLUMNS=breadth, STAGES=3, num_warps=8,
+        WIDTH=width, ROWS=height, COLUMNS=breadth, STAGES=2, num_warps=4,
     )  # fmt: skip
     return out

@@ -8,6 +8,7 @@ bytes that Triton extracts, so the word is put together in PTX.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import torch
@@ -17,8 +18,10 @@ from torch import Tensor
 from triton import knobs
 
 from ..forms import E5M2 as FORMAT_E5M2
-from ..forms import PITCH, Fp8Forms, ScaleSlot, WantedForms
+from ..forms import LIMIT, PITCH, Fp8Forms, ScaleSlot, WantedForms
 from .activation import gelu_of, gelu_slope
+from .head import EACH, LANES, LOG2_E, mass_and_loss
+from .head import WARPS as HEAD_WARPS
 from .norm import stream_and_norm
 from .sizes import multiple, same_shape
 from .sums import transpose
@@ -262,6 +265,64 @@ def add_norm_cast(
     return stream, Fp8Forms(flat if wanted.rows else None, forms.turned, forms.plain), mean, rstd
 
 
+@triton.jit
+def cross_entropy_cast_kernel(
+    LOGITS, TARGETS, LOSSES, FLAT, scale, limit, log2_limit,
+    VOCABULARY: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr, E5M2: tl.constexpr, TO_PLAIN: tl.constexpr,
+    ASM: tl.constexpr,
+):  # fmt: skip
+    """As `cross_entropy_kernel`, but the gradient is fp8, of another size, and cannot lie where the logits do."""
+    row = tl.program_id(0).to(tl.int64)
+    LOGITS += row * VOCABULARY
+    FLAT += row * VOCABULARY
+    at = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    whole: tl.constexpr = VOCABULARY // (LANES * EACH) * (LANES * EACH)
+    inside = whole + at < VOCABULARY
+    target = tl.load(TARGETS + row)
+    log2_mass, loss = mass_and_loss(LOGITS, target, at, VOCABULARY, LANES, EACH)
+    tl.store(LOSSES + row, loss)
+    tl.debug_barrier()  # the target's logit has been read
+    shift = log2_mass - log2_limit
+    for first in tl.range(0, whole, LANES * EACH):
+        z = tl.load(LOGITS + first + at, eviction_policy="evict_first").to(tl.float32)
+        z = tl.exp2(z * LOG2_E - shift)
+        tl.store(FLAT + first + at, byte(z, E5M2, ASM).to(tl.int8, bitcast=True), eviction_policy="evict_first")
+        if TO_PLAIN:
+            tl.store(LOGITS + first + at, (z * scale).to(LOGITS.dtype.element_ty))
+    z = tl.load(LOGITS + whole + at, mask=inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+    z = tl.exp2(z * LOG2_E - shift)
+    tl.store(FLAT + whole + at, byte(z, E5M2, ASM).to(tl.int8, bitcast=True), mask=inside)
+    if TO_PLAIN:
+        tl.store(LOGITS + whole + at, (z * scale).to(LOGITS.dtype.element_ty), mask=inside)
+    tl.debug_barrier()  # the target's place has been written by whoever had it
+    own = tl.zeros([4], tl.float32) + (tl.exp2(-loss * LOG2_E) - 1.0) * limit
+    place = target + tl.zeros([4], tl.int64)
+    tl.store(FLAT + place, byte(own, E5M2, ASM).to(tl.int8, bitcast=True))
+    if TO_PLAIN:
+        tl.store(LOGITS + place, (own * scale).to(LOGITS.dtype.element_ty))
+
+
+def cross_entropy_cast(logits: Tensor, targets: Tensor, scale: float, wanted: WantedForms) -> tuple[Tensor, Fp8Forms]:
+    """Each row's loss in nats, fp32 [rows], and the forms of (softmax - one hot) * scale; `scale` is fp8's largest.
+
+    logits: [rows, vocabulary], both multiples of 64, else ValueError; the plain form takes their place, if it is
+    wanted. targets: int64 [rows].
+    """
+    rows, vocabulary = logits.shape
+    out = _Outputs(logits, rows, vocabulary, replace(wanted, plain=False))
+    flat = torch.empty_like(logits, dtype=wanted.dtype) if out.rows is None else out.rows[0]
+    losses = logits.new_empty(rows, dtype=torch.float32)
+    limit = LIMIT[wanted.dtype]
+    cross_entropy_cast_kernel[(rows,)](
+        logits, targets, losses, flat.view(torch.int8), scale / limit, limit, math.log2(limit), VOCABULARY=vocabulary,
+        LANES=LANES, EACH=EACH, E5M2=out.flags["E5M2"], TO_PLAIN=wanted.plain, ASM=ASM, num_warps=HEAD_WARPS,
+    )  # fmt: skip
+    if wanted.turned:
+        transpose(flat.view(torch.int8)[None], out.turned.view(torch.int8))
+    forms = out.forms()
+    return losses, Fp8Forms(forms.rows, forms.turned, logits if wanted.plain else None)
+
+
 def cast_parts(rows: int) -> int:
     """The height of the partial sums that the casts of [rows, …] leave: one row a tile."""
     return multiple("rows", rows, CAST_ROWS) // CAST_ROWS
@@ -269,14 +330,15 @@ def cast_parts(rows: int) -> int:
 
 def scaled_product(
     a: Tensor, a_slot: ScaleSlot, b: Tensor, b_slot: ScaleSlot, dtype: torch.dtype,
-    *, exact: bool, bias: Tensor | None = None, out: Tensor | None = None,
+    *, exact: bool, bias: Tensor | None = None, added: Tensor | None = None, out: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """a @ b.T of fp8 matrices [m, k] and [n, k], scaled back, plus bias. exact: sums are kept in full float32, and not
-    for some steps in the matrix unit's narrower accumulator."""
+    """a @ b.T of fp8 matrices [m, k] and [n, k], scaled back, plus bias and added. exact: sums are kept in full
+    float32, and not for some steps in the matrix unit's narrower accumulator."""
     scales = a_slot.inverse[0, 0], b_slot.inverse[0, 0]
     more = {} if out is None else {"out": out}
     # torch's public scaled_mm (2.13) has no `out`, and a copy of a weight's gradient would cost a pass
-    return torch._scaled_mm(a, b.t(), *scales, bias=bias, out_dtype=dtype, use_fast_accum=not exact, **more)
+    made = torch._scaled_mm(a, b.t(), *scales, bias=bias, out_dtype=dtype, use_fast_accum=not exact, **more)
+    return made if added is None else made + added
 
 
 def _grid(height: int, width: int) -> tuple[int, int]:

@@ -37,12 +37,8 @@ def share(z, shift):
 
 
 @triton.jit
-def cross_entropy_kernel(
-    LOGITS, TARGETS, LOSSES, scale, log2_scale, VOCABULARY: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr
-):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64)
-    LOGITS += row * VOCABULARY
-    at = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+def mass_and_loss(LOGITS, target, at, VOCABULARY: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr):
+    """The first visit of a row: the logarithm to base 2 of its sum of exponentials, and its loss in nats."""
     whole: tl.constexpr = VOCABULARY // (LANES * EACH) * (LANES * EACH)
     inside = whole + at < VOCABULARY  # of the last tile, which the others do not ask
     top = tl.full([LANES], -1e30, tl.float32)
@@ -53,9 +49,22 @@ def cross_entropy_kernel(
     top, mass = further(top, mass, rest)
     highest = tl.max(top, 0)
     log2_mass = highest + tl.log2(tl.sum(mass * tl.exp2(top - highest), 0))
-    target = tl.load(TARGETS + row)
     own = tl.load(LOGITS + target).to(tl.float32) * LOG2_E
-    tl.store(LOSSES + row, (log2_mass - own) * LN_2)
+    return log2_mass, (log2_mass - own) * LN_2
+
+
+@triton.jit
+def cross_entropy_kernel(
+    LOGITS, TARGETS, LOSSES, scale, log2_scale, VOCABULARY: tl.constexpr, LANES: tl.constexpr, EACH: tl.constexpr
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    LOGITS += row * VOCABULARY
+    at = tl.arange(0, LANES)[:, None] * EACH + tl.arange(0, EACH)[None, :]
+    whole: tl.constexpr = VOCABULARY // (LANES * EACH) * (LANES * EACH)
+    inside = whole + at < VOCABULARY  # of the last tile, which the others do not ask
+    target = tl.load(TARGETS + row)
+    log2_mass, loss = mass_and_loss(LOGITS, target, at, VOCABULARY, LANES, EACH)
+    tl.store(LOSSES + row, loss)
     tl.debug_barrier()  # one lane reads the target's logit, another is about to write over it
     shift = log2_mass - log2_scale
     for first in tl.range(0, whole, LANES * EACH):
@@ -64,7 +73,7 @@ def cross_entropy_kernel(
     last = share(tl.load(LOGITS + whole + at, mask=inside, other=0.0, eviction_policy="evict_first"), shift)
     tl.store(LOGITS + whole + at, last, mask=inside, eviction_policy="evict_first")
     tl.debug_barrier()  # the target's place has been written by whoever had it
-    tl.store(LOGITS + target, ((tl.exp2(own - log2_mass) - 1.0) * scale).to(LOGITS.dtype.element_ty))
+    tl.store(LOGITS + target, ((tl.exp2(-loss * LOG2_E) - 1.0) * scale).to(LOGITS.dtype.element_ty))
 
 
 def cross_entropy_(logits: Tensor, targets: Tensor, scale: float) -> Tensor:

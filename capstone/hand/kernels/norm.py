@@ -13,7 +13,7 @@ from torch import Tensor
 
 from .sizes import multiple, same_shape, three_powers
 
-ROWS, WARPS = 2, 2
+ROWS, WARPS = 2, 4
 
 
 @triton.jit

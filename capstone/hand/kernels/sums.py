@@ -9,17 +9,19 @@ from torch import Tensor
 from .sizes import multiple
 
 COLUMNS, SIDE = 128, 64
-TILE = (16, 256)
+TILE = (32, 128)
+ADDED = 16
 
 
 @triton.jit
-def column_sums_kernel(PARTS, OUT, stride, width, height, BLOCK: tl.constexpr):
+def column_sums_kernel(PARTS, OUT, stride, width, height, BLOCK: tl.constexpr, ROWS: tl.constexpr):
     columns = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = columns < width
-    sums = tl.zeros([BLOCK], tl.float32)
-    for row in tl.range(0, height):
-        sums += tl.load(PARTS + row * stride + columns, mask=inside, other=0.0)
-    tl.store(OUT + columns, sums, mask=inside)
+    sums = tl.zeros([ROWS, BLOCK], tl.float32)
+    for first in tl.range(0, height, ROWS):
+        rows = (first + tl.arange(0, ROWS))[:, None]
+        sums += tl.load(PARTS + rows * stride + columns[None, :], mask=inside[None, :] & (rows < height), other=0.0)
+    tl.store(OUT + columns, tl.sum(sums, 0), mask=inside)
 
 
 def column_sums(parts: Tensor, out: Tensor) -> None:
@@ -28,7 +30,7 @@ def column_sums(parts: Tensor, out: Tensor) -> None:
     if out.shape != (width,):
         raise ValueError(f"out is {list(out.shape)}; parts are {list(parts.shape)}, so it must be [{width}]")
     column_sums_kernel[(triton.cdiv(width, COLUMNS),)](
-        parts, out, parts.stride(0), width, height, BLOCK=COLUMNS, num_warps=1
+        parts, out, parts.stride(0), width, height, BLOCK=COLUMNS, ROWS=ADDED, num_warps=4
     )
 
 
@@ -47,8 +49,8 @@ def leave_sums_kernel(
 
 
 def leave_sums(x: Tensor, parts: Tensor) -> None:
-    """parts become partial sums of x's rows: what column_sums adds up. x: [rows, width], rows a multiple of 16, width
-    of 256, any stride between rows; parts: fp32 [programs, width]. ValueError for other shapes.
+    """parts become partial sums of x's rows: what column_sums adds up. x: [rows, width], rows a multiple of 32, width
+    of 128, any stride between rows; parts: fp32 [programs, width]. ValueError for other shapes.
     """
     rows, width = x.shape
     height, breadth = TILE

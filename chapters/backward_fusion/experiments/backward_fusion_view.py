@@ -6,7 +6,7 @@ from typing import Any
 
 from compile_lab.inductor.view import shortened
 from compile_lab.page.tables import Cell, Code, Table
-from compile_lab.page.units import MB, microseconds, number
+from compile_lab.page.units import MB, microseconds, number, percent
 
 
 def name_of(case: Mapping[str, Any], dtype: bool = True) -> str:
@@ -80,7 +80,7 @@ def kernels(
         for kernel in variant[direction]["kernels"]:
             size = nbytes.get(kernel["name"])
             rate = size and size / kernel["us"] / 1e3
-            cells = [round(kernel["us"], 1), size and round(size / MB, 1), rate and f"{rate / copy_gb_per_s:.0%}"]
+            cells = [round(kernel["us"], 1), size and round(size / MB, 1), rate and percent(rate / copy_gb_per_s)]
             rows.append([name, Code(readable(kernel["name"])), number(round(kernel["count"])), *cells])
     columns = ["", "kernel", "launches", "µs", "MB", "of a copy's rate"]
     caption = f"{name_of(case)}, {direction}" + (f" · {provenance}" if provenance else "")
@@ -149,7 +149,7 @@ def panel(case: Mapping[str, Any], copy_gb_per_s: float, provenance: object) -> 
         for name, variant in case["variants"].items():
             us = variant[direction]["median_us"]
             count = launched(case, direction, name)
-            cells = [microseconds(variant[direction]), f"{speedup(case, direction, name):.2f}×", f"{matmul / us:.0%}"]
+            cells = [microseconds(variant[direction]), f"{speedup(case, direction, name):.2f}×", percent(matmul / us)]
             rows.append([direction, name, *cells, round(count) or None])
     columns = ["", "way", "µs", "eager / this", "of it matmuls", "launches"]
     rate = 2e-6 * case["rows"] * case["d_in"] * case["d_out"] / case["matmul"]["forward"]["median_us"]

@@ -3,11 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
+
 from compile_lab.inductor.boxes_view import KINDS, OF_LAUNCH
 from compile_lab.inductor.generated import generated_code
 from compile_lab.inductor.traffic import Traffic, eager_traffic, generated_traffic
 from compile_lab.page.figures import Drawing
-from compile_lab.page.marks import Axis, Row, Segment, segments, short
+from compile_lab.page.marks import Axis, Row, Segment, segments
 from compile_lab.page.tables import Cell, Table
 from compile_lab.page.units import MB, microseconds
 
@@ -42,18 +44,19 @@ def traffic_chart(traffics: Mapping[str, Traffic], case: Mapping[str, Any], prov
                 Segment(OF_LAUNCH[kind], 100 * size / _sum(ways["eager"]), words="", title=f"{name}: {size:.3g} {unit}")
                 for name, kind, size in boxes
             ]
-            behind = f"{len(boxes)} {'launches' if unit == 'MB' else 'kernels'}, {short(_sum(boxes))} {unit}"
+            behind = f"{len(boxes)} {'launches' if unit == 'MB' else 'kernels'}, {_sum(boxes):,.0f} {unit}"
             rows.append(Row(way, parts, behind, group))
             listed += [[way, name, OF_LAUNCH[kind], f"{size:.3g} {unit}"] for name, kind, size in boxes]
-    (eager, compiled), (slow, fast) = ([short(_sum(boxes)) for boxes in ways.values()] for ways in (moved, taken))
+    (eager, compiled), (slow, fast) = ([f"{_sum(boxes):,.0f}" for boxes in ways.values()] for ways in (moved, taken))
     whole = {way: microseconds(case["variants"][way]["backward"]) for way in traffics}
+    release = torch.__version__.partition("+")[0]
     return segments(
         rows,
         Axis("of eager's", "%"),
         title=f"Compiled, the backward moves {compiled} MB instead of {eager} MB, "
         f"and takes {fast} µs on the GPU instead of {slow} µs.",
-        caption=f"The backward of {name_of(case)}. Bytes are counted in the code of the torch that wrote this page. "
-        f"From start to end it takes {whole['eager']} µs eager and {whole['compiled']} µs compiled. Times",
+        caption=f"The backward of {name_of(case)}. From start to end it takes {whole['eager']} µs eager and "
+        f"{whole['compiled']} µs compiled. Bytes are counted in code that torch {release} generates; the times were",
         colours=KINDS,
         provenance=provenance,
         table=Table(["way", "launch", "is", "moves or takes"], listed),

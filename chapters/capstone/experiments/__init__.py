@@ -14,6 +14,17 @@ EXPERIMENTS = {
     "capstone_options": Experiment(
         "what else the compiler offers to the capstone's step: options, other forms, tuning", 500, in_bf16=True
     ),
+    "capstone_sizes": Experiment(
+        "the ladder's last rungs at other batches and with larger models, each predicted first", 1200, in_bf16=True
+    ),
+    "capstone_peer_losses": Experiment(
+        "do a peer's float8 and Liger's kernels train as the peer does? and Liger's kernels in eager mode",
+        180,
+        in_bf16=True,
+    ),
+    "capstone_hand": Experiment(
+        "what more a schedule by hand can have of its matmuls: epilogues, tuning, the head in fp8", 300, in_bf16=True
+    ),
     "capstone_foretold": Experiment(
         "the capstone on 2, 8 and 1,024 GPUs, predicted from other recordings", 5, on_cpu=True
     ),
@@ -21,4 +32,5 @@ EXPERIMENTS = {
         "is training in fp8 the same training? long runs on text, three seeds of each", 420, in_bf16=True
     ),
     "capstone_seeds": Experiment("the same question with six more seeds of two rungs", 370, in_bf16=True),
+    "capstone_head_seeds": Experiment("the same with the head's gradients in fp8, too, nine seeds", 240, in_bf16=True),
 }

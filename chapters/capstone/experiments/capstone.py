@@ -141,13 +141,17 @@ class LadderStudy:
         """Losses of each rung over the same batches; of one rung, with three seeds of weights and order."""
         runs = [(JUDGE, seed) for seed in SEEDS]
         runs += [(name, 0) for name in reversed(self.steps) if name not in (JUDGE, "peer", "first", "tf32", "bf16")]
-        model = self._fresh_model(subjects.capstone_rungs()[JUDGE])
-        batches = [subjects.sentences(model, BATCH[self.device], step) for step in range(CURVE_STEPS[self.device])]
-        batches = [tuple(each[:, : LENGTH[self.device]].contiguous() for each in batch) for batch in batches]
+        batches = self._batches()
         for name, seed in runs:
             if name in self.steps and not name.startswith("peer"):
                 curve = functools.partial(self._curve, name, seed, batches)
                 self.attempts.in_time(curve, name=name, part="losses")
+
+    def _batches(self) -> list[Batch]:
+        """The grammar's, of all curves."""
+        model = self._fresh_model(subjects.capstone_rungs()[JUDGE])
+        batches = (subjects.sentences(model, BATCH[self.device], step) for step in range(CURVE_STEPS[self.device]))
+        return [tuple(each[:, : LENGTH[self.device]].contiguous() for each in batch) for batch in batches]
 
     def recording(self) -> dict[str, Any]:
         config = self._fresh_model(subjects.capstone_rungs()[JUDGE]).config

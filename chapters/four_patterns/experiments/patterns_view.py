@@ -9,7 +9,7 @@ from compile_lab.page import marks
 from compile_lab.page.figures import Drawing, Figure, Plot, Series, lines
 from compile_lab.page.marks import Axis, dotted
 from compile_lab.page.tables import Table
-from compile_lab.page.units import BINARY, signed, with_unit
+from compile_lab.page.units import BINARY, percent, signed, with_unit
 from compile_lab.simulator.collectives import Collective
 from compile_lab.simulator.recommendation import Network
 
@@ -43,7 +43,7 @@ def rates(rows: Sequence[Row], assumed: Network, ranks: int, provenance: object)
         [*each, *planned],
         x_title="size of a message",
         y_title="GB/s a rank sends",
-        title=f"{with_unit(sizes[0], BINARY)} take {min(smallest):.0f} to {max(smallest):.0f} µs; messages of "
+        title=f"Messages of {with_unit(sizes[0], BINARY)} take {min(smallest):.0f} to {max(smallest):.0f} µs; those of "
         f"{with_unit(sizes[-1], BINARY)} reach {min(largest):.0f} to {max(largest):.0f} GB/s.",
         provenance=provenance,
         log_x=True,
@@ -109,7 +109,12 @@ def errors(rows: Iterable[Row]) -> str:
 def _error_range(rows: Iterable[Row]) -> str:
     """The lowest and the highest error of the steps, or the only one."""
     found = sorted(map(step_error, rows))
-    return " to ".join(dict.fromkeys(signed(each, ".0%") for each in (found[0], found[-1])))
+    return " to ".join(dict.fromkeys(off_by(each) for each in (found[0], found[-1])))
+
+
+def off_by(error: float, form: str = ".0f") -> str:
+    """An error in per cent, with its sign: ``−3 %``."""
+    return f"{signed(100 * error, form)} %"
 
 
 def step_error(row: Row) -> float:
@@ -150,7 +155,7 @@ def orders(by_case: Mapping[str, Sequence[Row]]) -> Table:
         wrong = "; ".join(f"{quick} is quicker than {slow}" for (quick, slow), right in pairs.items() if not right)
         spread = _error_range(row for row in rows if row["ranks"] > 1)
         listed.append((name, f"{sum(pairs.values())} of {len(pairs)}", wrong or "none", spread))
-    columns = ["case", "pairs in order", "the plan misses that", "error"]
+    columns = ["case", "pairs in order", "orders that the plan gets wrong", "error"]
     return Table(columns, listed, align="llll", folded="Case by case: pairs in order, and the plan's errors")
 
 
@@ -172,7 +177,7 @@ def steps(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
         expected, issued = (f"{row[name] / 1e3:.3g}" for name in ("planned_us", "issued_us"))
         quartiles = " to ".join(f"{row[name] / 1e3:.3g}" for name in ("low_us", "high_us"))
         listed.append(
-            [pattern(row), expected, f"{row['median_us'] / 1e3:.3g}", quartiles, signed(step_error(row), ".0%"), issued]
+            [pattern(row), expected, f"{row['median_us'] / 1e3:.3g}", quartiles, off_by(step_error(row)), issued]
         )
     return dotted(
         [
@@ -183,7 +188,7 @@ def steps(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
                     PLANNED: row["planned_us"] / 1e3,
                     MEASURED: row["median_us"] / 1e3,
                 },
-                signed(step_error(row), ".0%"),
+                off_by(step_error(row)),
                 spreads={MEASURED: (row["low_us"] / 1e3, row["high_us"] / 1e3)},
             )
             for row in rows
@@ -205,14 +210,14 @@ def peaks(rows: Sequence[Row], name: str, provenance: object) -> Drawing:
         sizes = [
             nbytes / 1e9 for nbytes in (row["planned_nbytes"], row["planned_peak_nbytes"], max(row["peak_nbytes"]))
         ]
-        error, names = signed(memory_error(row), ".1%"), ("the sum", f"{PLANNED} peak", MEASURED)
+        error, names = off_by(memory_error(row), ".1f"), ("the sum", f"{PLANNED} peak", MEASURED)
         drawn.append(marks.Row(pattern(row), dict(zip(names, sizes, strict=True)), error))
         listed.append([pattern(row), *(f"{size:.3g}" for size in sizes), error])
     return dotted(
         drawn,
         Axis("peak", "GB"),
         title=f"In {len(high)} of {len(rows)} cases the sum of all that is planned is above the measured peak; "
-        f"the largest moment is off by {most_off(rows):.1%} at most.",
+        f"the largest moment is off by {percent(most_off(rows), 1)} at most.",
         caption=f"{name}. Behind a row: the error of the planned peak.",
         colours={"the sum": "vermillion", f"{PLANNED} peak": "sky", MEASURED: "blue"},
         provenance=provenance,

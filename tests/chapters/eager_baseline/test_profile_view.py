@@ -25,7 +25,7 @@ def test_the_shares_are_those_of_the_trace_and_what_overlaps_counts_once():
     assert profile_view.covered_us(KERNELS) == 25 and profile_view.covered_us([]) == 0
     assert (profile_view.span_us(Trace(KNOWN)), profile_view.span_us(Trace(KNOWN[:1] + KERNELS))) == (80, 60)
     told = profile_view.summary(Trace((*KNOWN, *KERNELS)))
-    assert all(part in told for part in ("80 µs", "2 operators", "88%", "31%"))
+    assert all(part in told for part in ("80 µs", "2 operators", "88 %", "31 %"))
     assert "GPU" not in profile_view.summary(Trace(KNOWN))
 
 

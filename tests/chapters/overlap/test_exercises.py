@@ -15,7 +15,7 @@ def filled(nbytes, cap):
 
 
 test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
-    ("13.1", lambda compute, communication: 0, "which is less than it is"),
+    ("13.1", lambda compute, communication: 0, "which is too little"),
     ("13.2", lambda nbytes, cap: [*filled(nbytes, cap), []], "bucket 2 is another one in DDP"),
     ("13.2", lambda nbytes, cap: filled(nbytes, cap)[:1], "bucket 1 is another one in DDP"),
     ("13.2", lambda nbytes, cap: 3, "list of lists"),

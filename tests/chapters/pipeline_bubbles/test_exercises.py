@@ -31,5 +31,5 @@ test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
     ("12.4", [6, 4, 4, 2], "stage 0 takes as long as 6 layers"),
     ("12.4", [4, 4, 4], "it has 12 layers on 3 stages"),
     ("12.4", 5, "a list of whole numbers"),
-    ("12.5", lambda before, after, more: 1.0, "take 0% longer it says 1.000, which is too much"),
+    ("12.5", lambda before, after, more: 1.0, "take 0 % longer it says 1.000, which is too much"),
 )

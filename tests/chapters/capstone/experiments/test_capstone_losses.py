@@ -5,8 +5,9 @@ import statistics
 
 import pytest
 
-from chapters.capstone.experiments import capstone_losses, capstone_losses_view, capstone_seeds
+from chapters.capstone.experiments import capstone_head_seeds, capstone_losses, capstone_losses_view, capstone_seeds
 from chapters.capstone.experiments.capstone_losses import LR, WARM_UP, rate
+from chapters.shared import subjects
 
 FOUND = {
     "steps": 2000, "batch": 8, "length": 1024,
@@ -67,3 +68,5 @@ def test_more_seeds_are_asked_of_the_same_study(monkeypatch):
     asked = capstone_seeds.record("cuda", budget_s=7.0)
     assert asked == ("cuda", ("hand", "all fp8"), (3, 4, 5, 6, 7, 8), 7.0)
     assert not set(asked[2]) & set(capstone_losses.SEEDS)
+    _, rungs, seeds, _ = capstone_head_seeds.record("cuda")
+    assert set(seeds) == {*asked[2], *capstone_losses.SEEDS} and set(rungs) <= set(subjects.capstone_rungs())
