@@ -31,7 +31,7 @@ def prose(path):
 
 
 def test_tlparse_is_given_a_logs_own_path():
-    given = [words for path in TEXTS for words in re.findall(r"`tlparse ([^`]+)`", prose(path))]
+    given = [words for path in TEXTS for words in re.findall(r"`tlparse\s([^`]+)`", prose(path))]
     assert len(given) == 2
     for words in given:
         assert words.split()[0].endswith(".log") and "--latest" not in words

@@ -1,6 +1,7 @@
 """What the pages get beyond Jupyter Book: cell numbers, no script twice, a start page, and a rebuild when the site's
 own styles, scripts or templates change."""
 
+import re
 from html import escape
 from pathlib import Path
 from urllib.parse import quote, urlencode
@@ -60,6 +61,10 @@ class CellNumbers(SphinxPostTransform):
             cell["number"] = number
 
 
+UNUSED = {"design-tabs.js": r"\bsd-tab-set\b", "togglebutton.js": r'class="[^"]*\b(?:toggle|dropdown)\b'}
+"""Scripts of sphinx-design and sphinx-togglebutton, and what a page has that needs them."""
+
+
 def add_scripts(app, pagename, templatename, context, doctree):
     """The scripts that this page needs and others do not, after ``lab.js``."""
     needed = [script for script, mark in OF_SOME.items() if mark in context.get("body", "")]
@@ -75,10 +80,14 @@ def first_script(app, pagename, templatename, context, doctree):
 
 def tidy(app, pagename, templatename, context, doctree):
     """Repairs. Sphinx can emit one inline script several times: the second ``const`` is an error in the browser.
+    What extensions put on every page stays on those that have something for it.
     For screen readers: a bibliography is no list (its entries are no items), and a fold is named by its own text."""
-    seen, kept = set(), []
+    seen, kept, page = set(), [], context.get("body", "")
     for script in context.get("script_files", []):
         body = getattr(script, "attributes", {}).get("body")
+        mark = UNUSED.get(str(getattr(script, "filename", "") or "").rpartition("/")[2])
+        if mark and not re.search(mark, page):
+            continue
         if body is None or body not in seen:
             kept.append(script)
         seen.add(body)
