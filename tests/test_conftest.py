@@ -51,6 +51,7 @@ def test_what_passes_alone_does_not_fail_the_run_and_is_named(tmp_path):
     assert status == 0 and "passed only alone: 1" in printed and "test_b.py::test_1" in printed
 
 
+@pytest.mark.slow
 def test_what_fails_twice_fails_the_run(tmp_path):
     status, printed = run(tmp_path, "--once-more", a="1K1", b="101")
     assert status == 1 and "failed twice: test_b.py" in printed and "passed only alone: 1" in printed

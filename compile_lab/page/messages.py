@@ -338,7 +338,8 @@ def _sentences(text: str, start: int) -> Iterator[Message]:
 
 def rewritten(source: str, speak: Callable[[Message], str | None]) -> str:
     """A page with other words. ``speak`` gives the source of a message, or None, and then it stays as it is."""
-    source = _spliced(source, (each for each in messages(source) if each.attribute), speak)
+    if READ_OUT.search(source):
+        source = _spliced(source, (each for each in messages(source) if each.attribute), speak)
     source = _spliced(source, (each for each in messages(source) if not each.attribute), speak)
 
     def script(found: re.Match[str]) -> str:

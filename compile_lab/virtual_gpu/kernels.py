@@ -46,10 +46,10 @@ def hand_written(kernel: Any) -> HandWritten:
     """
     function = getattr(kernel, "fn", None)
     if not inspect.isfunction(function):
+        kind = type(kernel).__name__
         if function is not None:
-            kind = type(kernel).__name__
             raise TypeError(f"{kind} wraps a kernel and chooses its blocks: give the @triton.jit function itself")
-        raise TypeError(f"this asks for an inductor.Kernel or a @triton.jit function, not {type(kernel).__name__}")
+        raise TypeError(f"a kernel is an inductor.Kernel or a @triton.jit function, and this is a {kind}")
     source = _under_the_innermost_decorator(textwrap.dedent(inspect.getsource(function)))
     scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     names = {

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 ASKED_LATER = """
 import torch
 from compile_lab._torch.opinfo import operators, samples_with_sides_of
@@ -16,6 +18,7 @@ print((9, 9) in within, (9, 9) in shapes())
 """
 
 
+@pytest.mark.slow
 def test_samples_have_the_side_also_where_the_table_is_first_asked_for_within_the_block():
     run = subprocess.run([sys.executable, "-c", ASKED_LATER], capture_output=True, text=True, timeout=600)
     assert run.stdout == "True False\n", run.stderr

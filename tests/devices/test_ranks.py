@@ -163,7 +163,7 @@ def test_a_rank_that_leaves_early_is_named():
         ranks.run(fail, 2, "return")
 
 
-@pytest.mark.parametrize("how", ["shape", "operation"])
+@pytest.mark.parametrize("how", ["shape", pytest.param("operation", marks=pytest.mark.matrix)])
 def test_ranks_that_disagree(how):
     with pytest.raises(RankFailed):
         ranks.run(fail, 2, how, timeout=4)
@@ -309,6 +309,7 @@ def ends_in_its_own_way(folder):
     return rank
 
 
+@pytest.mark.slow
 def test_endings_tells_each_rank_apart_and_ends_those_that_go_on(tmp_path):
     returned, killed, raised, ended = ranks.endings(
         ends_in_its_own_way, 4, tmp_path, timeout=600, patience=300.0, after=5.0

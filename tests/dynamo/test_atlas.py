@@ -22,6 +22,7 @@ def test_every_trigger_gives_its_id_and_every_cure_does_the_same_in_one_graph(re
     assert not changed, f"torch {torch.__version__} changed {len(changed)} entries:\n" + "\n".join(changed)
 
 
+@pytest.mark.slow
 def test_what_is_said_of_eager_is_so(results):
     """Where the reason is that eager fails as well it does, and where another one is given it does not."""
     wrong = [
@@ -32,6 +33,7 @@ def test_what_is_said_of_eager_is_so(results):
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.slow
 def test_the_recording_is_what_is_found_here(results):
     stored = load("break_atlas", "CPU, 2 cores")
     if stored.provenance.torch.partition("+")[0] != torch.__version__.partition("+")[0]:
@@ -87,10 +89,12 @@ def test_what_a_program_could_tell_apart_is_not_the_same(a, b):
     assert not same(a, b) and same(a, a) and same(b, b)
 
 
+@pytest.mark.slow
 def test_no_folder_of_this_machine_is_in_what_torch_says(results):
     assert not [each.name for each in results if "/" in each.context and "site-packages" in str(each)]
 
 
+@pytest.mark.slow
 def test_what_people_report_is_counted_once_breaks_by_default_and_has_a_cure_that_holds(results):
     by_name, rows = {each.name: each for each in results}, atlas_view.reports()["kinds"]
     assert len({row["entry"] for row in rows}) == len(rows) >= 20

@@ -34,7 +34,7 @@ def test_both_sides_of_a_branch_are_read():
 # What Inductor writes
 
 
-@pytest.fixture(scope="module", params=[None, "H200"])
+@pytest.fixture(scope="module", params=[pytest.param(None, marks=pytest.mark.matrix), "H200"])
 def step(request):
     """Of a small GPT: forward and backward, for the CPU and for a GPU that is not here."""
     torch.manual_seed(0)

@@ -66,6 +66,7 @@ def on_two_ranks():
     return ranks.run(several, 2, timeout=600)
 
 
+@pytest.mark.slow
 def test_loss_and_gradients_are_those_of_one_process(on_two_ranks):
     for (*exact, narrow), _ in on_two_ranks:
         assert all(loss < 1e-6 and gradients < 1e-6 for loss, gradients in exact), exact
@@ -132,6 +133,7 @@ def padded_or_not():
     return [node.op for node in graphs.forward.nodes if "pad" in node.op]
 
 
+@pytest.mark.slow
 def test_rows_that_cannot_be_shared_equally_would_make_other_graphs_on_other_ranks(on_two_ranks):
     (_, first), (_, last) = on_two_ranks
     assert not first and last, "why simple_fsdp refuses them"

@@ -54,6 +54,7 @@ def train_both(cured):
         torch.testing.assert_close(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cured", [by_func, out_of_the_graph])
 def test_the_cures_of_a_second_derivative_train_what_eager_trains(cured):
     """The cures are tried before they are offered, each in a process of its own, as a reader's program is.

@@ -1,6 +1,7 @@
 """The built files without a browser: buttons, cell numbers, icons, the status page, nothing from third parties."""
 
 import doctest
+import functools
 import importlib
 import json
 import os
@@ -22,8 +23,9 @@ SETTINGS = yaml.safe_load((harness.ROOT / "_config.yml").read_text("utf-8"))
 REPOSITORY = SETTINGS["repository"]
 
 
+@functools.cache
 def parsed(path: Path) -> BeautifulSoup:
-    return BeautifulSoup(path.read_text("utf-8"), "html.parser")
+    return BeautifulSoup(path.read_text("utf-8"), "lxml")
 
 
 @pytest.fixture(params=harness.chapters(), scope="module")

@@ -186,6 +186,7 @@ def test_progress_is_marked_kept_and_forgotten(visit):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_after_a_chapter_that_was_read_comes_the_next(shared):
     page = shared(FIRST).page
     read(page, 1)

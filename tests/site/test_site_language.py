@@ -153,6 +153,7 @@ def test_a_judge_answers_in_spanish(visit):
 
 
 @pytest.mark.browser
+@pytest.mark.slow
 def test_a_panel_of_no_stored_choice_is_spanish(visit):
     page = visit(IN_SPANISH).page
     for choice, said in (
@@ -165,7 +166,9 @@ def test_a_panel_of_no_stored_choice_is_spanish(visit):
 
 
 @pytest.mark.browser
-@pytest.mark.parametrize("answer", ["<h1>Busy</h1>", "", "null"])
+@pytest.mark.parametrize(
+    "answer", ["<h1>Busy</h1>", *(pytest.param(each, marks=pytest.mark.matrix) for each in ("", "null"))]
+)
 def test_without_its_sentences_a_page_speaks_english(visit, answer):
     def instead(page):
         page.route(f"**/{spanish.SENTENCES.name}", lambda route: route.fulfill(body=answer, content_type="text/html"))

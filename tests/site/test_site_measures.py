@@ -58,7 +58,7 @@ IN_THE_FLOW = """() => {
 }"""
 
 
-@pytest.mark.parametrize("width", [1440, 1280, 390])
+@pytest.mark.parametrize("width", [1440, pytest.param(1280, marks=pytest.mark.matrix), 390])
 @pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
 def test_folded_code_takes_no_room_in_the_flow(shared, name, width):
     page = shared(f"{name}.html", width=1440, height=SCREEN).page

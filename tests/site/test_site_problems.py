@@ -83,7 +83,7 @@ def test_every_answer_of_the_page_is_the_number_that_its_solution_has_in_bold(pr
         assert each.answer(bold).startswith("Right"), bold
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.matrix), "dark"])
 def test_it_is_accessible_and_fits_a_phone(visit, theme):
     problem = Problem(visit(CHAPTER, width=390, height=844, color_scheme=theme, bypass_csp=True))
     problem.answer(ANSWER)

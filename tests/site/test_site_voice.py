@@ -34,7 +34,7 @@ def guilty(text: str) -> list[str]:
 
 def seen(html: str) -> str:
     """What a reader sees of a page's article, a line for each paragraph, cell or label; neither code nor navigation."""
-    page = BeautifulSoup(html, "html.parser")
+    page = BeautifulSoup(html, "lxml")
     article = page.article or page
     for code in article.select(CODE):
         code.replace_with(" ")

@@ -227,7 +227,7 @@ def _gone(pid, within_s=300):
     return False
 
 
-@pytest.mark.parametrize("how", ["timeout", "interrupt"])
+@pytest.mark.parametrize("how", [pytest.param("timeout", marks=pytest.mark.matrix), "interrupt"])
 def test_a_timeout_or_an_interrupt_leaves_nothing_running(how):
     run("H200", int)
     pid = _server_pid()
@@ -329,6 +329,7 @@ def test_what_follows_on_a_result_is_not_waited_for_and_has_the_firsts_error():
         never.result()
 
 
+@pytest.mark.slow
 def test_a_chip_that_is_started_ahead_serves_the_requests_unless_the_environment_has_changed(monkeypatch):
     def who():
         return os.getppid(), os.environ.get("SET_MEANWHILE")

@@ -49,8 +49,9 @@ def cut() -> str:
     there: dict[str, str] = {}  # by name, in the order of the source
     for file in ("_utils.py", "schedules.py"):
         source = (folder / file).read_text("utf-8")
+        lines = source.splitlines()
         for node in ast.parse(source).body:
-            there |= {name: ast.get_source_segment(source, node) for name in _bound(node)}
+            there |= dict.fromkeys(_bound(node), "\n".join(lines[node.lineno - 1 : node.end_lineno]))
     there |= STAND_INS
     wanted, names = set(), list(WANTED)
     while names:

@@ -164,7 +164,7 @@ def write(app, error):
     for name in OWN:
         shutil.copy(site / name, site / FOLDER / name) if (site / name).exists() else None
     shutil.copy(root / WORDS, site / "_static" / WORDS.name)
-    (site / SENTENCES).write_text(json.dumps(spoken, ensure_ascii=False), "utf-8")
+    (site / SENTENCES).write_text(json.dumps(spoken, ensure_ascii=False, sort_keys=True), "utf-8")
     if left:
         logging.getLogger(__name__).info("%d sentences are not in Spanish yet: python book/tools/spanish.py", len(left))
 

@@ -40,7 +40,7 @@ class Axis:
         """The scale that holds these values, or the axis's own ends. ValueError where there is no value."""
         known = [*values]
         if not known:
-            raise ValueError("nothing to draw: there is no value")
+            raise ValueError("nothing to draw: the rows have no value")
         return self._log_scale(known) if self.log else self._linear_scale(known)
 
     def _linear_scale(self, known: Sequence[float]) -> Scale:

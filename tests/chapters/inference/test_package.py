@@ -68,6 +68,7 @@ def asked(tmp_path, pickled, check="0"):
     return packages._outcomes(given, ["it"], tmp_path / "none.pt2", check)["it"]
 
 
+@pytest.mark.slow
 @pytest.mark.processes
 def test_one_process_answers_all_questions_also_after_a_fork_of_it_died(tmp_path, monkeypatch):
     assert asked(tmp_path, Does(os.abort)) == "the process died"

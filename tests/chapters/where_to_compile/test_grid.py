@@ -31,6 +31,7 @@ def compared(cell):
     return replace(cell, wrong_by=0.0, error=cell.error[:60], steps=tuple(cell.steps))
 
 
+@pytest.mark.slow
 @of_its_torch
 @pytest.mark.processes
 def test_a_sample_is_as_it_was_recorded():

@@ -32,7 +32,14 @@ def gradients(stage, x):
 
 
 @pytest.mark.parametrize("compiler", [None, torch.compile], ids=["as it is", "Inductor"])
-@pytest.mark.parametrize("make", [lambda: ResidualMLP(16), lambda: Block(SMALL), Tied], ids=["MLP", "block", "tied"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        pytest.param(lambda: ResidualMLP(16), id="MLP", marks=pytest.mark.matrix),
+        pytest.param(lambda: Block(SMALL), id="block", marks=pytest.mark.matrix),
+        pytest.param(Tied, id="tied"),
+    ],
+)
 def test_the_weights_get_their_gradients_only_when_asked_and_they_are_eagers(make, compiler):
     torch.manual_seed(0)
     plain, backend = make(), SplitBackward(*[compiler] * bool(compiler))

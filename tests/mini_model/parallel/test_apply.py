@@ -117,6 +117,7 @@ def test_patterns_train_what_one_process_trains(capfd):
     assert capfd.readouterr() == ("", "")  # a notebook's cell shows what a rank says
 
 
+@pytest.mark.slow
 def test_shared_sequences_and_shared_experts_train_what_one_process_trains():
     agree(POSITIONS, 4)
 
@@ -186,6 +187,7 @@ def compiled() -> tuple[list[Trained], int]:
     return trained, dynamo.dynamo_utils.counters["stats"]["unique_graphs"]
 
 
+@pytest.mark.slow
 def test_compiled_blocks_share_one_graph_and_train_the_same():
     alone = {each: on_one_process(each.config) for each in COMPILED}
     for every, graphs in ranks.run(compiled, 2, timeout=600):
