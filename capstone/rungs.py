@@ -102,6 +102,11 @@ RUNGS: dict[str, Rung] = {
     "tuned": Rung(
         "in bf16 again: each matmul by the fastest of cuBLASLt's kernels", "hand", _by_hand(HandStep, tuned=None)
     ),
+    "fp8, short sums": Rung(
+        "all fp8, tuned, with short sums in the gradients of inputs, too",
+        "hand",
+        _fp8(tuned=None, fast=("forward", "input_gradient")),
+    ),
     "fp8 + head": Rung(  # over nine seeds its loss is higher: the recording `capstone_head_seeds`
         "all fp8, tuned, with short sums, and the head's two gradients in fp8",
         "hand",

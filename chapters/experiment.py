@@ -1,8 +1,8 @@
 """A measurement that a room offers: its row in the registry."""
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 OUT_OF_TIME = "not begun: the recording's time was used up"
@@ -15,7 +15,7 @@ class Experiment:
 
     ``on_cpu``: it is of the CPU, on any machine; the seconds are those of two idle cores.
     ``in_bf16``: on a GPU it compiles bf16, which torch leaves to eager mode below compute capability 8.0.
-    ``module``: the one whose `record` measures it; the registry knows it by the row's place.
+    ``module``: the one whose `record` measures it, where it is not called as the recording; ``options`` of that.
     """
 
     answers: str
@@ -23,6 +23,7 @@ class Experiment:
     on_cpu: bool = False
     in_bf16: bool = False
     module: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def reason(error: Exception) -> str:

@@ -31,7 +31,7 @@ def _offered() -> Iterator[tuple[str, Experiment]]:
         offers = f"{room.name}.experiments"
         if room.ispkg and importlib.util.find_spec(offers):
             for name, row in getattr(importlib.import_module(offers), "EXPERIMENTS", {}).items():
-                yield name, replace(row, module=f"{offers}.{name}")
+                yield name, replace(row, module=f"{offers}.{row.module or name}")
 
 
 EXPERIMENTS = dict(sorted(_offered(), key=lambda each: each[0]))
@@ -52,7 +52,8 @@ def measure(name: str, device: str, progress: Progress = iter, **options: Any) -
         raise ValueError(f'device is {device!r}: it is "cuda" or "cpu"')
     with warnings.catch_warnings():
         warnings.filterwarnings("error", ".*does not support bfloat16 compilation natively", UserWarning)
-        return importlib.import_module(EXPERIMENTS[name].module).record(device, progress, **options)
+        row = EXPERIMENTS[name]
+        return importlib.import_module(row.module).record(device, progress, **{**row.options, **options})
 
 
 def require(*names: str) -> None:

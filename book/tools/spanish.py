@@ -78,7 +78,7 @@ def updated(path: Path, texts: list[str], known: Mapping[str, str]) -> Catalog:
     was: dict[str, tuple[str, ...]] = {}
     for message in catalog:  # babel reads the lines of what a message was as comments, and forgets them
         old = [line[2:].removeprefix("msgid ") for line in message.user_comments if line.startswith("| ")]
-        was[message.id] = ("".join(map(literal_eval, old)),) if old else ()
+        was[message.id] = (literal_eval(" ".join(old)),) if old and message.id not in known else ()
     catalog.update(template)
     catalog.obsolete.clear()
     for message in catalog:
@@ -87,6 +87,7 @@ def updated(path: Path, texts: list[str], known: Mapping[str, str]) -> Catalog:
         if message.id in known:
             message.string = known[message.id]
             message.flags.discard("fuzzy")
+            message.previous_id = ()
     return catalog
 
 

@@ -163,4 +163,5 @@ def _condition(kind: str, code: str) -> str:
         return f"{match[3]} has {'no' if match[1] else 'an'} attribute {match[2]!r} of its own"
     # torch adds this way out to whatever a parameter fails; it is one for sizes alone.
     said = named if "size mismatch" in named else named.partition(". Guard failed on a parameter")[0]
-    return re.sub(r"(?<!\d)\d{9,}(?!\d)", "…", said).strip()
+    said = re.sub(r" \(id=0x[0-9a-f]+\)", "", said)
+    return re.sub(r"0x[0-9a-f]{6,}|(?<!\d)\d{9,}(?!\d)", "…", said).strip()

@@ -199,7 +199,7 @@ class Series:
     >>> Series("eager", at=["forward", "backward"], values=[1.2, 2.5], low=[1.1, 2.6], high=[1.3, 2.7])
     Traceback (most recent call last):
         ...
-    ValueError: series 'eager': 2.5 is outside its spread 2.6 to 2.7
+    ValueError: series 'eager': of its values 2.5 is outside its spread 2.6 to 2.7
     """
 
     name: str
@@ -216,7 +216,7 @@ class Series:
             raise ValueError(f"series {self.name!r}: at, values, low, high have lengths {lengths}")
         for low, value, high in zip(self.low or (), self.values, self.high or (), strict=False):
             if not low <= value <= high:
-                raise ValueError(f"series {self.name!r}: {value} is outside its spread {low} to {high}")
+                raise ValueError(f"series {self.name!r}: of its values {value} is outside its spread {low} to {high}")
 
     def _error_bars(self) -> dict[str, Any] | None:
         if self.low is None or self.high is None:

@@ -91,15 +91,11 @@ def _parts(log: Log) -> tuple[CompiledPart, ...]:
         if not done:
             continue
         again = [each for each in log.of(Recompiled) if _number(each) == number]
-        failed = tuple(dict.fromkeys(_in_words(each.failed[0]) for each in again if each.failed))
+        failed = tuple(dict.fromkeys(in_words(each.failed[0].partition(": ")[2]) for each in again if each.failed))
         hit = (LIMIT.search(each.failure or "") for each in all_of_it)
         limit = next((each[1] for each in hit if each), "")
         parts.append(CompiledPart(done[0].function, str(done[0].line or ""), len(done), failed, limit))
     return tuple(parts)
-
-
-def _in_words(why: str) -> str:
-    return re.sub(r" \(id=0x\w+\)", "", in_words(why.partition(": ")[2]))
 
 
 def _number(event: Event) -> str:

@@ -117,7 +117,7 @@ def assemble(
     >>> assemble(len, "H200")
     Traceback (most recent call last):
         ...
-    TypeError: a kernel is an inductor.Kernel or a @triton.jit function, and this is a builtin_function_or_method
+    TypeError: this asks for a kernel, an inductor.Kernel or a @triton.jit function, not builtin_function_or_method
     """
     return assemble_all(kernel, chip, None if config is None else [config], arguments=arguments, first=True)[0]
 

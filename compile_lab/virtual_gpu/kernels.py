@@ -49,7 +49,7 @@ def hand_written(kernel: Any) -> HandWritten:
         kind = type(kernel).__name__
         if function is not None:
             raise TypeError(f"{kind} wraps a kernel and chooses its blocks: give the @triton.jit function itself")
-        raise TypeError(f"a kernel is an inductor.Kernel or a @triton.jit function, and this is a {kind}")
+        raise TypeError(f"this asks for a kernel, an inductor.Kernel or a @triton.jit function, not {kind}")
     source = _under_the_innermost_decorator(textwrap.dedent(inspect.getsource(function)))
     scope = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     names = {

@@ -36,7 +36,7 @@ def interpret_kernel(
     >>> interpret_kernel(len, 4)
     Traceback (most recent call last):
         ...
-    TypeError: a kernel is an inductor.Kernel or a @triton.jit function, and this is a builtin_function_or_method
+    TypeError: this asks for a kernel, an inductor.Kernel or a @triton.jit function, not builtin_function_or_method
     """
     made = hand_written(kernel)
     sizes = (grid,) if isinstance(grid, int) else tuple(grid)

@@ -8,7 +8,7 @@ from compile_lab.simulator import expert_loads
 from compile_lab.simulator.experts import REMEDIES, experts_by_rank, popularity
 
 
-@pytest.mark.parametrize("skew", [0.0, 0.7, 2.0])
+@pytest.mark.parametrize("skew", [0.0, 0.7, 2.0, 8.0])
 @pytest.mark.parametrize("choices", [1, 2, 8])
 def test_a_token_has_its_number_of_experts_and_each_at_most_once(skew, choices):
     shares = popularity(skew, 16, choices)

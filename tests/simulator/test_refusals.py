@@ -122,6 +122,7 @@ def test_a_choice_that_cannot_be_is_told_to_the_reader_of_an_explorer(panel, goo
         (lambda: expert_loads(1.0, 4, choices=65), "choices is 65"),
         (lambda: expert_loads(1.0, 4, remedy="luck"), "remedy is 'luck'"),
         (lambda: expert_loads(-1.0, 4), "skew is -1.0"),
+        (lambda: expert_loads(1e30, 4), "skew is 1e"),
         # pipelines
         (lambda: simulate("1F2B", 4, 8), "'GPipe', '1F1B'"),
         (lambda: simulate("1F1B", 0, 8), "stages is 0"),

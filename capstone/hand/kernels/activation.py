@@ -75,13 +75,13 @@ def gelu_backward_kernel(
 
 
 def gelu_backward(gradient: Tensor, before: Tensor, bias: Tensor, parts: Tensor) -> Tensor:
-    """The gradient of `before`. gradient, before: [rows, width], rows a multiple of 4, width of 1024; bias: [width].
+    """The gradient of `before`. gradient, before: [rows, width], rows a multiple of 8, width of 512; bias: [width].
 
     parts: fp32 [programs, width] is overwritten with partial column sums of the answer, which is the gradient of the
     bias. ValueError for other shapes.
     """
     rows, width = before.shape
-    height, breadth = BACKWARD
+    height, breadth = BACKWARD if width % BACKWARD[1] == 0 else TILE
     multiple("rows", rows, height), multiple("width", width, breadth)
     same_shape(before=before, gradient=gradient)
     if parts.shape[1] != width:

@@ -2,6 +2,13 @@
 
 from ...experiment import Experiment
 
+
+def _more_seeds(answers: str, seeds: range, *rungs: str) -> Experiment:
+    """``capstone_losses`` of these rungs and seeds; 27 seconds each on an H200."""
+    options = {"rungs": rungs, "seeds": tuple(seeds)}
+    return Experiment(answers, 30 * len(seeds) * len(rungs), in_bf16=True, module="capstone_losses", options=options)
+
+
 EXPERIMENTS = {
     "capstone_peers": Experiment(
         "a peer's GPT-2 eager, compiled, tuned, in float8, with Liger's kernels, and the step by hand",
@@ -19,7 +26,7 @@ EXPERIMENTS = {
     ),
     "capstone_peer_losses": Experiment(
         "do a peer's float8 and Liger's kernels train as the peer does? and Liger's kernels in eager mode",
-        180,
+        400,
         in_bf16=True,
     ),
     "capstone_hand": Experiment(
@@ -31,6 +38,7 @@ EXPERIMENTS = {
     "capstone_losses": Experiment(
         "is training in fp8 the same training? long runs on text, three seeds of each", 420, in_bf16=True
     ),
-    "capstone_seeds": Experiment("the same question with six more seeds of two rungs", 370, in_bf16=True),
-    "capstone_head_seeds": Experiment("the same with the head's gradients in fp8, too, nine seeds", 240, in_bf16=True),
+    "capstone_seeds": _more_seeds("the same with six more seeds of two rungs", range(3, 9), "hand", "all fp8"),
+    "capstone_head_seeds": _more_seeds("the same with the head's gradients in fp8, nine seeds", range(9), "fp8 + head"),
+    "capstone_short_seeds": _more_seeds("the same with short sums alone, nine seeds", range(9), "fp8, short sums"),
 }

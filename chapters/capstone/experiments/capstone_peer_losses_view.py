@@ -36,9 +36,17 @@ def text(recording: Recording) -> list[str]:
     seeds, others = (last := ends(recording)).pop(BASE, []), last
     if len(seeds) > 1 and others:
         mean, spread = statistics.fmean(seeds), max(seeds) - min(seeds)
-        far = ", ".join(f"{name.removeprefix('peer, ')} {signed(one - mean, '.4f')}" for name, (one,) in others.items())
+        means = {name.removeprefix("peer, "): statistics.fmean(ends) for name, ends in others.items()}
+        far = ", ".join(f"{name} {signed(each - mean, '.4f')}" for name, each in means.items())
+        outside = [name for name, each in means.items() if not min(seeds) <= each <= max(seeds)]
         paragraphs.append(
-            f"{len(seeds)} seeds of the compiled peer end {spread:.4f} nats apart. From their mean: {far}."
+            f"{len(seeds)} seeds of the compiled peer end {spread:.4f} nats apart. How far the mean of each other "
+            f"way's seeds lies from its mean: {far}. "
+            + (
+                f"Outside its seeds' spread is {', '.join(outside)}."
+                if outside
+                else "All are within its seeds' spread."
+            )
         )
     why: dict[tuple[str, str], dict[str, None]] = {}
     for row in recording.result["stopped"]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -26,7 +26,7 @@ from ...registry import Progress
 from ...shared import capstone_view, subjects
 from .capstone import LENGTH, PeerStep, _batch, peer_module
 from .capstone_options import WAYS, OptionsStudy
-from .capstone_sizes_model import GRAPHS, RUNGS, VOCABULARY, Predicted, Size, dates, predicted
+from .capstone_sizes_model import BY_HAND, RUNGS, VOCABULARY, Predicted, Size, dates, predicted
 
 SIZES = {
     "cuda": [
@@ -74,18 +74,23 @@ class SizeRow(RecordedRow):
 
 
 def record(
-    device: str, progress: Progress = iter, *, peer: Path | None = None, budget_s: float = BUDGET_S
+    device: str,
+    progress: Progress = iter,
+    *,
+    peer: Path | None = None,
+    sizes: Sequence[Size] | None = None,
+    budget_s: float = BUDGET_S,
 ) -> dict[str, Any]:
     """``{"length", "from": {recording: its date}, "notes": [], "rows": [SizeRow as JSON]}``; 20 minutes on an H200, of
     which most compile.
 
-    peer: as of the recording ``capstone``; without it only the book's own rungs are measured. A size that would begin
-    after the time given is told as stopped. An interrupt ends the measuring, and what was measured stays. Each size
-    stands for itself, so rows of another run may take the place of stopped ones; a note says so.
+    peer: as of the recording ``capstone``; without it only the book's own rungs are measured. sizes: all of ``SIZES``.
+    A size that would begin after the time given is told as stopped. An interrupt ends the measuring, and what was
+    measured stays. Each size stands for itself, so those of another run may take its place; a note says so.
     """
     module, until = peer and peer_module(peer), time.monotonic() + budget_s
     rows: list[SizeRow] = []
-    for size in progress(SIZES[device]):
+    for size in progress(SIZES[device] if sizes is None else sizes):
         interrupted = _measure(study := SizeStudy(device, module, size, until))
         until = 0.0 if interrupted else until
         rows += study.size_rows()
@@ -134,8 +139,10 @@ class SizeStudy(OptionsStudy):
     def _makers(self) -> dict[str, Callable[[], Any]]:
         makers: dict[str, Callable[[], Any]] = {"together": lambda: self._made("together", WAYS["together"])}
         if self.peer:
-            makers = {"peer, compiled": functools.partial(PeerStep, self.peer, self.device, {})} | makers
-        return makers | subjects.capstone_by_hand(GRAPHS, self.device, *self.batch[0].shape, self._fresh_model)
+            peers = {"peer, compiled": {}, "peer, CUDA graphs": {"triton.cudagraphs": True}}
+            for name, options in peers.items():
+                makers[name] = functools.partial(PeerStep, self.peer, self.device, options)
+        return makers | subjects.capstone_by_hand(BY_HAND, self.device, *self.batch[0].shape, self._fresh_model)
 
     def _begun(self, name: str, make: Callable[[], Any]) -> Any:
         step = make()

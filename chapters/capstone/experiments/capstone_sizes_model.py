@@ -15,14 +15,17 @@ from compile_lab.recordings import RecordedRow
 from ...shared import capstone_limits, capstone_view
 
 RUNGS = {
-    "peer, compiled": "capstone_peers",
-    "together": "capstone_options",
-    "hand": "capstone_peers",
-    "all fp8": "capstone_peers",
+    "peer, compiled": ("capstone_peers", "peer, compiled"),
+    "peer, CUDA graphs": ("capstone_peers", "peer, compiled"),
+    "together": ("capstone_options", "together"),
+    "hand": ("capstone_peers", "hand"),
+    "all fp8": ("capstone_peers", "all fp8"),
 }
-"""A peer's compiled step, the best by the compiler and two by hand; the recording that has the kernels of each."""
-GRAPHS = ("hand", "all fp8")
-"""Their steps are one launch."""
+"""A peer's compiled step, its forward and backward replayed, the best by the compiler and two by hand; where the
+kernels of each are recorded, and under which name."""
+BY_HAND = ("hand", "all fp8")
+GRAPHS = ("peer, CUDA graphs", *BY_HAND)
+"""Their steps are few launches, predicted as none."""
 VOCABULARY = 50_304
 LAUNCHING = ("modes", "GPT-2 inference, batch 1", "default")
 """A recording, a workload and a way of it whose calls take longer to launch than to run."""
@@ -53,15 +56,18 @@ class Predicted(RecordedRow):
 
 def dates() -> dict[str, str]:
     """The recordings that predictions are made of, with their dates."""
-    return {name: recordings.load(name).provenance.date for name in dict.fromkeys((*RUNGS.values(), LAUNCHING[0]))}
+    return {
+        name: recordings.load(name).provenance.date
+        for name in sorted({name for name, _ in RUNGS.values()} | {LAUNCHING[0]})
+    }
 
 
 def predicted(size: Size) -> dict[str, Predicted]:
     """Of each rung. In fp8 the head's matmuls stay in bf16: in all rungs they have the rate of the step by hand."""
-    results = {name: recordings.load(name).result for name in set(RUNGS.values())}
+    results = {name: recordings.load(name).result for name, _ in RUNGS.values()}
     rows = {
-        rung: next(row for row in results[name]["rungs"] if row["name"] == rung and "median_ms" in row)
-        for rung, name in RUNGS.items()
+        rung: next(row for row in results[name]["rungs"] if row["name"] == recorded and "median_ms" in row)
+        for rung, (name, recorded) in RUNGS.items()
     }
     known, launch_ms = results["capstone_peers"], _launch_ms()
     before, after = (_work(known | sizes) for sizes in ({}, asdict(size)))

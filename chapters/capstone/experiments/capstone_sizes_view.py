@@ -8,13 +8,13 @@ from compile_lab.measure.timing import distinct
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, dotted
 from compile_lab.page.tables import Table
-from compile_lab.page.units import with_quartiles
+from compile_lab.page.units import signed, with_quartiles
 from compile_lab.recordings import Recording
 
 from .capstone_sizes import SizeRow
 from .capstone_sizes_model import RUNGS, Size
 
-PEER, TOGETHER, HAND, FP8 = RUNGS
+PEER, REPLAYED, TOGETHER, HAND, FP8 = RUNGS
 MODELS = {(12, 768): "124M", (24, 1024): "350M", (24, 1536): "758M, wide", (36, 1280): "774M"}
 
 
@@ -120,7 +120,8 @@ def text(recording: Recording) -> list[str]:
     small = {size: timed for size, timed in found.items() if any(map(launches_limit, timed.values()))}
     large = {size: timed for size, timed in found.items() if size not in small}
     errors = {size: [error(row) for row in timed.values()] for size, timed in large.items()}
-    worst = max((abs(each), size) for size, many in errors.items() for each in many)
+    worst = max((row for timed in large.values() for row in timed.values()), key=lambda row: abs(error(row)))
+    family, was, found_ms = _missed(worst)
     unlike = [size for size in large if (size.layers, size.dim) != (12, 768)]
     paragraphs = [_paying(found)]
     if small:
@@ -130,13 +131,15 @@ def text(recording: Recording) -> list[str]:
             f"The program takes longer to launch a compiled step than the GPU to run it with {_and(small)}. "
             f"With {label(size)} the peer's kernels run for {peer.kernels_ms:.1f} ms, and launching them takes "
             f"{peer.issued_ms:.1f} ms. The model predicted {peer.predicted.launching_ms:.1f} ms, by the rate of "
-            f"a forward alone, an error of {100 * error(peer):.0f} %. By hand the step is one CUDA graph: it takes "
+            f"a forward alone, an error of {_in_percent([error(peer)])}. By hand the step is one CUDA graph: it takes "
             f"{hand.median_ms:.1f} ms where {hand.predicted.ms:.1f} were predicted. Most of that gain is "
             f"the graph's: the kernels of {TOGETHER} run for {together.kernels_ms:.1f} ms."
+            + (_replayed(small[size]) if REPLAYED in small[size] else "")
         )
     paragraphs.append(
-        f"Where the GPU is the limit, bytes and FLOPs predict every step to within {100 * worst[0]:.0f} % "
-        f"({label(worst[1])}), though all that the model knows is batch 32 with 124M, in earlier runs."
+        f"Where the GPU is the limit, bytes and FLOPs predict every step to within {100 * abs(error(worst)):.0f} % "
+        f"({worst.rung} with {label(worst.size)}, where the kernels of “{family}” take {found_ms:.1f} ms instead of "
+        f"{was:.1f}), though all that the model knows is batch 32 with 124M, in earlier runs."
         + "".join(f" With {label(size)} the errors are {_in_percent(errors[size])}." for size in unlike)
     )
     return [*paragraphs, *_left(recording), *recording.result["notes"]]
@@ -144,13 +147,31 @@ def text(recording: Recording) -> list[str]:
 
 def _paying(found: Mapping[Size, Mapping[str, SizeRow]]) -> str:
     parts = []
-    for name in (TOGETHER, HAND, FP8):
+    for name in (each for each in RUNGS if each != PEER and any(each in timed for timed in found.values())):
         at = {size: compared(timed)[name] for size, timed in found.items() if name in timed}
         low, high = (min(at, key=lambda size: at[size].measured), max(at, key=lambda size: at[size].measured))
         ends = f"{at[low].measured:.2f}× ({label(low)}) to {at[high].measured:.2f}× ({label(high)})"
         never = [size for size, one in at.items() if not one.pays]
         parts.append(f"{name} is {ends}" + (f", and does not pay with {_and(never)}" if never else ""))
     return f"Compared with the compiled peer, {'; '.join(parts)}."
+
+
+def _replayed(timed: Mapping[str, SizeRow]) -> str:
+    """What is left of the gain where the peer's forward and backward are CUDA graphs, too."""
+    row, hand = timed[REPLAYED], timed[HAND]
+    ratio = f"{row.median_ms / hand.median_ms:.2f} times as fast as that" if distinct(row, hand) else "not told apart"
+    return (
+        f" With CUDA graphs of its forward and its backward (`triton.cudagraphs`) the peer takes {row.median_ms:.1f} "
+        f"ms, where {row.predicted.ms:.1f} were predicted; by hand the step is {ratio}."
+    )
+
+
+def _missed(row: SizeRow) -> tuple[str, float, float]:
+    """The family of kernels that was predicted worst, with its predicted and its measured milliseconds."""
+    known = dict(row.predicted.families)
+    known["matmuls"] += known.pop("head")
+    family = max(known, key=lambda name: abs(row.families[name] - known[name]))
+    return family, known[family], row.families[family]
 
 
 def _and(sizes: Iterable[Size]) -> str:
@@ -177,7 +198,7 @@ def _cells(size: Size, row: SizeRow) -> tuple[object, ...]:
         row.rung,
         f"{row.predicted.ms:.1f}",
         with_quartiles(row.median_ms, row.low_ms, row.high_ms),
-        f"{100 * error(row):+.0f} %",
+        f"{signed(100 * error(row), '.0f')} %",
         f"{row.kernels_ms:.1f}" if row.kernels_ms else None,
         f"{row.issued_ms:.1f}" if row.issued_ms is not None else None,
         f"{row.peak_nbytes / 1e9:.1f} GB" if row.peak_nbytes else None,
@@ -190,4 +211,4 @@ def _tokens(size: Size) -> tuple[int, int]:
 
 
 def _in_percent(errors: list[float]) -> str:
-    return ", ".join(f"{100 * each:+.1f} %" for each in errors)
+    return ", ".join(f"{signed(100 * each)} %" for each in errors)

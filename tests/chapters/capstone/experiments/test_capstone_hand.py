@@ -10,7 +10,7 @@ from compile_lab import recordings
 
 from .test_capstone import PEER
 
-LOSSES = ("capstone_losses", "capstone_seeds", "capstone_head_seeds")
+LOSSES = ("capstone_losses", "capstone_seeds", "capstone_head_seeds", "capstone_short_seeds")
 
 
 @pytest.mark.slow
@@ -45,7 +45,9 @@ def test_what_is_said_of_the_recording_adds_up():
     assert 1.24 < capstone_hand_view.ratio(recording, "tuned") < 1.25
     assert capstone_hand_view.picture(recording).title
     first, bf16, fp8 = capstone_hand_view.text(recording, results)
-    assert "becomes longer with gelu backward" in first and "1.244" in bf16 and "**The two are told apart**" in fp8
+    assert "becomes longer with gelu backward" in first and "1.244" in bf16
+    assert "1.480 times" in fp8 and "fp8, short sums ends −0.8 thousandths of a nat from bf16" in fp8
+    assert fp8.count("**not told apart**") == 1 and fp8.count("**told apart**") == 2, "it is the head that has a price"
 
 
 @pytest.mark.parametrize(

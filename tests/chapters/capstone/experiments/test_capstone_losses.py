@@ -5,8 +5,9 @@ import statistics
 
 import pytest
 
-from chapters.capstone.experiments import capstone_head_seeds, capstone_losses, capstone_losses_view, capstone_seeds
+from chapters.capstone.experiments import capstone_losses, capstone_losses_view
 from chapters.capstone.experiments.capstone_losses import LR, WARM_UP, rate
+from chapters.registry import measure
 from chapters.shared import subjects
 
 FOUND = {
@@ -61,12 +62,16 @@ def test_means_of_several_recordings_differ_by_so_much_with_so_large_an_error():
 
 
 def test_more_seeds_are_asked_of_the_same_study(monkeypatch):
-    def record(device, progress, *, rungs, seeds, budget_s):
-        return device, rungs, seeds, budget_s
+    """Every rung that is held against bf16 has nine seeds, each of them once."""
+    asked: dict[str, list[int]] = {}
+
+    def record(device, progress, *, rungs, seeds):
+        for rung in rungs:
+            asked.setdefault(rung, []).extend(seeds)
 
     monkeypatch.setattr(capstone_losses, "record", record)
-    asked = capstone_seeds.record("cuda", budget_s=7.0)
-    assert asked == ("cuda", ("hand", "all fp8"), (3, 4, 5, 6, 7, 8), 7.0)
-    assert not set(asked[2]) & set(capstone_losses.SEEDS)
-    _, rungs, seeds, _ = capstone_head_seeds.record("cuda")
-    assert set(seeds) == {*asked[2], *capstone_losses.SEEDS} and set(rungs) <= set(subjects.capstone_rungs())
+    for name in ("capstone_seeds", "capstone_head_seeds", "capstone_short_seeds"):
+        measure(name, "cuda")
+    first = dict.fromkeys(capstone_losses.RUNGS, capstone_losses.SEEDS)
+    assert all(sorted([*first.get(rung, ()), *seeds]) == [*range(9)] for rung, seeds in asked.items())
+    assert set(asked) == {"hand", "all fp8", "fp8, short sums", "fp8 + head"} <= set(subjects.capstone_rungs())
