@@ -1,5 +1,6 @@
 """A measurement that a room offers: its row in the registry."""
 
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -27,9 +28,14 @@ class Experiment:
 
 
 def reason(error: Exception) -> str:
-    """Why something failed, in a line: the error's type, and the first line of what it says."""
-    first, *_ = str(error).strip().splitlines() or ["no message"]
-    return f"{type(error).__name__}: {first[:300]}"
+    """Why something failed, in a line: the error's type, and the first line of what it says.
+
+    Inductor says of C++ that does not compile only that it does not; then also the compiler's first error.
+    """
+    first, *others = str(error).strip().splitlines() or ["no message"]
+    told = next((found[1] for each in others if (found := re.search(r"\berror: (.+)", each))), "")
+    said = f"{first}: {told}" if told and first.endswith("C++ compile error") else first
+    return f"{type(error).__name__}: {said[:300]}"
 
 
 class Attempts:

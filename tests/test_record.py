@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from chapters import record
+from chapters.experiment import reason
 from chapters.record import main, result
 from chapters.registry import EXPERIMENTS, Experiment
 from compile_lab import recordings
@@ -126,3 +127,11 @@ def test_the_command_runs_as_it_is_written_in_the_readme(tmp_path):
     content = json.loads(path.read_text())
     assert {"copy", "matmul"} <= set(content["result"])
     assert content["provenance"]["command"] == "python -m chapters.record machine"
+
+
+def test_a_reason_names_the_compilers_first_error():
+    output = "a.cpp:1:2: error: 'f' was not declared\nerror: more"
+    said = f"CppCompileError: C++ compile error\n\nCommand:\ng++ a.cpp\n\nOutput:\n{output}"
+    assert reason(RuntimeError(said)) == "RuntimeError: CppCompileError: C++ compile error: 'f' was not declared"
+    assert reason(ValueError("\n no room\nerror: later")) == "ValueError: no room"
+    assert reason(KeyError()) == "KeyError: no message"

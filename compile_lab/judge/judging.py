@@ -41,6 +41,10 @@ DWARFED, SHARE = 100.0, 1e-3
 """Where moving operands by an ulp moves a result so many times as far as eager is from exact, and by such a share of
 its size, the program decides something by its last bit (a bucket, a largest element): that is not compared. Where
 eager is as far from exact itself, as in the floor of a softmax's sum (pytorch#189787), either answer is rounding."""
+DRAWN = (
+    "not judged: kernels that draw random numbers themselves; here aten draws them for every side (`fallback_random`), "
+    "so that all draw the same"
+)
 SWITCHES = tuple(dict.fromkeys(each.option for each in KNOWN_FAULTS))
 """Passes of Inductor's that are turned off, one by one, where its code for a chip is wrong."""
 
@@ -77,10 +81,12 @@ class Verdict:
 
 @dataclass(frozen=True, repr=False)
 class Judged(PrintedRepr):
-    """The verdicts on a model's calls, and why some results could not be judged, by name."""
+    """The verdicts on a model's calls, and why some results could not be judged, by name. ``drawn``: the calls take
+    random numbers, so some kernels of theirs were not judged."""
 
     verdicts: tuple[Verdict, ...]
     refused: Mapping[str, str]
+    drawn: bool = False
 
     @property
     def wrong(self) -> tuple[str, ...]:
@@ -92,7 +98,7 @@ class Judged(PrintedRepr):
         for name, why in self.refused.items():
             reasons.setdefault(why, []).append(name)
         refused = [f"not compared: {listed(names)}, since {why}" for why, names in reasons.items()]
-        return "\n".join([*map(str, self.verdicts), *refused])
+        return "\n".join([*map(str, self.verdicts), *refused, *[DRAWN] * self.drawn])
 
 
 @door
@@ -118,7 +124,8 @@ def gradients(
     Judged are the backends "aot_eager" and "inductor" on this machine, and with a ``chip`` the code that Inductor
     writes for it: whether it returns memory that nothing has written, and what its kernels compute in Triton's
     interpreter, which takes a minute for a block. The model itself, its gradients and the batch stay as they are.
-    Each call draws the same random numbers, by torch's generator, numpy's or Python's.
+    Each call draws the same random numbers, by torch's generator, numpy's or Python's; aten draws torch's, on every
+    side, so that kernels which would draw their own are not judged, and the answer says so.
 
     Raises ValueError for a chip that is not known, and what the model itself raises in eager mode.
 
@@ -144,7 +151,7 @@ def gradients(
             verdicts.append(ask())
         except (NotCompiledError, VirtualGPUError) as error:  # what was not seen is not judged
             refused[backend] = in_a_line(error)
-    return Judged(tuple(verdicts), refused)
+    return Judged(tuple(verdicts), refused, subject.draws())
 
 
 class NotExactError(RuntimeError):

@@ -83,6 +83,14 @@ class Subject:
         with drawn_from(self.seed):
             return self.copied()(*args, **kwargs)
 
+    def draws(self) -> bool:
+        """Whether the first call takes random numbers from torch's generator."""
+        args, kwargs = self.calls[0].given()
+        with drawn_from(self.seed), torch.compiler.set_stance("force_eager"):
+            before = torch.get_rng_state()
+            self.copied()(*args, **kwargs)
+            return not torch.equal(torch.get_rng_state(), before)
+
     def copied(self) -> nn.Module:
         """The model once more. TypeError for one that Python cannot copy."""
         try:

@@ -23,7 +23,8 @@ WHOSE = (
 WHAT = (
     "The judge compares the outputs, all gradients, and inputs and buffers afterwards, of two calls with this batch, "
     "compiled for this machine's CPU. A unit is what moving each operand by an ulp does to a number. Random numbers "
-    "are drawn as eager draws them. Neither the optimizer's step nor what the chip's kernels compute is compared."
+    "are drawn by aten, as eager draws them; kernels that would draw their own are not compared. Neither is the "
+    "optimizer's step, nor what the chip's kernels compute."
 )
 
 

@@ -9,7 +9,7 @@ from capstone.steps import FlatAdamW, FunctionStep, ModuleStep
 from mini_model.model import GPTConfig, MiniGPT
 
 CONFIG = GPTConfig(vocabulary=640, context=16, dim=96, layers=2, heads=2, tied_head=True)
-APART = {"first": 1e-6, "tf32": 1e-6, "fp8": 0.1, "fp8 + qkv": 0.1, "all fp8": 0.1, "fp8 + head": 0.1}
+APART = {"first": 1e-6, "tf32": 1e-6} | {name: 0.1 for name in RUNGS if "fp8" in name}
 """How far the gradients of a rung may lie from the first one's; 0.01 for one in bf16. Products in fp8 have 3 bits."""
 ON_A_CPU = [name for name in RUNGS if name not in ("graph",)]
 
