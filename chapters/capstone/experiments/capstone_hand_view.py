@@ -94,7 +94,7 @@ def text(recording: Recording, losses: Sequence[Any]) -> list[str]:
         f"limits at the sustained rates: {parts}. What is left is {far}.",
         f"In fp8, tuned, the step is {ratio(recording, 'fp8, tuned'):.3f} times as fast as the compiled peer, with the "
         f"arithmetic of “all fp8”; with short sums in inputs' gradients, too, {ratio(recording, SHORT):.3f} times, and "
-        f"with the head's two gradients in fp8 besides {ratio(recording, HEAD):.3f} times. Over nine seeds "
+        f"with the head's two gradients in fp8 as well {ratio(recording, HEAD):.3f} times. Over nine seeds "
         + " ".join(_price(losses, *pair) for pair in (("hand", "bf16", SHORT), ("hand", "bf16", HEAD)))
         + f" And {_price(losses, SHORT, SHORT, HEAD)}",
     ]

@@ -72,7 +72,7 @@ def text(recording: Recording) -> list[str]:
         f"as fast as the compiled peer instead of {ratios[0]}, with {gb[1]} GB instead of {gb[0]}. "
         f"Of single ones, {' and '.join(apart) or 'none'} can be told apart from {BASE}. "
         f"The gradients are at most {100 * max(errors):.2f} % from float32's, where {BASE}'s are {100 * own:.2f} %.",
-        f"The farthest prediction is that for {wrong}: {signed(rows[wrong]['predicted_ms'])} ms were predicted, and "
+        f"The prediction farthest off is for {wrong}: {signed(rows[wrong]['predicted_ms'])} ms were predicted, and "
         f"{signed(change_ms(recording, wrong))} came.",
     ]
     if tuned := found.get(TUNED):
