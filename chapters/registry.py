@@ -1,4 +1,5 @@
-"""What can be measured: a row for each recording, and for each row a module of that name with a function `record`.
+"""What can be measured: a row for each recording, and for each row a module with a function `record`, of the same name
+if the row says no other.
 
 Each room has its own, in the package ``experiments``; what several chapters read is in ``shared``.
 """

@@ -82,6 +82,22 @@ def test_an_update_keeps_the_old_words_of_what_has_changed_and_drops_what_has_go
     assert "site: A graph has none of these.\n3 sentences, 2 not in Spanish" in capsys.readouterr().out
 
 
+def test_what_a_long_sentence_was_is_kept_and_forgotten_once_it_is_translated(root, monkeypatch):
+    """Babel breaks the line of what a message was, within its quotes."""
+    old = "A kernel reads all of its tensors from memory once, computes, and writes all of its results once, in order."
+    new = old.replace("in order", "in turn")
+    file, page = root / spanish.CATALOGUES / "site.po", root / "site/book/index.html"
+    file.write_text(f'msgid "{old}"\nmsgstr "Un kernel"\n')
+    page.write_text(f"<p>{new}</p>")
+    for _ in range(3):
+        assert run(monkeypatch, "update") == 1
+        kept = [line.removeprefix("#| ") for line in file.read_text("utf-8").splitlines() if line.startswith("#")]
+        assert old in " ".join(kept) and not [line for line in kept if line.startswith("# ")]
+    file.write_text(file.read_text("utf-8").replace("#, fuzzy\n", ""))
+    catalogue.cache_clear()  # it is read once a program
+    assert run(monkeypatch, "update") == 0 and "#| " not in file.read_text("utf-8")
+
+
 def test_what_is_all_translated_is_no_failure(root, monkeypatch, capsys):
     (root / "site/book/index.html").write_text("<h1>Kernels</h1>")
     assert run(monkeypatch) == 0 and capsys.readouterr().out == "1 sentences, 0 not in Spanish\n"

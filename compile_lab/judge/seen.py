@@ -84,12 +84,21 @@ class Subject:
             return self.copied()(*args, **kwargs)
 
     def draws(self) -> bool:
-        """Whether the first call takes random numbers from torch's generator."""
-        args, kwargs = self.calls[0].given()
-        with drawn_from(self.seed), torch.compiler.set_stance("force_eager"):
-            before = torch.get_rng_state()
-            self.copied()(*args, **kwargs)
-            return not torch.equal(torch.get_rng_state(), before)
+        """Whether some call takes random numbers from torch's generator."""
+        drew = []
+
+        def watched(model: nn.Module) -> Callable[..., Any]:
+            def step(*args: Any, **kwargs: Any) -> Any:
+                before = torch.get_rng_state()
+                outputs = model(*args, **kwargs)
+                drew.append(not torch.equal(torch.get_rng_state(), before))
+                return outputs
+
+            return step
+
+        with torch.compiler.set_stance("force_eager"):
+            self.seen(watched)
+        return any(drew)
 
     def copied(self) -> nn.Module:
         """The model once more. TypeError for one that Python cannot copy."""

@@ -100,6 +100,7 @@ def test_a_program_that_draws_random_numbers_is_told_from_one_that_does_not():
         before = torch.get_rng_state()
         assert subject_of(model, drawn(4, 8), None, 0).draws() == draws, model
         assert torch.equal(torch.get_rng_state(), before)
+    assert subject_of(nn.Dropout(0.5).eval(), drawn(4, 8), lambda model: model.train(), 0).draws(), "the second call"
     assert "draw random numbers" in str(Judged((), {}, drawn=True)) and str(Judged((), {})) == ""
 
 

@@ -1,4 +1,4 @@
-"""What is measured for this room: one module a recording, named after its JSON file."""
+"""What is measured for this room: a module named after the recording's JSON file, or one that several share."""
 
 from ...experiment import Experiment
 

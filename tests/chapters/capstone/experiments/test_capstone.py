@@ -43,12 +43,13 @@ def test_every_rung_and_the_peer_are_timed_judged_and_trained(tmp_path):
     assert not found["stopped"]
     rows = {row["name"]: row for row in found["rungs"]}
     assert set(rows) == {"first", "tf32", "bf16", "fused", "compile", "padded", "head", "flat", "stream"} | {
-        "hand", "fp8", "fp8 + qkv", "all fp8", "tuned", "fp8 + head", "peer", "peer, compiled"
+        "hand", "fp8", "fp8 + qkv", "all fp8", "tuned", "fp8, short sums", "fp8 + head", "peer", "peer, compiled"
     }  # fmt: skip
     assert all(0 < row["low_ms"] <= row["median_ms"] <= row["high_ms"] for row in rows.values())
     assert 0.02 < rows.pop("fp8 + qkv")["gradient_error"] < 0.2
     errors = [rows.pop(name)["gradient_error"] for name in ("fp8", "all fp8", "fp8 + head")]
     assert 0.02 < errors[0] < errors[1] < errors[2] < 0.2
+    assert rows.pop("fp8, short sums")["gradient_error"] == errors[1], "on a CPU no sum is short"
     assert all(row["gradient_error"] < 0.02 for row in rows.values())
     assert rows["bf16"]["gradient_error"] > 1e-4 > rows["first"]["gradient_error"]
     losses = {(curve["name"], curve["seed"]): curve["losses"] for curve in found["curves"]}

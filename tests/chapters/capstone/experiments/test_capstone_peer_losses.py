@@ -13,7 +13,7 @@ from .test_capstone import PEER
 
 
 @pytest.mark.slow
-def test_the_peers_ways_are_trained_from_one_seed(tmp_path):
+def test_the_peers_ways_are_trained_with_three_seeds_each(tmp_path):
     path = tmp_path / "model.py"
     path.write_text(PEER)
     found = capstone_peer_losses.record("cpu", peer=path, budget_s=math.inf)
