@@ -30,17 +30,19 @@ class ABCheck:
         return low, high
 
     def __str__(self) -> str:
-        cost = f"compiling took {self.compile_s:.1f} s this time; a step of {self.eager_ms:.3g} ms eager"
-        spread = f"{abs(self.saved_ms):.2g} ms, 95 %: {self.low_ms:.2g} to {self.high_ms:.2g} saved"
+        cost = f"compiling took {self.compile_s:.1f} s this time; a step takes {self.eager_ms:.3g} ms in eager mode"
         if self.low_ms <= 0 <= self.high_ms:
-            return f"{cost} was not told apart from a compiled one ({spread}): nothing shows that it ever pays"
+            spread = f"{self.saved_ms:.2g} ms less, 95 %: {self.low_ms:.2g} to {self.high_ms:.2g}"
+            return f"{cost}, and compiled it was not told apart from that ({spread}): nothing shows that it ever pays"
         if self.high_ms < 0:
-            return f"{cost} is slower compiled ({spread}): it never pays"
+            more = f"{-self.saved_ms:.2g} ms more compiled (95 %: {-self.high_ms:.2g} to {-self.low_ms:.2g})"
+            return f"{cost}, and {more}: compiling never pays"
         first, last = (round(self.compile_s * 1e3 / saved) for saved in (self.high_ms, self.low_ms))
         low, high = self.net_s
         after = f"it paid: {low:.1f} to {high:.1f} s gained in" if low > 0 else "it may have paid in"
         after = f"it has not paid: {-high:.1f} to {-low:.1f} s lost in" if high < 0 else after
-        return f"{cost} saves {spread}: such a start pays after {first:,} to {last:,} steps, and {after} {self.steps:,}"
+        less = f"{self.saved_ms:.2g} ms less compiled (95 %: {self.low_ms:.2g} to {self.high_ms:.2g})"
+        return f"{cost}, and {less}: such a start pays after {first:,} to {last:,} steps, and {after} {self.steps:,}"
 
 
 def check(

@@ -136,5 +136,9 @@ def _source(function: Callable[..., object]) -> str:
 
 def _place(inside: str) -> str:
     """What a function of torch's template is to the reader."""
-    names = {"forward_block_mn": "forward", "bwd_dq_block_mn": "backward, dQ", "bwd_dkdv_block_mn": "backward, dK dV"}
+    names = {
+        "forward_block_mn": "forward",
+        "bwd_dq_block_mn": "backward, the queries' gradient",
+        "bwd_dkdv_block_mn": "backward, the gradients of keys and values",
+    }
     return names.get(inside, inside)

@@ -79,7 +79,7 @@ def saved(report: PassReport) -> Drawing:
 def judgement(report: PassReport) -> Table:
     """One row a result or gradient: the same bits or not, how far apart, and each one's error against float64."""
     rows = [_judged(each) for each in report.judged]
-    columns = ["", "same bits", "apart", "error without", "error with it", "verdict"]
+    columns = ["", "same bits", "apart", "error without the pass", "error with the pass", "verdict"]
     return Table(columns, rows, f"{report.name} at {report.stage}: {report.verdict}", align="llrrrl")
 
 

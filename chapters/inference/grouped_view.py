@@ -71,4 +71,5 @@ def runs_table(runs: Iterable[LayerRun]) -> Table:
         ]
         for run in runs
     ]
-    return Table(columns, rows)
+    kept = len(columns) - (not any(row[-1] for row in rows))
+    return Table(columns[:kept], [row[:kept] for row in rows])

@@ -104,7 +104,7 @@ def bucketed(answer: Callable) -> str | None:
             return f"a prompt of {length} tokens is padded to {got}; the cache has 512 slots."
     lengths, waste = len(set(padded)), sum(padded) / sum(PROMPTS) - 1
     if lengths > MOST_LENGTHS:
-        return f"it compiles {lengths} lengths, which is more than {MOST_LENGTHS}; its padding is {waste:.0%}."
+        return f"it compiles {lengths} lengths, which is more than {MOST_LENGTHS}; its padding is {100 * waste:.0f} %."
     if waste > MOST_WASTE:
-        return f"it compiles {lengths} lengths and pads {waste:.0%}, more than {MOST_WASTE:.0%}."
+        return f"it compiles {lengths} lengths and pads {100 * waste:.0f} %, more than {100 * MOST_WASTE:.0f} %."
     return None

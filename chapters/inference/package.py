@@ -212,16 +212,16 @@ def _from_python(file: Path, args: Sequence[Tensor]) -> StartUp:
             child = [sys.executable, "-m", f"{__package__}.start", str(given), str(file)]
             said, used = _measured(child, TORCHINDUCTOR_CACHE_DIR=folder)
         except PackageError as error:
-            return StartUp("package", stopped=str(error))
-        return StartUp("package", **json.loads(said.splitlines()[-1]), **used)
+            return StartUp("from Python", stopped=str(error))
+        return StartUp("from Python", **json.loads(said.splitlines()[-1]), **used)
 
 
 def _from_cpp(file: Path, args: Sequence[Tensor]) -> StartUp:
     try:
         ran = run_in_cpp(build_runner(), file, *args)
     except PackageError as error:
-        return StartUp("package, C++", stopped=str(error))
-    return StartUp("package, C++", (ran.load_ms + ran.first_ms) / 1e3, ran.cpu_s, ran.peak_nbytes, ran.call_ms * 1e3)
+        return StartUp("from C++", stopped=str(error))
+    return StartUp("from C++", (ran.load_ms + ran.first_ms) / 1e3, ran.cpu_s, ran.peak_nbytes, ran.call_ms * 1e3)
 
 
 # -- what it does not look at

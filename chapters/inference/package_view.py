@@ -28,7 +28,7 @@ def started(ways: Sequence[StartUp], provenance: object | None = None) -> Drawin
     done = [one for one in ways if one.ready_s is not None]
     if not done:
         raise ValueError("nothing to draw: give at least one StartUp that came to its first answer")
-    quick, slow = (end(done, key=lambda one: one.ready_s) for end in (min, max))
+    ends = dict.fromkeys(end(done, key=lambda one: one.ready_s) for end in (min, max))
     series = Series("first answer", [one.way for one in done], [rounded(one.ready_s, 3) for one in done])
     failed = [f"{one.way}: {one.stopped}" for one in ways if one.stopped]
     caption = "; ".join(["From a new process, its imports done, to the first answer", *failed])
@@ -46,7 +46,7 @@ def started(ways: Sequence[StartUp], provenance: object | None = None) -> Drawin
     return bars(
         series,
         value_title="to the first answer, s",
-        title=f"{quick.way} answers after {_seconds(quick.ready_s)}, {slow.way} after {_seconds(slow.ready_s)}.",
+        title=f"The package answers after {' and '.join(f'{_seconds(one.ready_s)} {one.way}' for one in ends)}.",
         caption=caption,
         provenance=provenance,
         table=Table(columns, rows),
@@ -60,4 +60,4 @@ def _seconds(seconds: float) -> str:
 def looked(cases: Sequence[UncheckedInput]) -> Table:
     """What came of inputs that a package was not made for, without and with its own checks."""
     rows = [[one.what, *(OUTCOMES.get(outcome, outcome) for outcome in (one.unchecked, one.checked))] for one in cases]
-    return Table(["given", "as it comes", "AOTI_RUNTIME_CHECK_INPUTS=1"], rows)
+    return Table(["given", "package as it is", "AOTI_RUNTIME_CHECK_INPUTS=1"], rows)

@@ -55,7 +55,8 @@ def roofline(
 def _row(work: DecodeWork, cost: PhaseCost, bytes_per_s: float, flop_per_s: float) -> list:
     batch, least = cost.request.batch, least_ms(work, cost.request.batch, bytes_per_s, flop_per_s)
     taken = cost.call.median_ms
-    return [batch, cost.mode, with_unit(work.nbytes(batch)), number(taken), number(least), f"{least / taken:.0%}"]
+    share = f"{100 * least / taken:.0f} %"
+    return [batch, cost.mode, with_unit(work.nbytes(batch)), number(taken), number(least), share]
 
 
 def turning(work: DecodeWork, bytes_per_s: float, flop_per_s: float) -> str:
@@ -66,6 +67,6 @@ def turning(work: DecodeWork, bytes_per_s: float, flop_per_s: float) -> str:
     ridge, most = flop_per_s / bytes_per_s, most_slots(work, bytes_per_s, flop_per_s)
     return (
         f"At any batch, reading takes longer than computing: with {work.slots:,} slots a sequence there are at most "
-        f"{work.most_intensity:.3g} operations a byte, and this machine computes {ridge:.3g} while it moves one. "
-        f"With at most {most:,} slots a large batch would be bound by arithmetic."
+        f"{work.most_intensity:.3g} operations a byte, and this machine does {ridge:.3g} operations while it moves one "
+        f"byte. With at most {most:,} slots a large batch would be bound by arithmetic."
     )

@@ -109,7 +109,7 @@ def phases(costs: Sequence[PhaseCost], phase: str, provenance: object | None = N
         ]
         for cost in done
     ]
-    columns = ["shape", "mode", "ms (quartiles)", "tokens/s", "first three calls beyond, s", "graphs compiled"]
+    columns = ["shape", "mode", "ms (quartiles)", "tokens/s", "first 3 calls, s beyond settled ones", "graphs compiled"]
     return dotted(
         rows,
         Axis("one prefill" if phase == "prefill" else "one new token for each sequence", "ms", log=True),
@@ -161,7 +161,7 @@ def paid_back(model: Served, provenance: object | None = None) -> Drawing:
         Axis("requests", log=True, low=1, until=until),
         title=f"{paying} of {len(found)} comparisons are sure to pay, after so many requests.",
         caption=f"{_shape(request)} and {request.new_tokens} new ones; an interval has the quartiles of a request and "
-        "the spread of the starts. To the end of the axis: it may never pay",
+        "the spread of the starts" + ". One up to the end of the axis: the mode may never pay" * (paying < len(found)),
         colours={**COLOURS, "median": "ink"},
         provenance=provenance,
         table=Table(columns, rows),

@@ -71,7 +71,7 @@ def skipped_changes() -> list[ChangeAnswer]:
     """
     x = torch.ones(4, 4)
     cases: list[tuple[str, type[nn.Module], Callable[[nn.Module], Any], Tensor]] = [
-        ("model.negative = True", Switched, lambda model: setattr(model, "negative", True), x),
+        ("an attribute becomes True", Switched, lambda model: setattr(model, "negative", True), x),
         ("a global becomes True", Globally, lambda _: _set_global(True), x),
         ("a weight times 2, in place", Switched, lambda model: model.layer.weight.mul_(2), x),
         ("a weight replaced", Switched, lambda model: setattr(model.layer, "weight", nn.Parameter(torch.eye(4))), x),

@@ -85,7 +85,7 @@ PAIRS: dict[str, tuple[Callable, Callable, Callable, str]] = {
         lambda x: x.sum(-1),
         "second",
     ),
-    "a variance, by its definition and as a mean of squares less the square of the mean": (
+    "a variance, by its definition (first) or as the mean of squares less the square of the mean (second)": (
         _variance_by_hand,
         lambda x: (x + 100).var(-1, correction=0),
         _variance_by_hand,
@@ -111,5 +111,5 @@ def nearer_to_the_truth(answer: Callable[..., str]) -> str | None:
         if got not in ("first", "second", "neither"):
             return f"it returns {got!r}; this asks for 'first', 'second' or 'neither'."
         if got != right:
-            return f"for {name} it says {got!r}."
+            return f"for {name}, it says {got!r}."
     return None

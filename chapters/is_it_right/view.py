@@ -83,7 +83,7 @@ def ruled(rows: Sequence[Measured]) -> Table:
     [('a sum', 'right', '0.077', '4.7')]
     """
     kinds, ordered = ("right", "wrong"), sorted(rows, key=lambda row: (row.wrong, row.tolerance))
-    shown = [(row.name, kinds[row.wrong], f"{row.tolerance:.2g}", f"{row.units:.2g}") for row in ordered]
+    shown = [(_named(row.name), kinds[row.wrong], f"{row.tolerance:.2g}", f"{row.units:.2g}") for row in ordered]
     return Table(["compiled step", "is", "least tolerance", "units of rounding"], shown, align="llrr")
 
 
@@ -102,6 +102,11 @@ def panel(rows: Sequence[Measured], ruler: str, limit: float) -> list[object]:
     found = f"{len(accused)} of {len(rows) - wrong} right steps, and misses {len(missed)} of {wrong} faults"
     parts: list[object] = [f"A {drawn} accuses {found}."]
     if accused or missed:
-        pairs = [(name, "right, and accused") for name in accused] + [(name, "wrong, and missed") for name in missed]
+        pairs = [(name, "right, and accused") for name in accused]
+        pairs += [(_named(name), "wrong, and missed") for name in missed]
         parts.append(Table(["compiled step", "verdict"], pairs))
     return parts
+
+
+def _named(subject: str) -> str:
+    return subject.replace("a gradient ", "a gradient: ", 1)

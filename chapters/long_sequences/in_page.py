@@ -7,7 +7,7 @@ from typing import Any
 
 from compile_lab.page.axes import Range
 from compile_lab.page.marks import Axis, Row, segments, short
-from compile_lab.page.units import in_gb
+from compile_lab.page.units import in_gb, percent
 
 from ..exercises.judging import exercise
 
@@ -98,7 +98,7 @@ def panel(length: int, devices: str, kv_heads: str, layers: int) -> list[Any]:
     flops = segments(
         [Row("a device computes", work)],
         Axis("PFLOP"),
-        title=f"Attention takes {share:.0%} of the FLOPs; at {bill.even:,} tokens it would be half.",
+        title=f"Attention takes {percent(share)} of the FLOPs; at {bill.even:,} tokens it would be half.",
         colours={"linear layers": "sky", "attention": "vermillion"},
     )
     said = f"A device sends {in_gb(bill.sent)} a step." if bill.gathered else "One device sends nothing."

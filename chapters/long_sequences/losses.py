@@ -62,7 +62,7 @@ class Gradient:
     """The largest distance of a gradient, relative to the largest element of the exact one."""
 
 
-HOWS = "the mean of this rank's tokens", "the sum, over all ranks' tokens", "the same, times ranks"
+HOWS = "the mean of this rank's tokens", "the sum, over all ranks' tokens", "the same, times the number of ranks"
 
 
 def gradients(tokens: Sequence[int]) -> list[Gradient]:

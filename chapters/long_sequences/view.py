@@ -7,6 +7,7 @@ import torch
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Cell, Line, Row, cells, dots, lines, segments
 from compile_lab.page.tables import Table
+from compile_lab.page.units import percent
 
 from .attention import Run, shards_sent
 from .balance import ORDERS, balance, causal, document_of, owners
@@ -37,7 +38,8 @@ def growth(devices: Sequence[int] = (1, 8, 64)) -> Drawing:
         title=f"A sequence of a million tokens saves {most:,.0f} GB of activations; cut into {devices[-1]} parts, "
         f"{least:.0f} GB a device.",
         references={f"memory of an H200, {H200_GB} GB": (H200_GB, "grey")},
-        caption="Computed for 32 layers of width 4,096 in 16 bits, without scores: 34 bytes a token and channel.",
+        caption="Computed for 32 layers of width 4,096 in 16 bits, without the scores of attention: 34 bytes a token "
+        "and channel.",
     )
 
 
@@ -58,7 +60,7 @@ def mask_by_owner(order: str, lengths: Sequence[int], size: int) -> list[object]
     colours = {f"rank {rank}": RANKS[rank] for rank in range(size)}
     mask = cells(
         {"": grid},
-        title=f"The slowest rank computes {found.slowest:.2f} times the mean, so the ranks wait {found.idle:.0%} "
+        title=f"The slowest rank computes {found.slowest:.2f} times the mean, so the ranks wait {percent(found.idle)} "
         "of the time.",
         colours=colours,
         caption=f"Queries down, keys across. A field is {side} of {length:,} positions each way, in the colour of "
@@ -145,7 +147,7 @@ def waste(layouts: Sequence[Layout]) -> Drawing:
         Row(
             each.name,
             {"tokens": each.tokens / 1e3, "padding": (each.positions - each.tokens) / 1e3},
-            after=f"{each.waste:.0%} padding" if each.waste >= 0.1 else f"{each.waste:.1%} padding",
+            after=f"{percent(each.waste, 0 if each.waste >= 0.1 else 1)} padding",
         )
         for each in layouts
     ]
@@ -153,7 +155,7 @@ def waste(layouts: Sequence[Layout]) -> Drawing:
     return segments(
         rows,
         Axis("positions", "k"),
-        title=f"Padding takes {first:.0%} of the positions; packed, {last:.1%}.",
+        title=f"Padding takes {percent(first)} of the positions; packed, {percent(last, 1)}.",
         colours={"tokens": "blue", "padding": "grey"},
     )
 
@@ -172,7 +174,7 @@ def row_work(rows: Sequence[Sequence[int]], row: int, shown: int = 6) -> Drawing
 
 def packed(kinds: Iterable[Kind]) -> Table:
     """What each mask and numbering does."""
-    rows = [(each.positions, each.masked, "anew" if each.restart else "through", f"{each.wrong:.0%}") for each in kinds]
+    rows = [(each.positions, each.masked, "anew" if each.restart else "through", percent(each.wrong)) for each in kinds]
     return Table(["positions", "document mask", "numbered", "outputs that are wrong"], rows, align="lllr")
 
 
@@ -184,5 +186,5 @@ def compiled(found: Iterable[Compiled]) -> Table:
 
 def gradients(found: Iterable[Gradient]) -> Table:
     """How far DDP's gradient is from one process's, by the scale of a rank's loss."""
-    rows = [(each.how, "right" if each.off < 1e-5 else f"off by {each.off:.0%}") for each in found]
+    rows = [(each.how, "right" if each.off < 1e-5 else f"off by {percent(each.off)}") for each in found]
     return Table(["each rank's loss is", "DDP's gradient"], rows, align="ll")

@@ -6,6 +6,7 @@ from compile_lab.modes.payback import Crossing
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, dotted
 from compile_lab.page.tables import Table
+from compile_lab.page.units import percent
 
 NEAR = 0.2
 """How far from the real crossing a prediction may be to be called near."""
@@ -34,7 +35,7 @@ def against(crossings: Sequence[Crossing], provenance: object) -> Drawing:
         rows,
         Axis("steps", log=True),
         title=f"{sum(one.within(NEAR) for one in crossed)} of {len(crossed)} predicted break-evens are within "
-        f"{NEAR:.0%} of the real crossing.",
+        f"{percent(NEAR)} of the real crossing.",
         caption=f"Predicted from two short runs, with 95 % intervals; real where two long runs crossed, in "
         f"{crossed[0].clock}. Behind a row, predicted over real",
         colours={"predicted": "blue", "real": "orange"},
@@ -50,8 +51,8 @@ def compared(crossings: Sequence[Crossing]) -> Table:
         "predicted [95 %]",
         "real",
         "predicted / real",
-        "compile, s: predicted with",
-        "then",
+        "compile time in the prediction, s",
+        "in the long run, s",
         "ms eager",
         "compiled",
     ]

@@ -38,7 +38,7 @@ def depths(regionals: Sequence[Regional], saving: bool = False) -> Drawing:
         caption=series[0].what.partition(",")[0].partition("of ")[2] + ", 95 % intervals" * saving,
         colours=COLOURS,
         provenance=series[0].provenance,
-        table=table(series),
+        table=None if saving else table([one for one in series if one.done]),
     )
 
 

@@ -36,7 +36,8 @@ def picture(found: Restarts, names: Sequence[str] = (), caption: str = "", cpu: 
         + f"; {'those that hit both caches take' if len(hits) > 1 else 'with a hit in both caches it is'} {shown} s"
         * bool(hits)
         + ".",
-        caption=caption or f"{found.what}: until the first step is done, less a later step",
+        caption=caption
+        or f"{found.what}: {'work' if cpu else 'time'} until the first step is done, minus that of a later step",
         colours={_layers(said): COLOURS.get(said, "purple") for said in sorted(answers)},
         provenance=found.provenance,
         table=table(chosen),
@@ -45,6 +46,7 @@ def picture(found: Restarts, names: Sequence[str] = (), caption: str = "", cpu: 
 
 def table(starts: Sequence[Restart]) -> Table:
     """One row for each start, its counters in full."""
+    stopped = any(one.stopped for one in starts)
     rows = [
         (
             one.name,
@@ -52,12 +54,12 @@ def table(starts: Sequence[Restart]) -> Table:
             one.seconds,
             one.cpu_s,
             None if one.artifacts_nbytes is None else with_unit(one.artifacts_nbytes),
-            one.stopped,
+            *[one.stopped] * stopped,
         )
         for one in starts
     ]
-    columns = ["start", *LAYERS, "s", "CPU s", "artifacts", "stopped"]
-    return Table(columns, rows, align="lllrrrl")
+    columns = ["start", *LAYERS, "s", "CPU s", "artifacts", *["stopped"] * stopped]
+    return Table(columns, rows, align="lllrrr" + "l" * stopped)
 
 
 def keys(found: Restarts, names: Sequence[str]) -> Table:

@@ -111,5 +111,6 @@ def table(several: Mapping[str, StepCollectives], caption: str = "", folded: str
         )
         for name, found in several.items()
     ]
-    names = ["gathers", "scatters", "bytes", "with a matmul under them", "in flight at most", "kept for the backward"]
+    names = ["gathers", "scatters", "bytes", "with a matmul under them"]
+    names += ["most started, not waited for", "kept for the backward"]
     return Table(["", *names], rows, caption, align="lrrrrrr", folded=folded)

@@ -135,7 +135,7 @@ class Cell(RecordedRow):
         if self.lost:
             return WRONG, f"{self.lost} parameters are missing from `model.parameters()` after a step"
         if set(TENSOR) & set(self.steps) and self.held > 0.8:
-            return SLOW, f"the blocks are not sharded: each rank holds {self.held:.0%} of the parameters"
+            return SLOW, f"the blocks are not sharded: each rank holds {100 * self.held:.0f} % of the parameters"
         if way and not self.forward_runs:
             return SLOW, "nothing is compiled: every block runs in eager mode"
         if way in WHOLE and not self.loss:

@@ -20,6 +20,8 @@ SAMPLES = 25
 SAMPLE_S = 0.01
 MOST_REPEATS = 2000
 WARM_UP_CALLS = 3
+SELDOM = 20_000
+"""So many objects are made between two looks for garbage; Python's own number is 700."""
 
 
 class Timed(Protocol):
@@ -54,6 +56,18 @@ def one_thread() -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def core_left() -> Iterator[None]:
+    """In the block torch computes with a thread less, so that a child has a core: threads that share small work out
+    would wait for the one whose core the child has."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads - 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
 def collector_off() -> Iterator[None]:
     """In the block Python's garbage collector pauses nothing, and frees nothing but by reference counts."""
     was_on = gc.isenabled()
@@ -63,6 +77,20 @@ def collector_off() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
+
+
+@contextlib.contextmanager
+def collected_seldom() -> Iterator[None]:
+    """In the block Python looks for garbage less often, and only in what is made there: a tenth of tracing is that."""
+    before = gc.get_threshold()
+    gc.freeze()
+    if before[0]:
+        gc.set_threshold(max(before[0], SELDOM), *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+        gc.unfreeze()
 
 
 @contextlib.contextmanager

@@ -5,10 +5,9 @@ says in words what failed, why, and what to do.
 """
 
 import contextlib
-import gc
 import io
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -17,6 +16,7 @@ from ..aot.training import TrainingGraphs, training_graphs
 from ..dynamo.recompiles import Watched, watch
 from ..dynamo.tracing import DynamoTrace
 from ..inductor.generated import GeneratedCode, begin_generated
+from ..measure.timing import core_left
 from ..memory.ledger import Lifetimes
 from ..memory.predict import lifetimes
 from ..virtual_gpu.assembly import Resources
@@ -34,8 +34,6 @@ from .switches import Switched, switched
 from .tries import Tried, UnderAutocast, begin_autocast, registers, tried
 
 T = TypeVar("T")
-SELDOM = 20_000
-"""So many objects are made between two looks for garbage; Python's own number is 700."""
 OF_LIMIT = 0.7
 """Of a model that is slow to trace fewer changes of the call are tried: none is begun when the report has taken this
 share of a part's limit."""
@@ -269,8 +267,13 @@ def captured(
         if "casts" in asked:
             begun["casts"] = begin_autocast(given, options.chip)
     found = Captured(given, options, parts, seconds, begun)
+    beside = contextlib.ExitStack()
     try:
+        if begun:
+            beside.enter_context(core_left())
         for name in asked:
+            if name == "code":  # not before: torch's guards are of the number of threads, too
+                beside.close()
             progress(PARTS[name].label)
             start, left = time.perf_counter(), options.limit_s - (found.taken_s if name == "code" else 0)
             try:
@@ -282,23 +285,10 @@ def captured(
                 parts[name] = error.with_traceback(None)
             seconds[name] = time.perf_counter() - start
     finally:
+        beside.close()
         for each in begun.values():
             each.stop()
     return found
-
-
-@contextlib.contextmanager
-def collected_seldom() -> Iterator[None]:
-    """In the block Python looks for garbage less often, and only in what is made there: a tenth of tracing is that."""
-    before = gc.get_threshold()
-    gc.freeze()
-    if before[0]:
-        gc.set_threshold(max(before[0], SELDOM), *before[1:])
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-        gc.unfreeze()
 
 
 def report_parts(options: ReportOptions) -> tuple[str, ...]:

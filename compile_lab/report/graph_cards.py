@@ -12,7 +12,7 @@ from ..aot.training import TrainingGraphs
 from ..dynamo.tracing import DynamoTrace
 from ..eager.flops import flops_of
 from ..memory.ledger import Lifetimes
-from ..page.units import with_unit
+from ..page.units import percent, with_unit
 from ..tensors import nbytes
 from ..virtual_gpu.chips import chip as chip_named
 from .captured import Captured
@@ -41,7 +41,7 @@ def part_of(found: Captured) -> str:
         share = ""
         if isinstance(graphs, TrainingGraphs) and eager and eager.flops:
             flops = sum(sum(graph_flops(one)) for each in graphs.each for one in (each.forward, each.backward))
-            share = f", {flops / eager.flops:.0%} of the matmul FLOPs of `{step.name}`"
+            share = f", {percent(flops / eager.flops)} of the matmul FLOPs of `{step.name}`"
         return f"one call of `{step.main.name}` and a backward of its own{share}"
     if not isinstance(trace, DynamoTrace) or not trace.breaks:
         return ""
@@ -50,7 +50,8 @@ def part_of(found: Captured) -> str:
     if isinstance(graphs, TrainingGraphs) and eager:
         held = sum(sum(graph_flops(each.forward)) for each in graphs.each)
         if eager.forward_flops and held < ALL * eager.forward_flops:
-            return f"{held / eager.forward_flops:.0%} of the forward's matmul FLOPs are in it; Python runs the rest"
+            share = percent(held / eager.forward_flops)
+            return f"{share} of the forward's matmul FLOPs are in it; Python runs the rest"
     return "what Python runs between its graphs is not in it"
 
 

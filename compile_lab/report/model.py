@@ -14,12 +14,13 @@ import torch
 from torch import nn
 
 from ..doors import check_amount, check_whole, door
+from ..measure.timing import collected_seldom
 from ..page.explore import publishing
 from ..recordings import here
 from ..virtual_gpu.chips import chip as chip_named
 from .advice import cure_of
 from .capture_cards import breaks_card, guards_card, handed_card
-from .captured import PARTS, Captured, PartFailed, ReportOptions, captured, collected_seldom, report_parts
+from .captured import PARTS, Captured, PartFailed, ReportOptions, captured, report_parts
 from .cards import CardText, PlainCell, ReportCard, worst_first
 from .chip_cards import casts_card, kernels_card, whose
 from .device_cards import devices_card, wrapped_card

@@ -62,8 +62,8 @@ def row(name: str, whole: bool = False, limit_s: float = LIMIT_S) -> Row:
     one, options = ARCHITECTURES[name], ReportOptions(devices=8, limit_s=limit_s)
     with started(options.chip):  # as the command does
         model, batch = made(name)
-    begun = time.perf_counter()
-    subject = given(model, batch, name=name)
+        begun = time.perf_counter()
+        subject = given(model, batch, name=name)
     found = build_report(subject, options)
     seconds = time.perf_counter() - begun
     return {

@@ -10,9 +10,9 @@ from .links import Measured, measured
 
 DRAWN = {
     "8 H100, one machine": ("H100", 8, "ND_H100_v5"),
-    "16 H100, two": ("H100", 16, "nccl-tests/issues/309"),
-    "32 H100, four": ("H100", 32, "nccl-tests/issues/309"),
-    "512 GH200, 128 of four": ("GH200", 512, "nccl-benchmark-on-alps"),
+    "16 H100, two machines": ("H100", 16, "nccl-tests/issues/309"),
+    "32 H100, four machines": ("H100", 32, "nccl-tests/issues/309"),
+    "512 GH200, 128 machines": ("GH200", 512, "nccl-benchmark-on-alps"),
 }
 """Chip, ranks, and a part of the source's name."""
 NEAR = 0.25

@@ -88,7 +88,8 @@ def by_kind(plans: Mapping[str, Plan], caption: str, words: Mapping[str, str] | 
         rows.append(Row("sends", {SENT: found.sent_nbytes / size}, after[1], group, thin=True))
         listed.append([name, *map(with_unit, sizes.values()), *after])
     least, most = (end(plans, key=lambda name: plans[name].total_nbytes) for end in (min, max))
-    ends = [f"{name}'s fullest device holds {with_unit(plans[name].total_nbytes)}" for name in (least, most)]
+    whose = [name if plans[name].devices == 1 else f"{name}'s fullest device" for name in (least, most)]
+    ends = [f"{who} holds {with_unit(plans[at].total_nbytes)}" for who, at in zip(whose, (least, most), strict=True)]
     return segments(
         rows,
         Axis(unit=unit),

@@ -97,14 +97,14 @@ def own(eager: float, compiled: float, unsure: float, cold: float, later: float)
 
 
 def summary(row: CompiledWay, steps: int, restarts: int, cache: str, devices: int = 1) -> str:
-    """The verdict with its interval, the break-even, and how many restarts the saving bears."""
+    """The verdict with its interval, the break-even, and for how many restarts the saving would pay."""
     found = balance(row, steps, restarts, cache)
     net, whole_s = found.net_s, steps * row.eager_ms / 1e3
     verdict = {"pays": "It pays", "loses": "It loses", "undecided": "It is undecided"}[found.verdict]
     on = f", on each of {devices:,} devices: {duration(devices * abs(net.value))} in all" if devices > 1 else ""
     bears, few, many = (math.floor(n) if n < math.inf else n for n in found.restarts)
     most = "any number of restarts" if bears == math.inf else f"{count(bears)} restart{'s' * (bears != 1)}"
-    gone = f" The saving bears **{most}** ({count(few)} to {count(many)})." if bears else ""
+    gone = f" The saving would pay for **{most}** ({count(few)} to {count(many)})." if bears else ""
     even = earned(balance(row, steps, 0).break_even, "A cold start")
     if restarts and found.break_even[0] < math.inf:
         even += f"; {earned(found.break_even, f'all {restarts + 1} starts')}"

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .._torch.virtual_gpu import virtual_gpu_pieces
+from ..measure.timing import collected_seldom
 from . import fake_cuda, travel
 from .chips import Chip
 from .errors import UnsupportedKernel
@@ -58,9 +59,9 @@ def _with_chip(chip: Chip, guard: ctypes.CDLL, others: list[socket.socket]) -> s
         fake_cuda.install(chip, guard)
         if os.environ["TRITON_INTERPRET"] == "0":  # the interpreter's compiler is another
             fake_cuda.warm_up()
-        gc.freeze()  # what all forks share is no garbage, and looking at it would copy it for each of them
-        while (request := receive(theirs)) is not None:
-            send(theirs, pickle.dumps(_forked(theirs, request)))
+        with collected_seldom():  # and never what all forks share: looking at it would copy it for each of them
+            while (request := receive(theirs)) is not None:
+                send(theirs, pickle.dumps(_forked(theirs, request)))
         status = 0
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -68,6 +69,8 @@ def _with_chip(chip: Chip, guard: ctypes.CDLL, others: list[socket.socket]) -> s
 
 
 def _forked(parent: socket.socket, request: bytes) -> Reply:
+    travel.imported(pickle.loads(request)["body"])
+    gc.freeze()
     (read, write), (out, its_out), (err, its_err) = os.pipe(), os.pipe(), os.pipe()
     child = os.fork()
     if not child:

@@ -17,6 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from ..doors import check_seconds, door
+from ..measure.timing import core_left
 from ..source import place
 from . import server, travel
 from .chips import Chip
@@ -132,7 +133,8 @@ def started(chip: str | Chip) -> Iterator[None]:
     It keeps the environment of its start: where the block changes that, it is ended, and a request starts another.
     """
     environment, begun = dict(os.environ), begin(chip, int)
-    yield
+    with core_left():
+        yield
     if dict(os.environ) != environment:
         begun.stop()
         server.stop()

@@ -4,10 +4,13 @@ A description is shape, stride, dtype, requires_grad, whether it is a parameter,
 same tensor twice (tied weights) is the same tensor twice on the other side, since pickle remembers what it has seen.
 """
 
+import contextlib
+import importlib.util
 import io
 import pickle
 import sys
 import types
+from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -30,9 +33,15 @@ def dumps(thing: Any, *, values: bool) -> bytes:
 
     Raises TypeError for what cannot travel: a sparse tensor, a tensor subclass, an open file, a lock, …
     """
+    return _dumped(thing, values)[0]
+
+
+def _dumped(thing: Any, values: bool) -> tuple[bytes, set[str]]:
+    """The bytes, and the modules of what is in them."""
     file = io.BytesIO()
-    (_WithValues if values else _Described)(file).dump(thing)
-    return file.getvalue()
+    pickler = (_WithValues if values else _Described)(file)
+    pickler.dump(thing)
+    return file.getvalue(), pickler.modules
 
 
 loads = pickle.loads
@@ -41,14 +50,35 @@ loads = pickle.loads
 def packed(thing: Any, *, values: bool) -> bytes:
     """What a child is to do, as bytes: as `dumps`, with the operators that the reader's code has made."""
     own = readers_operators({"__main__", *cloudpickle.list_registry_pickle_by_value()})
-    return dumps((own, thing), values=values)
+    work, modules = _dumped((own, thing), values)
+    return pickle.dumps((sorted(modules), work))
+
+
+def imported(body: bytes) -> None:
+    """Import the installed packages that a body needs: a process that forks for each body does so once for all."""
+    modules, _ = pickle.loads(body)
+    for name in modules:
+        if name not in sys.modules and _is_installed(name.partition(".")[0]):
+            with contextlib.suppress(Exception):  # the fork imports it again, and tells what it raises
+                importlib.import_module(name)
+
+
+def _is_installed(package: str) -> bool:
+    """Not the reader's own file, which may be another by the next body."""
+    if package == __name__.partition(".")[0]:
+        return True
+    try:
+        spec = importlib.util.find_spec(package)
+    except (ImportError, ValueError):
+        return False
+    return bool(spec and spec.origin) and not {"site-packages", "dist-packages"}.isdisjoint(Path(spec.origin).parts)
 
 
 def unpacked(body: bytes) -> Any:
     """What `packed` was given, in a child. The modules of functions that came by value can be imported there: Dynamo
     does so where it looks up a global name of an inlined function, and would else run the reader's file once more.
     """
-    landing = _Landing(io.BytesIO(body))
+    landing = _Landing(io.BytesIO(pickle.loads(body)[1]))
     _, thing = landing.load()
     for names in landing.scopes.values():
         name = names.get("__name__", "__main__")
@@ -87,7 +117,16 @@ _SYMBOLIC = {torch.SymInt: int, torch.SymFloat: float, torch.SymBool: bool}
 
 
 class _Travelling(Pickler):
+    """Keeps, as ``modules``, those of all classes and functions."""
+
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.modules: set[str] = set()
+
     def reducer_override(self, thing: Any) -> Any:
+        module = (thing if isinstance(thing, type | types.FunctionType) else type(thing)).__module__
+        if isinstance(module, str):
+            self.modules.add(module)
         if type(thing).__name__ in KERNELS:
             return HandWritten.made, (hand_written(thing), f"{thing.__name__}.py")
         if type(thing).__name__ in TUNED:

@@ -16,7 +16,7 @@ from torch import nn
 from compile_lab._torch.inductor import inductor_config
 from compile_lab.judge import climbed, gradients, stage_at_fault
 from compile_lab.judge.__main__ import main
-from compile_lab.judge.judging import Judged, subject_of, units_of
+from compile_lab.judge.judging import subject_of, units_of
 
 pytestmark = pytest.mark.processes
 
@@ -92,16 +92,6 @@ def test_the_same_random_numbers_are_drawn_each_time_and_afterwards_those_that_w
     assert units_of(subject)[1] == {}
     found = gradients(masked_by_numpy, (drawn(4, 8, grad=True), torch.arange(8) > 2))
     assert found.wrong == () and not found.refused, found
-
-
-def test_a_program_that_draws_random_numbers_is_told_from_one_that_does_not():
-    cases = {nn.Dropout(0.5): True, nn.Dropout(0.5).eval(): False, nn.Linear(8, 8): False}
-    for model, draws in cases.items():
-        before = torch.get_rng_state()
-        assert subject_of(model, drawn(4, 8), None, 0).draws() == draws, model
-        assert torch.equal(torch.get_rng_state(), before)
-    assert subject_of(nn.Dropout(0.5).eval(), drawn(4, 8), lambda model: model.train(), 0).draws(), "the second call"
-    assert "draw random numbers" in str(Judged((), {}, drawn=True)) and str(Judged((), {})) == ""
 
 
 def test_a_mask_of_bools_is_judged():
@@ -326,13 +316,6 @@ def test_a_result_that_hangs_on_a_last_bit_is_refused():
     x = torch.tensor([0.1, 0.2, 0.3] * 50)
     found = gradients(bucket, (x, drawn(5, 4, grad=True)))
     assert "output" in found.refused and "last bit" in found.refused["output"] and found.wrong == ()
-
-
-@pytest.mark.slow
-def test_dropout_for_a_chip_is_judged_by_eagers_draws():
-    found = gradients(nn.Sequential(nn.Linear(8, 8), nn.Dropout(0.5)), drawn(4, 8), chip="H200", seed=5)
-    assert found.wrong == () and not found.refused and len(found.verdicts) == 3
-    assert str(found).splitlines()[-1].startswith("not judged: kernels that draw random numbers themselves")
 
 
 def test_a_chip_that_is_not_known_is_refused_at_the_door():

@@ -3,7 +3,7 @@
 import re
 
 from compile_lab.page import Series, bars, dots
-from compile_lab.page.marks import Axis, Cell, Line, Node, Row, Segment, cells, lines, nodes, segments
+from compile_lab.page.marks import Axis, Cell, Line, Node, Row, Segment, cells, dotted, lines, nodes, segments
 from compile_lab.page.marks.common import short
 
 STEP = [Row("eager", {"forward": 3.0, "backward": 6.0}), Row("compiled", {"forward": 2.0})]
@@ -42,6 +42,14 @@ def test_dots_have_a_shape_each_and_the_largest_value_behind_them():
     assert re.findall(r"<em[^>]*>([^<]*)<", picture.body) == ["40\u202f%", "20\u202f%"]
     assert picture.table.rows == [["GPipe", 10.0, 40.0], ["1F1B", 20.0, None]]
     assert picture.alt == "Two rows. GPipe: on paper 10, measured 40 %; 1F1B: on paper 20 %."
+
+
+def test_where_one_value_of_a_row_was_measured_it_stands_behind_the_dots():
+    ends = {"measured": (11.0, 13.0)}
+    rows = [Row("too much", {"predicted": 15.0, "measured": 12.0}, spreads=ends), Row("neither", {"predicted": 9.0})]
+    rows.append(Row("too little", {"predicted": 10.0, "measured": 12.0}, spreads=ends))
+    picture = dotted(rows, Axis("a step", "ms"), title="Three rows.")
+    assert re.findall(r"<em[^>]*>([^<]*)<", picture.body) == ["■ 12\u202fms", "9.0\u202fms", "12\u202fms"]
 
 
 def test_bars_show_a_spread_and_several_series_as_dots():

@@ -13,8 +13,9 @@ import pytest
 import torch
 from torch import nn
 
+from compile_lab.measure.timing import collected_seldom
 from compile_lab.report.__main__ import main
-from compile_lab.report.captured import PARTS, Captured, CapturePart, ReportOptions, captured, collected_seldom
+from compile_lab.report.captured import PARTS, Captured, CapturePart, ReportOptions, captured
 from compile_lab.report.cards import report_of
 from compile_lab.report.given import given, loaded
 from compile_lab.report.limits import PartTookTooLong, limited

@@ -1,7 +1,10 @@
 """What goes to a child: a module with parametrizations, which torch itself refuses to pickle, is the same there."""
 
 import pickle
+import subprocess
+import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -99,3 +102,30 @@ def test_what_torch_alone_can_make_is_the_same_thing(thing):
 def test_a_module_that_holds_an_operator_travels():
     again = pickle.loads(dumps(Holds()))
     assert torch.equal(again(torch.ones(2, 2)), torch.full((2, 2), 2.0))
+
+
+ASKS = """
+import sys
+from compile_lab.virtual_gpu import travel
+sys.path.append(sys.argv[1])
+travel.imported(open(sys.argv[2], "rb").read())
+print(*(name in sys.modules for name in ("networkx.classes.graph", "compile_lab.memory.ledger", "readers_own")))
+"""
+
+
+def test_what_forks_for_each_body_imports_installed_packages_before_and_the_readers_own_file_never(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "readers_own.py").write_text("class Model:\n    pass\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    from networkx import Graph
+    from readers_own import Model
+
+    from compile_lab.memory.ledger import Lifetimes
+
+    body = travel.packed((Graph(), Lifetimes, Model()), values=False)
+    (tmp_path / "body").write_bytes(body)
+    asked = [sys.executable, "-c", ASKS, str(tmp_path), str(tmp_path / "body")]
+    said = subprocess.run(asked, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[2])
+    assert said.stdout.split() == ["True", "True", "False"]
+    assert isinstance(travel.unpacked(body)[0], Graph)

@@ -29,9 +29,9 @@ def text(recording: Recording) -> list[str]:
     paragraphs = [
         f"With Liger's layer norm, head and loss the eager step takes {liger['median_ms']:.1f} ms instead of "
         f"{eager['median_ms']:.1f}, {apart}, and {liger['peak_nbytes'] / 1e9:.1f} GB instead of "
-        f"{eager['peak_nbytes'] / 1e9:.1f}, since no logits are kept; the compiled step, without Liger's, takes "
-        f"{compiled['median_ms']:.1f} ms and {compiled['peak_nbytes'] / 1e9:.1f} GB. The error of its gradients is "
-        f"{100 * liger['gradient_error']:.2f} %, and {100 * eager['gradient_error']:.2f} % without Liger."
+        f"{eager['peak_nbytes'] / 1e9:.1f}, since no logits are kept. The gradients' error is "
+        f"{100 * liger['gradient_error']:.2f} %, and {100 * eager['gradient_error']:.2f} % without Liger. In this run "
+        f"the compiled peer's step takes {compiled['median_ms']:.1f} ms and {compiled['peak_nbytes'] / 1e9:.1f} GB."
     ]
     seeds, others = (last := ends(recording)).pop(BASE, []), last
     if len(seeds) > 1 and others:
@@ -40,12 +40,12 @@ def text(recording: Recording) -> list[str]:
         far = ", ".join(f"{name} {signed(each - mean, '.4f')}" for name, each in means.items())
         outside = [name for name, each in means.items() if not min(seeds) <= each <= max(seeds)]
         paragraphs.append(
-            f"{len(seeds)} seeds of the compiled peer end {spread:.4f} nats apart. How far the mean of each other "
-            f"way's seeds lies from its mean: {far}. "
+            f"{len(seeds)} seeds of the compiled peer end {spread:.4f} nats apart. From the mean of these, in nats, "
+            f"the means of the other ways' seeds are: {far}. "
             + (
-                f"Outside its seeds' spread is {', '.join(outside)}."
+                f"Outside the spread of the peer's seeds is {', '.join(outside)}."
                 if outside
-                else "All are within its seeds' spread."
+                else "All are within the spread of the peer's seeds."
             )
         )
     why: dict[tuple[str, str], dict[str, None]] = {}

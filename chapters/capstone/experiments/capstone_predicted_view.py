@@ -39,5 +39,5 @@ def picture(result: Mapping[str, Any], provenance: object | None = None) -> Draw
         title=f"Predicted for {devices[-1]:,} GPUs, a step takes {last[best]:.0f} ms at the least: {best}.",
         caption="None of these was measured",
         provenance=provenance,
-        table=Table(["", "GPUs", "step, ms", "device, ms", "issued, ms", "speed kept"], told, align="lrrrrr"),
+        table=Table(["", "GPUs", "step, ms", "device, ms", "host, ms", "each GPU's speed"], told, align="lrrrrr"),
     )

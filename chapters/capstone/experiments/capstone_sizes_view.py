@@ -16,6 +16,7 @@ from .capstone_sizes_model import RUNGS, Size
 
 PEER, REPLAYED, TOGETHER, HAND, FP8 = RUNGS
 MODELS = {(12, 768): "124M", (24, 1024): "350M", (24, 1536): "758M, wide", (36, 1280): "774M"}
+NAMES = {REPLAYED: "the peer with CUDA graphs", TOGETHER: "*together*", HAND: "the step by hand", FP8: "*all fp8*"}
 
 
 @dataclass(frozen=True)
@@ -119,10 +120,9 @@ def text(recording: Recording) -> list[str]:
     found = measured(recording)
     small = {size: timed for size, timed in found.items() if any(map(launches_limit, timed.values()))}
     large = {size: timed for size, timed in found.items() if size not in small}
-    errors = {size: [error(row) for row in timed.values()] for size, timed in large.items()}
     worst = max((row for timed in large.values() for row in timed.values()), key=lambda row: abs(error(row)))
     family, was, found_ms = _missed(worst)
-    unlike = [size for size in large if (size.layers, size.dim) != (12, 768)]
+    unlike = {size: timed.values() for size, timed in large.items() if (size.layers, size.dim) != (12, 768)}
     paragraphs = [_paying(found)]
     if small:
         size = min(small, key=_tokens)
@@ -131,16 +131,16 @@ def text(recording: Recording) -> list[str]:
             f"The program takes longer to launch a compiled step than the GPU to run it with {_and(small)}. "
             f"With {label(size)} the peer's kernels run for {peer.kernels_ms:.1f} ms, and launching them takes "
             f"{peer.issued_ms:.1f} ms. The model predicted {peer.predicted.launching_ms:.1f} ms, by the rate of "
-            f"a forward alone, an error of {_in_percent([error(peer)])}. By hand the step is one CUDA graph: it takes "
+            f"a forward alone, an error of {_in_percent([peer])}. By hand the step is one CUDA graph: it takes "
             f"{hand.median_ms:.1f} ms where {hand.predicted.ms:.1f} were predicted. Most of that gain is "
-            f"the graph's: the kernels of {TOGETHER} run for {together.kernels_ms:.1f} ms."
+            f"the graph's: the kernels of {NAMES[TOGETHER]} run for {together.kernels_ms:.1f} ms."
             + (_replayed(small[size]) if REPLAYED in small[size] else "")
         )
     paragraphs.append(
         f"Where the GPU is the limit, bytes and FLOPs predict every step to within {100 * abs(error(worst)):.0f} % "
-        f"({worst.rung} with {label(worst.size)}, where the kernels of “{family}” take {found_ms:.1f} ms instead of "
-        f"{was:.1f}), though all that the model knows is batch 32 with 124M, in earlier runs."
-        + "".join(f" With {label(size)} the errors are {_in_percent(errors[size])}." for size in unlike)
+        f"({NAMES.get(worst.rung, 'the compiled peer')} with {label(worst.size)}, where the kernels of “{family}” "
+        f"take {found_ms:.1f} ms, not {was:.1f}), though the model knows only batch 32 with 124M, in earlier runs."
+        + "".join(f" With {label(size)} the errors are {_in_percent(unlike[size])}." for size in unlike)
     )
     return [*paragraphs, *_left(recording), *recording.result["notes"]]
 
@@ -152,7 +152,7 @@ def _paying(found: Mapping[Size, Mapping[str, SizeRow]]) -> str:
         low, high = (min(at, key=lambda size: at[size].measured), max(at, key=lambda size: at[size].measured))
         ends = f"{at[low].measured:.2f}× ({label(low)}) to {at[high].measured:.2f}× ({label(high)})"
         never = [size for size, one in at.items() if not one.pays]
-        parts.append(f"{name} is {ends}" + (f", and does not pay with {_and(never)}" if never else ""))
+        parts.append(f"{NAMES[name]} is {ends} as fast" + (f", and does not pay with {_and(never)}" if never else ""))
     return f"Compared with the compiled peer, {'; '.join(parts)}."
 
 
@@ -210,5 +210,5 @@ def _tokens(size: Size) -> tuple[int, int]:
     return size.layers * size.dim * size.batch, size.batch
 
 
-def _in_percent(errors: list[float]) -> str:
-    return ", ".join(f"{signed(100 * each)} %" for each in errors)
+def _in_percent(several: Iterable[SizeRow]) -> str:
+    return ", ".join(f"{signed(100 * error(row))} %" for row in several)

@@ -19,7 +19,7 @@ from .operators import VERDICTS, OperatorError
 from .runs import REFERENCE, TrainedRun
 
 COLOURS = dict(zip(VERDICTS, ("grey", "sky", "orange", "blue"), strict=True))
-UNIT = "errors in units of the least there can be: that of the exact result, rounded"
+RELATIVE = "errors relative to the least possible one, that of the exact result rounded once"
 
 
 def _judged(errors: Iterable[OperatorError]) -> list[OperatorError]:
@@ -34,7 +34,7 @@ def _precisions(errors: Iterable[OperatorError]) -> list[str]:
 def operators_picture(errors: Sequence[OperatorError], provenance: object = None) -> Drawing:
     """Each operator a point: eager's error to the right, compiled's upwards, log axes, a panel a precision (two).
 
-    In units of the least error there can be, that of the exact result when it is rounded. Those whose exact result
+    Relative to the least possible error, that of the exact result when it is rounded. Those whose exact result
     rounds to itself have no place in it. Raises ValueError where nothing was compared.
 
     >>> from chapters.is_it_right.rounding.view import operators_picture
@@ -70,7 +70,7 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
         Axis("error of eager", **ends),
         Axis("error of compiled", **ends),
         title=f"Closer to float64 in {told}.",
-        caption=UNIT,
+        caption=RELATIVE,
         colours=COLOURS,
         provenance=provenance,
         table=operators_table(judged),
@@ -88,9 +88,9 @@ def operators_table(errors: Sequence[OperatorError]) -> Table:
     >>> from chapters.is_it_right.rounding.view import operators_table
     >>> from chapters.is_it_right.rounding.operators import OperatorError
     >>> operators_table([OperatorError("softmax", "bf16", 1024, eager=3.1e-3, compiled=1.6e-3, rounding=1.6e-3)])
-    operator  precision  results  error, eager  error, compiled  verdict
-    ────────  ─────────  ───────  ────────────  ───────────────  ───────────────
-    softmax   bf16         1,024  3.10e-03      1.60e-03         compiled closer
+    operator  precision  elements  error, eager  error, compiled  verdict
+    ────────  ─────────  ────────  ────────────  ───────────────  ───────────────
+    softmax   bf16          1,024  3.10e-03      1.60e-03         compiled closer
     """
     judged = _judged(errors)
     differ = [error for error in judged if not error.equal]
@@ -99,7 +99,7 @@ def operators_table(errors: Sequence[OperatorError]) -> Table:
         (each.operator, each.precision, each.elements, f"{each.eager:.2e}", f"{each.compiled:.2e}", each.verdict)
         for each in differ
     ]
-    columns = ["operator", "precision", "results", "error, eager", "error, compiled", "verdict"]
+    columns = ["operator", "precision", "elements", "error, eager", "error, compiled", "verdict"]
     return Table(columns, rows, folded=f"The {len(differ)} of {len(judged)} whose bits differ, furthest apart first")
 
 
@@ -127,7 +127,7 @@ def verdicts(errors: Sequence[OperatorError]) -> Table:
 
 @door
 def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provenance: object = None) -> Drawing:
-    """Each chain a row: errors of eager, compiled and compiled with eager's casts, in units of the least there can be.
+    """Each chain a row: errors of eager, compiled and compiled with eager's casts, relative to the least possible.
 
     Raises ValueError for a precision that no chain was compared in.
 
@@ -151,13 +151,15 @@ def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provena
         name for name in names if (name, COMPILED) in by and by[name, COMPILED].error * 1.1 < by[name, EAGER].error
     ]
     rows = [
-        (each.chain, each.way, None if each.error is None else f"{each.error:.2e}", _percent(each.equal), each.stopped)
+        [each.chain, each.way, None if each.error is None else f"{each.error:.2e}", _percent(each.equal), each.stopped]
         for each in chains
         if each.precision == precision
     ]
-    table = Table(["chain", "way", "error", "elements as in eager", "stopped"], rows, align="llrrl")
+    columns = ["chain", "way", "error", "elements as in eager", "stopped"]
+    kept = len(columns) - (not any(row[-1] for row in rows))
+    table = Table(columns[:kept], [row[:kept] for row in rows], align="llrrl"[:kept])
     title = f"Compiled is closer to float64 in {len(closer)} of {len(names)} chains in {precision}."
-    return dots(names, series, unit="×", title=title, caption=UNIT, provenance=provenance, table=table)
+    return dots(names, series, unit="×", title=title, caption=RELATIVE, provenance=provenance, table=table)
 
 
 def _share(chain: ChainError | None) -> float | None:
@@ -167,7 +169,9 @@ def _share(chain: ChainError | None) -> float | None:
 def _percent(share: float | None) -> str | None:
     if share is None:
         return None
-    return f"{100 * share:.4g} %" if share < 1 else "100 %: bitwise"
+    if share == 1:
+        return "100 %: bitwise"
+    return f"{100 * share:.4g} %" if share < 0.99995 else "over 99.99 %"
 
 
 @door
@@ -178,10 +182,10 @@ def bits(chains: Sequence[ChainError], provenance: object = None) -> Table:
     >>> from chapters.is_it_right.rounding.view import bits
     >>> ways = {"eager": (2e-3, 1.0), "compiled": (1e-3, 0.6)}
     >>> bits([ChainError("GELU", "bf16", way, error, 1e-3, equal) for way, (error, equal) in ways.items()])
-    precision  option    chains equal to the bit  results equal, median  error, median
-    ─────────  ────────  ───────────────────────  ─────────────────────  ─────────────
-    bf16       eager                      1 of 1                  100 %        2.0e-03
-    bf16       compiled                   0 of 1                   60 %        1.0e-03
+    precision  option    chains equal to the bit  elements equal, median  error, median
+    ─────────  ────────  ───────────────────────  ──────────────────────  ─────────────
+    bf16       eager                      1 of 1                   100 %        2.0e-03
+    bf16       compiled                   0 of 1                    60 %        1.0e-03
     """
     rows = []
     for precision, way in dict.fromkeys((each.precision, each.way) for each in chains):
@@ -193,8 +197,8 @@ def bits(chains: Sequence[ChainError], provenance: object = None) -> Table:
         share = statistics.median(each.equal for each in of_it)
         error = statistics.median(each.error for each in of_it)
         rows.append((precision, way, f"{whole} of {len(of_it)}", f"{100 * share:.3g} %", f"{error:.1e}"))
-    columns = ["precision", "option", "chains equal to the bit", "results equal, median", "error, median"]
-    return Table(columns, rows, f"Held against eager. {provenance}" if provenance else "", align="llrrr")
+    columns = ["precision", "option", "chains equal to the bit", "elements equal, median", "error, median"]
+    return Table(columns, rows, f"Compared with eager. {provenance}" if provenance else "", align="llrrr")
 
 
 @door

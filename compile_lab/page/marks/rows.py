@@ -201,9 +201,21 @@ def _dotted(rows: Sequence[Row], axis: Axis, sheet: Sheet) -> Drawing:
         for name, value in values.items():
             hover, look = attribute(f"{name}: {with_unit(value, axis.unit)}"), f"m-dot m-sign-{hues[name]}"
             bits.append(f"<b class='{look}' style='left:{scale.at(value)}' title='{hover}'>{shapes[name]}</b>")
-        after = row.after if row.after is not None else with_unit(high, axis.unit) if values else "–"
+        after = row.after if row.after is not None else _labelled(row, axis.unit, shapes)
         lanes.append(_Lane(row, bits, after, max([high, *row.other_values()]), "m-dots"))
     return _stacked(lanes, scale, axis, sheet, hues, SHAPES)
+
+
+def _labelled(row: Row, unit: str, shapes: Mapping[str, str]) -> str:
+    """The largest value stands behind a row of dots; where one alone has a spread, it was measured, and stands there,
+    with its dot if it is not the largest."""
+    values = row.sums()
+    if not values:
+        return "–"
+    largest = max(values, key=values.__getitem__)
+    measured = [name for name in values if name in row.spreads]
+    name = measured[0] if len(measured) == 1 else largest
+    return f"{shapes[name]} " * (name != largest) + with_unit(values[name], unit)
 
 
 @door
