@@ -109,7 +109,7 @@ def phases(costs: Sequence[PhaseCost], phase: str, provenance: object | None = N
         ]
         for cost in done
     ]
-    columns = ["shape", "mode", "ms (quartiles)", "tokens/s", "first 3 calls, s beyond settled ones", "graphs compiled"]
+    columns = ["shape", "mode", "ms (quartiles)", "tokens/s", "first 3 calls, s more than settled", "graphs compiled"]
     return dotted(
         rows,
         Axis("one prefill" if phase == "prefill" else "one new token for each sequence", "ms", log=True),

@@ -26,6 +26,8 @@ def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Dra
         if own:
             series.append(Series(_threads(count), [row.way for row in own], *values))
     best = max(done, key=lambda row: row.per_s)
+    level = [f"{row.way} with {_threads(row.threads)}" for row in done if row is best or row.high >= best.low]
+    most = f"{best.per_s:,.0f} calls/s"
     failed = [f"{row.way}, {_threads(row.threads)}: {row.error}" for row in rows if row.error]
     wrong = [f"{row.way}, {_threads(row.threads)}: an answer is wrong" for row in done if not row.same]
     table = [
@@ -42,7 +44,9 @@ def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Dra
     return bars(
         series,
         value_title="calls of all threads together, calls/s",
-        title=f"The most, {best.per_s:,.0f} calls/s, come from {best.way} with {_threads(best.threads)}.",
+        title=f"The most, {most}, come from {level[0]}."
+        if len(level) == 1
+        else f"At most {most}. Not told apart are: {', '.join(level)}.",
         caption="; ".join([*wrong, *failed]),
         provenance=provenance,
         table=Table(columns, table),

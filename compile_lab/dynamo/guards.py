@@ -118,6 +118,7 @@ def _about(kind: str, code: str) -> str:
 _NAMES = (
     (r"\b[LG]\['__import_(\w+)'\]", lambda m: m[1].replace("_dot_", ".")),
     (r"\bG\['__builtins_dict___\d+'\]\['(\w+)'\]", r"builtins.\1"),
+    (r"\b[LG]\['(\w*?)_*\d{9,}_c\d+'\]", lambda m: m[1] or "…"),
     (r"\b[LG]\['(\w+)'\]", r"\1"),
     (r"\._(?:modules|parameters|buffers)\['(\d+)'\]", r"[\1]"),
     (r"\._(?:modules|parameters|buffers)\['(\w+)'\]", r".\1"),

@@ -45,7 +45,7 @@ def devices_card(found: Captured) -> ReportCard:
     fits = "fits" if fullest <= chip.memory_nbytes else "may not fit" if total <= chip.memory_nbytes else "does not fit"
     verdict = (
         f"Under {NAMES[step.pattern]} on {step.devices} devices each holds {with_unit(total)} and sends "
-        f"{with_unit(sent)} a step; it {fits} a {chip.name} of {with_unit(chip.memory_nbytes)}."
+        f"{with_unit(sent)} a step; it {fits} {chip.one} of {with_unit(chip.memory_nbytes)}."
     )
     rows = [(each.kind, each.count, each.payload_nbytes, each.sent_nbytes) for each in step.sent]
     rows += [(label, each.count, each.payload_nbytes, each.sent_nbytes) for label, each in step.exchanged]

@@ -187,7 +187,7 @@ def memory_card(found: Captured) -> ReportCard:
     run = " of the step as eager runs it" if eager else ""
     verdict = (
         f"The peak{run} is {with_unit(memory.peak_nbytes)} above what was there, in the {at.phase}{where}; with "
-        f"{held} {with_unit(whole)}, which {fits} a {chip.name} of {with_unit(chip.memory_nbytes)}."
+        f"{held} {with_unit(whole)}, which {fits} {chip.one} of {with_unit(chip.memory_nbytes)}."
     )
     if state and not known:
         verdict += f" What {state.name} remembers is not in it: {state.why}."
@@ -234,7 +234,7 @@ def _seen_in_eager(found: Captured) -> str:
 
 def _read_from(found: Captured) -> str:
     if eager := _seen_in_eager(found):
-        return f"Seen in one eager step, since {eager}. What a compiler fuses would come off."
+        return f"Seen in one eager step, since {eager}. Compiled, the step needs less where operations are fused."
     code = found.parts.get("code")
     if getattr(code, "trouble", None) == () and len(getattr(code, "graphs", ())) == 2:
         return (

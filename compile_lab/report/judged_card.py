@@ -13,11 +13,11 @@ from .judged import JudgedStep, unwritten
 TITLE = "Is the compiled step right?"
 MOST_NAMED, MOST_ROWS = 4, 40
 BY_ITSELF = (
-    "`compile-lab judge FILE:FUNCTION` judges it by itself; `--judge`, or `report(…, judge=True)`, does so in a report "
-    "of a smaller model whatever time that takes"
+    "`compile-lab judge FILE:FUNCTION` judges it alone; `--judge`, or `report(…, judge=True)`, does so in a report "
+    "of a smaller model however long that takes"
 )
 WHOSE = (
-    "`compile-lab judge FILE:FUNCTION` judges it by itself, and `compile_lab.judge.stage_at_fault(model, batch)` says "
+    "`compile-lab judge FILE:FUNCTION` judges it alone, and `compile_lab.judge.stage_at_fault(model, batch)` says "
     "which stage of the compiler is at fault"
 )
 WHAT = (

@@ -46,6 +46,11 @@ class Chip:
     """What the compiler estimates with, where it weighs a computation against a message; never a measured one."""
 
     @property
+    def one(self) -> str:
+        """The name with its article: "an H200", "a T4"."""
+        return f"a{'n' * (self.name[0] in 'AEFHILMNORSX')} {self.name}"
+
+    @property
     def warps_per_sm(self) -> int:
         """The warps that a multiprocessor can hold at once."""
         return self.threads_per_sm // self.warp_threads

@@ -109,5 +109,7 @@ def test_a_table_whose_name_ends_like_an_accessor_keeps_its_name():
 
 def test_a_guards_words_hold_no_address():
     """Nor one within a name, as Dynamo makes them for globals that it found in another module."""
-    assert in_words("G['_140218194473776_c0'].Tensor is 140218194473776") == "_…_c0.Tensor is …"
+    assert in_words("G['_140218194473776_c0'].Tensor is 140218194473776") == "….Tensor is …"
+    same = "___check_obj_id(G['_140218194473776_c0'].Tensor, 7641), type=<class 'torch.Tensor'>"
+    assert in_words(same) == "….Tensor is the same torch.Tensor"
     assert in_words("Cached backend: <f at 0x7fb123456789> (id=0x7fb123456789).") == "Cached backend: <f at …>."

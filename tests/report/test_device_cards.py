@@ -51,7 +51,7 @@ def test_expert_parallel_says_who_waits_and_that_its_rows_are_of_one_batch():
 
 def test_a_fullest_device_that_may_not_fit_is_no_fit(monkeypatch):
     found, made = of("ep", experts=8)
-    assert "it fits a H200" in made.verdict
+    assert "it fits an H200" in made.verdict
     total = sum(vars(found.sharded.held).values())
     monkeypatch.setattr(
         "compile_lab.report.device_cards.chip_named", lambda name: SimpleNamespace(name=name, memory_nbytes=total)

@@ -216,7 +216,7 @@ def test_a_model_that_no_machine_holds_is_read(file):
     subject = loaded(f"{file}:huge", fake=True)
     made = captured(subject, ReportOptions(limit_s=600), only=("trace", "state", "graphs", "memory"))
     memory = card("memory", made)
-    assert "does not fit a H200" in memory.verdict and memory.severity == "bad"
+    assert "does not fit an H200" in memory.verdict and memory.severity == "bad"
     assert dict(memory.parts[2].rows)["AdamW's state, if you use it"] == 2 * 4 * (300_000**2 + 300_000)
 
 
