@@ -27,7 +27,6 @@ def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Dra
             series.append(Series(_threads(count), [row.way for row in own], *values))
     best = max(done, key=lambda row: row.per_s)
     level = [f"{row.way} with {_threads(row.threads)}" for row in done if row is best or row.high >= best.low]
-    most = f"{best.per_s:,.0f} calls/s"
     failed = [f"{row.way}, {_threads(row.threads)}: {row.error}" for row in rows if row.error]
     wrong = [f"{row.way}, {_threads(row.threads)}: an answer is wrong" for row in done if not row.same]
     table = [
@@ -44,9 +43,7 @@ def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Dra
     return bars(
         series,
         value_title="calls of all threads together, calls/s",
-        title=f"The most, {most}, come from {level[0]}."
-        if len(level) == 1
-        else f"At most {most}. Not told apart are: {', '.join(level)}.",
+        title=f"At most {best.per_s:,.0f} calls/s: {' and '.join(level)}{', not told apart' * (len(level) > 1)}.",
         caption="; ".join([*wrong, *failed]),
         provenance=provenance,
         table=Table(columns, table),

@@ -104,8 +104,8 @@ def summary(row: CompiledWay, steps: int, restarts: int, cache: str, devices: in
     on = f", on each of {devices:,} devices: {duration(devices * abs(net.value))} in all" if devices > 1 else ""
     bears, few, many = (math.floor(n) if n < math.inf else n for n in found.restarts)
     most = "any number of restarts" if bears == math.inf else f"{count(bears)} restart{'s' * (bears != 1)}"
-    ends = " to ".join("any number" if n == math.inf else count(n) for n in dict.fromkeys((few, many)))
-    gone = f" The saving would pay for **{most}** ({ends})." if bears else ""
+    ends = " to ".join("any number" if n == math.inf else count(n) for n in (few, many))
+    gone = f" The saving would pay for **{most}**{f' ({ends})' * (few < math.inf)}." if bears else ""
     even = earned(balance(row, steps, 0).break_even, "A cold start")
     if restarts and found.break_even[0] < math.inf:
         even += f"; {earned(found.break_even, f'all {restarts + 1} starts')}"

@@ -71,7 +71,8 @@ def _is_installed(package: str) -> bool:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return False
-    return bool(spec and spec.origin) and not {"site-packages", "dist-packages"}.isdisjoint(Path(spec.origin).parts)
+    origin = (spec and spec.origin) or ""
+    return not {"site-packages", "dist-packages"}.isdisjoint(Path(origin).parts)
 
 
 def unpacked(body: bytes) -> Any:

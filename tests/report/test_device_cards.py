@@ -1,6 +1,6 @@
 """The card on several devices, by each pattern: what it says of a share that is not the whole, and of a refusal."""
 
-from types import SimpleNamespace
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,6 +13,7 @@ from compile_lab.report.captured import ReportOptions, captured
 from compile_lab.report.given import given
 from compile_lab.report.model import card
 from compile_lab.report.parallel import PATTERNS
+from compile_lab.virtual_gpu import chip
 from mini_model.model import GPTConfig, MiniGPT
 
 pytestmark = [pytest.mark.processes, pytest.mark.filterwarnings("ignore")]
@@ -53,11 +54,10 @@ def test_a_fullest_device_that_may_not_fit_is_no_fit(monkeypatch):
     found, made = of("ep", experts=8)
     assert "it fits an H200" in made.verdict
     total = sum(vars(found.sharded.held).values())
-    monkeypatch.setattr(
-        "compile_lab.report.device_cards.chip_named", lambda name: SimpleNamespace(name=name, memory_nbytes=total)
-    )
+    small = replace(chip("H200"), memory_nbytes=total)
+    monkeypatch.setattr("compile_lab.report.device_cards.chip_named", lambda name: small)
     made = card("devices", found)
-    assert "it may not fit a H200" in made.verdict and made.severity == "bad"
+    assert "it may not fit an H200" in made.verdict and made.severity == "bad"
 
 
 def test_context_parallel_names_the_imbalance_and_that_keys_and_values_do_not_shrink():
