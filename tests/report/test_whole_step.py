@@ -81,7 +81,7 @@ def test_a_step_is_told_as_it_runs_and_the_graphs_as_a_part_of_it():
     assert "runs 2 backwards and steps SGD, Adam" in cards["step"].verdict
     for name in ("breaks", "joint", "saved"):
         assert cards[name].severity == "look"
-        assert "part of the step: one call of `judge` and a backward of its own, 22% of the" in cards[name].verdict
+        assert "part of the step: one call of `judge` and a backward of its own, 22 % of the" in cards[name].verdict
     assert "The peak of the step as eager runs it" in cards["memory"].verdict
 
 

@@ -64,7 +64,7 @@ def test_each_order_stands_once_in_the_grid_and_in_the_recording():
         (Cell((MODEL,), forward_runs=2), grid.SLOW, "only the blocks"),
         (Cell((MODEL,), forward_runs=4, loss=True), grid.RIGHT, ""),
         (Cell((BLOCK,)), grid.SLOW, "nothing is compiled"),
-        (Cell(("TP", BLOCK), forward_runs=2, held=0.93), grid.SLOW, "93%"),
+        (Cell(("TP", BLOCK), forward_runs=2, held=0.93), grid.SLOW, "93 %"),
         (Cell((BLOCK,), forward_runs=2, wrong_by=0.5), grid.WRONG, "0.5"),
         (Cell(("TP", "DDP"), lost=3), grid.WRONG, "3 parameters"),
         (Cell((BLOCK,), error="TP: ValueError: no"), grid.ERROR, "ValueError"),
