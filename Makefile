@@ -39,7 +39,7 @@ test-all: book                      ## before a release: that, each notebook twi
 	$(BIN)/python -m pytest --nbval --ring all $(TWO_AT_A_TIME) --durations=30 $(ARGS)
 
 lab: $(READY)                       ## JupyterLab on the notebooks
-	$(BIN)/jupyter lab notebooks
+	$(BIN)/jupyter trust notebooks/*.ipynb > /dev/null && $(BIN)/jupyter lab notebooks
 
 execute: $(READY)                   ## run notebooks, store their outputs, mark which code folds; ONLY=01_graph_breaks for one
 	$(BIN)/python book/tools/execute.py $(ONLY) && $(BIN)/python book/tools/folds.py
