@@ -6,10 +6,11 @@ step is recorded is the one that asked for it: the step keeps that, and so does 
 """
 
 import contextlib
+import functools
 import operator
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from unittest import mock
@@ -29,9 +30,9 @@ class Variables:
     loop_nest: dict[str, tuple[str, set[str]]] = field(default_factory=dict)
     """Of each variable the loop nest it was written in, and all nodes of that."""
 
-    def take(self, order: Sequence[str]) -> dict[str, str]:
-        """Name to node; ``order`` holds all nodes of the graph. Where no loader was at work (a reduction's own steps),
-        it is the last node of the loop nest that claims no variable in it: the one that the loop was made for.
+    def take(self, order: Mapping[str, int]) -> dict[str, str]:
+        """Name to node; ``order`` says where each node of the graph stands. Where no loader was at work (a reduction's
+        own steps), it is the last node of the loop nest that claims no variable in it: the one the loop was made for.
         """
         claimed = defaultdict(set)
         for name, node in self.exact.items():
@@ -39,7 +40,7 @@ class Variables:
         owners = {}
         for name, (nest, nodes) in self.loop_nest.items():
             if known := [node for node in (nodes - claimed[nest]) or nodes if node in order]:
-                owners[name] = max(known, key=order.index)
+                owners[name] = max(known, key=order.__getitem__)
         owners |= self.exact
         self.exact.clear()
         self.loop_nest.clear()
@@ -114,9 +115,12 @@ def _scheduled(virtualized: Any) -> tuple[str, set[str]]:
 
 def is_view(node: Any) -> bool:
     """True for a node that only shows its input in another shape, or takes an item of a tuple."""
-    if node.target is operator.getitem:
-        return True
-    schema = getattr(node.target, "_schema", None)
+    return node.target is operator.getitem or _aliases(node.target)
+
+
+@functools.cache
+def _aliases(target: Any) -> bool:
+    schema = getattr(target, "_schema", None)
     return schema is not None and any(given.alias_info is not None for given in schema.returns)
 
 

@@ -7,7 +7,7 @@ built or run, so the same records come from a GPU, a CPU, and a chip that is not
 
 import contextlib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest import mock
@@ -71,13 +71,14 @@ class _Watch:
     def __post_init__(self) -> None:
         nodes = self.lowering.orig_gm.graph.nodes
         self.origins = {node.name: _origin(node) for node in nodes if node.op == "call_function"}
+        self.order = {name: at for at, name in enumerate(self.origins)}
         self.code = self.lowering.orig_gm.print_readable(print_output=False)
-        self.scheduled: list[Any] = []
-        self.counted: set[str] = set()
+        self.uncounted: dict[str, Any] = {}
+        """The group of each part; None once it has been counted."""
 
     def fusion(self, nodes: list[Any], groups: list[Group]) -> list[Any]:
-        groups.extend(_group(node, self.origins) for node in nodes)
-        self.scheduled = nodes
+        groups.extend(_group(node, self.order) for node in nodes)
+        self.uncounted = {part.get_name(): node for node in nodes for part in node.get_nodes()}
         return nodes
 
     def launch(self, scheduled: Any, name: str, number: int | None) -> None:
@@ -85,21 +86,18 @@ class _Watch:
             scheduled = [part for part in scheduled if getattr(part, "node", None) is not None]
             parts, origins = [part.get_name() for part in scheduled], [part.node.origins for part in scheduled]
         else:
-            parts, origins = [scheduled.get_operation_name()], [_called(scheduled, self.origins)]
-        nodes = _in_order({origin.name for each in origins for origin in each}, self.origins)
-        kernel = Kernel(
-            name, "", EXTERN, self.direction, tuple(nodes.values()), self._nbytes(parts), parts=tuple(parts)
-        )
-        self.launches.append((kernel, number, self.variables.take(list(self.origins))))
+            parts, origins = [scheduled.get_operation_name()], [_called(scheduled, self.order)]
+        computed = tuple(self.origins[name] for name in _in_order(origins, self.order))
+        kernel = Kernel(name, "", EXTERN, self.direction, computed, self._nbytes(parts), parts=tuple(parts))
+        self.launches.append((kernel, number, self.variables.take(self.order)))
 
     def _nbytes(self, parts: list[str]) -> int:
         """The bytes of the groups that these parts belong to; a group that was split counts with its first kernel."""
         total = 0
-        for group in self.scheduled:
-            members = {part.get_name() for part in group.get_nodes()}
-            if members & set(parts) and group.get_name() not in self.counted:
-                self.counted.add(group.get_name())
+        for part in parts:
+            if (group := self.uncounted.get(part)) is not None:
                 total += int(group.get_read_write_buffers_sizes())
+                self.uncounted |= dict.fromkeys(each.get_name() for each in group.get_nodes())
         return total
 
     @property
@@ -169,10 +167,10 @@ def _origin(node: torch.fx.Node) -> Origin:
     return Origin(node.name, str(node.target), tuple(line for line in lines if line.is_users), is_view(node))
 
 
-def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
+def _group(scheduled: Any, order: Mapping[str, int]) -> Group:
     parts = scheduled.get_nodes()
     irs = [part.node for part in parts if part.node is not None]
-    nodes = [_called(ir, origins) if scheduled.is_extern() else ir.get_origins() for ir in irs]
+    nodes = [_called(ir, order) if scheduled.is_extern() else ir.get_origins() for ir in irs]
     looped = getattr(scheduled, "group", None)  # calls and entries without code have none
     space = () if looped is None or scheduled.is_extern() else tuple(map(_extent, looped[1]))
     read_writes = scheduled.read_writes
@@ -180,7 +178,7 @@ def _group(scheduled: Any, origins: dict[str, Origin]) -> Group:
         scheduled.get_name(),
         _kind(scheduled),
         tuple(part.get_name() for part in parts),
-        tuple(_in_order({node.name for each in nodes for node in each}, origins)),
+        tuple(_in_order(nodes, order)),
         space,
         tuple(sorted({dep.name for dep in read_writes.reads})),
         tuple(sorted({dep.name for dep in read_writes.writes})),
@@ -206,14 +204,14 @@ def _buffers(lowering: Any) -> Iterator[Buffer]:
             yield Buffer(name, shape, str(layout.dtype).removeprefix("torch."), nbytes, strides, of)
 
 
-def _in_order(names: set[str], origins: dict[str, Origin]) -> dict[str, Origin]:
-    return {name: origin for name, origin in origins.items() if name in names}
+def _in_order(several: Iterable[Iterable[torch.fx.Node]], order: Mapping[str, int]) -> list[str]:
+    """The names of these nodes, each once, as the graph has them."""
+    return sorted({node.name for nodes in several for node in nodes} & order.keys(), key=order.__getitem__)
 
 
-def _called(ir: Any, origins: dict[str, Origin]) -> list[torch.fx.Node]:
+def _called(ir: Any, order: Mapping[str, int]) -> list[torch.fx.Node]:
     """The node that a library's call computes: of all that Inductor names, its inputs' history included, the last."""
     exact = getattr(ir, "origin_node", None)
-    order = {name: at for at, name in enumerate(origins)}
     nodes = [exact] if exact is not None else list(ir.get_origins())
     return sorted((node for node in nodes if not is_view(node)), key=lambda node: order.get(node.name, -1))[-1:]
 

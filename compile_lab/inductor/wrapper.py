@@ -5,6 +5,7 @@ libraries, and returns. It is read as a syntax tree and never run, so it may be 
 """
 
 import ast
+import functools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -133,6 +134,7 @@ class Wrapper:
     statements: tuple[Statement, ...]
 
     @classmethod
+    @functools.lru_cache(maxsize=8)  # several ask of the same graphs
     def of(cls, source: str) -> "Wrapper":
         """Read the module that Inductor wrote for one graph. Raises ValueError if it is not a Python wrapper."""
         return _WrapperReader(source).wrapper()
@@ -274,10 +276,10 @@ class _WrapperReader:
         return Launched(*given) if op in self.kernels else Called(*given)
 
     def _handle(self, lineno: int) -> str:
-        for line in reversed(self.lines[: lineno - 1]):
-            if match := _HANDLE.match(line):
+        for at in range(lineno - 2, -1, -1):
+            if match := _HANDLE.match(self.lines[at]):
                 return match[1]
-            if not _REMARK.match(line):
+            if not _REMARK.match(self.lines[at]):
                 break
         return ""
 

@@ -272,8 +272,6 @@ def captured(
         if begun:
             beside.enter_context(core_left())
         for name in asked:
-            if name == "code":  # not before: torch's guards are of the number of threads, too
-                beside.close()
             progress(PARTS[name].label)
             start, left = time.perf_counter(), options.limit_s - (found.taken_s if name == "code" else 0)
             try:
@@ -284,6 +282,8 @@ def captured(
             except BaseException as error:  # an exit, too: kept, and told by each card that asks for the part
                 parts[name] = error.with_traceback(None)
             seconds[name] = time.perf_counter() - start
+            if name in begun and not begun.keys() - parts.keys():
+                beside.close()  # the child is done. Not before: torch's guards are of the number of threads, too
     finally:
         beside.close()
         for each in begun.values():

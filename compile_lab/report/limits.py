@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 
-LIMIT_S = 70
+LIMIT_S = 55
 """Seconds for each part of a report, if nobody says otherwise."""
 LONGEST_S = 7 * 24 * 3600
 AGAIN_S = 5.0

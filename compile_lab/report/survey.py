@@ -28,7 +28,9 @@ from ..memory.compiled import compiled_lifetimes
 from ..memory.measured import measure_step
 from ..page.tables import Table
 from ..recordings import here
+from ..virtual_gpu.chips import chip
 from ..virtual_gpu.client import started
+from ..virtual_gpu.server import come_up
 from .architectures import ARCHITECTURES, made
 from .captured import ReportOptions
 from .given import GivenModel, given
@@ -60,7 +62,7 @@ def row(name: str, whole: bool = False, limit_s: float = LIMIT_S) -> Row:
     KeyError: 'Llama 9'
     """
     one, options = ARCHITECTURES[name], ReportOptions(devices=8, limit_s=limit_s)
-    with started(options.chip):  # as the command does
+    with started(options.chip):
         model, batch = made(name)
         begun = time.perf_counter()
         subject = given(model, batch, name=name)
@@ -106,7 +108,8 @@ def _peaks(subject: GivenModel) -> Row:
 
 def alone(name: str, whole: bool = False) -> Row:
     """The same in a process of its own, which no earlier model has warmed; one that fails whole has a ``trouble``."""
-    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    there, ahead = multiprocessing.get_context("spawn"), (chip(ReportOptions().chip),)
+    with ProcessPoolExecutor(1, mp_context=there, initializer=come_up, initargs=ahead) as pool:  # as the command does
         try:
             return pool.submit(row, name, whole).result()
         except Exception as error:  # the survey is of all of them, so it goes on

@@ -13,23 +13,14 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
 
 from ..source import users_line
-from ..virtual_gpu.client import started
-from .captured import report_parts
-from .compare import earlier, moved
-from .given import loaded, raised, way_out
-from .limits import limited
-from .model import build_report, checked
-from .model_view import page
+from ..virtual_gpu.chips import CHIPS
+from ..virtual_gpu.server import come_up
 from .supervisor import LOST
 
-EXTRA_PHASES = 6
-"""Phases besides the parts: import, function, first forward, first backward, the way to the virtual GPU, the page."""
 _DIES_WITH_PARENT = 1
 """PR_SET_PDEATHSIG, as linux/prctl.h numbers it."""
 _exit, _getpid = os._exit, os.getpid
@@ -62,10 +53,15 @@ class Channel:
 
 def main(request: str) -> NoReturn:
     """Make the report that the JSON ``request`` says, tell the supervisor, end: no thread, no exit handler is asked."""
-    channel = Channel(os.dup(1))
+    channel, asked = Channel(os.dup(1)), json.loads(request)
     _prepare(channel)
+    if asked["chip"] in CHIPS:
+        come_up(CHIPS[asked["chip"]])
+    from .answering import answer  # torch comes with it, while the chip's process comes up
+    from .given import raised
+
     try:
-        channel.tell(**_answer(json.loads(request), channel))
+        channel.tell(**answer(asked, channel.tell))
         _exit(0)
     except BaseException as error:
         sys.stderr.write(f"{raised(error)}\n")
@@ -110,44 +106,6 @@ def _end_with_the_supervisor(channel: Channel) -> None:
             os.killpg(channel.owner, signal.SIGKILL)
 
         threading.Thread(target=wait, daemon=True).start()
-
-
-def _answer(request: dict[str, Any], channel: Channel) -> dict[str, str]:
-    """The last word: the report, or why there is none."""
-    running = "the start"
-    phases = 0
-
-    def begins(name: str) -> None:
-        nonlocal running
-        running = name
-        channel.tell(phase=name, limit_s=float(request["limit_s"]), of=phases)
-
-    @contextlib.contextmanager
-    def phase(name: str) -> Iterator[None]:
-        begins(name)
-        with limited(request["limit_s"]):
-            yield
-
-    try:
-        options = checked(request["chip"], request["devices"], request["pattern"], request["limit_s"], request["judge"])
-        phases = EXTRA_PHASES + len(report_parts(options))
-        before = earlier(Path(request["compare"])) if request["compare"] else None
-        sys.argv = [request["target"].rpartition(":")[0]]
-        with started(options.chip):  # takes seconds, as the import of the reader's file does
-            subject = loaded(request["target"], request["fake"], phase)
-        begins("the way to the virtual GPU")
-        found = build_report(subject, options, begins)
-        begins("the page")
-        if before:
-            found = replace(found, cards=(moved(before, found), *found.cards))
-        data = request["json"]
-        text = json.dumps(found.as_data(), indent=1, ensure_ascii=False) + "\n" if data else page(found)
-        return {"report": text, "summary": str(found)}
-    except ValueError as error:
-        return {"refused": str(error)}
-    except BaseException as error:
-        todo = way_out(error, "it must run to its end in eager mode first")
-        return {"refused": f"during {running} came {raised(error)}; {todo}"}
 
 
 if __name__ == "__main__":

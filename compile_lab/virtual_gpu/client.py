@@ -128,15 +128,17 @@ def begin(chip: str | Chip, function: Callable[..., Any], /, *args: Any, **kwarg
 
 @contextlib.contextmanager
 def started(chip: str | Chip) -> Iterator[None]:
-    """While the block runs, the chip's process comes up beside it: for the first request that takes four seconds.
+    """While the block runs, the chip's process comes up beside it.
 
     It keeps the environment of its start: where the block changes that, it is ended, and a request starts another.
     """
-    environment, begun = dict(os.environ), begin(chip, int)
+    environment, coming = dict(os.environ), server.come_up(chip_named(chip))
     with core_left():
         yield
     if dict(os.environ) != environment:
-        begun.stop()
+        while coming.is_alive():
+            server.interrupt("generate")
+            coming.join(0.05)
         server.stop()
 
 

@@ -7,6 +7,7 @@ interrupts, takes the server with it, and the next one starts a new server.
 """
 
 import atexit
+import contextlib
 import json
 import os
 import pickle
@@ -18,13 +19,16 @@ import sys
 import tempfile
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from ..measure.child import end_group
 from .build import library
+from .chips import Chip
 from .errors import VirtualGPUError
 
 Mode = Literal["generate", "interpret"]
+START_S = 600
 
 # The C++ file must be in the process before torch is; sys.path is the parent's, so the same torch is found. libstdc++
 # comes first and for all: loaded for the C++ file alone, it ended torch 2.11's import with "free(): invalid pointer".
@@ -67,6 +71,23 @@ def ask(mode: Mode, request: bytes, timeout_s: float) -> Reply:
             server.kill()
             del _servers[os.getpid(), mode]
             raise
+
+
+def come_up(chip: Chip) -> threading.Thread:
+    """Have the server start, and its process for that chip, in a thread: the first request takes six seconds without.
+
+    It needs no torch here, so torch can be imported meanwhile. Why it could not start, the first request is told.
+    """
+
+    def nothing() -> None:
+        request = {"work": "nothing", "chip": chip, "body": pickle.dumps(((), b"")), "sources": {}}
+        request |= {"path": sys.path, "folder": str(Path.cwd())}
+        with contextlib.suppress(VirtualGPUError, OSError):
+            ask("generate", pickle.dumps(request), START_S)
+
+    thread = threading.Thread(target=nothing, daemon=True)
+    thread.start()
+    return thread
 
 
 class _Server:

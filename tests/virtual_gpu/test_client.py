@@ -329,6 +329,24 @@ def test_what_follows_on_a_result_is_not_waited_for_and_has_the_firsts_error():
         never.result()
 
 
+BEFORE_TORCH = """
+import sys
+from compile_lab.report import worker
+from compile_lab.virtual_gpu.server import _servers, come_up
+coming = come_up(worker.CHIPS["T4"])
+assert "torch" not in sys.modules
+coming.join()
+[came_up] = _servers.values()
+from compile_lab.virtual_gpu import run
+print(run("T4", pow, 3, 2), [*_servers.values()] == [came_up])
+"""
+
+
+def test_a_chip_comes_up_before_torch_is_imported_and_serves_what_is_asked_then():
+    ran = subprocess.run([sys.executable, "-c", BEFORE_TORCH], capture_output=True, text=True, timeout=300)
+    assert ran.stdout.split() == ["9", "True"], ran.stderr
+
+
 @pytest.mark.slow
 def test_a_chip_that_is_started_ahead_serves_the_requests_unless_the_environment_has_changed(monkeypatch):
     def who():
