@@ -24,7 +24,7 @@ def ring_bytes(answer: Callable) -> str | None:
 
 
 TEXTS = {
-    "a name and a line that calls it": (
+    "a name and a call": (
         "  %all-reduce.1 = f32[64,128]{1,0} all-reduce(%dot.3), to_apply=%add\n"
         "  ROOT %copy = f32[64,128]{1,0} copy(%all-reduce.1)\n",
         {"all-reduce": 1},

@@ -89,7 +89,7 @@ def loaded(found: Iterable[Loaded], provenance: object) -> Table:
 def advice(cells: Cells, spread: str, checkpointing: bool) -> list[Any]:
     """The order to write, its lines, what the grid says of it, and what becomes of the others."""
     others = neighbours(dict(cells), spread, checkpointing)
-    told = orders(others, "The other orders of the grid for the same, the worst first") if others else ""
+    told = orders(others, "What becomes of the other orders, the worst first") if others else ""
     try:
         case = recommended(spread, checkpointing)
     except ValueError as error:

@@ -182,7 +182,7 @@ class Explorer:
         """What there is to choose along an axis, from its option number `skip` on."""
         axis = self.axes[name]
         if isinstance(axis, Range):
-            return f"{axis.low:g} to {axis.high:g} {axis.unit}".rstrip()
+            return f"{axis.low:,.10g} to {axis.high:,.10g} {axis.unit}".rstrip()
         if isinstance(axis, Rows):
             return "each row's blocks in any order"
         return ", ".join(axis[skip:])

@@ -260,12 +260,12 @@ def captured(
     asked = report_parts(options) if only is None else tuple(name for name in PARTS if name in set(only))
     begun: dict[str, Begun] = {}
     with given.fakes:
+        if "casts" in asked:  # first: it takes a moment, and is there where the time does not suffice for the code
+            begun["casts"] = begin_autocast(given, options.chip)
         if "code" in asked:
             begun["code"] = begin_generated(options.chip, given.loss, *given.args, **given.kwargs)
             if "registers" in asked:
                 begun["registers"] = begun["code"].then(registers)
-        if "casts" in asked:
-            begun["casts"] = begin_autocast(given, options.chip)
     found = Captured(given, options, parts, seconds, begun)
     beside = contextlib.ExitStack()
     try:

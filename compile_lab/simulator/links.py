@@ -142,7 +142,7 @@ class Measured:
 
 @cache
 def measured() -> tuple[Measured, ...]:
-    """Public measurements of collectives, with their sources: 2 to 2,160 GPUs, with nccl-tests.
+    """Public measurements of collectives, with their sources: 4 to 2,160 GPUs, with nccl-tests.
 
     Left out is what no data sheet says the links of, what was measured on a broken fabric, and with an algorithm that
     was forced. The rows of a series are sizes of one collective on one group.
