@@ -85,7 +85,8 @@ def pytest_sessionfinish(session, exitstatus):
     """Under ``--once-more`` what failed gets its second chance, in the open: see the section "once more"."""
     config = session.config
     reporter = config.pluginmanager.get_plugin("terminalreporter")
-    if not (config.getoption("--once-more") and reporter and exitstatus == pytest.ExitCode.TESTS_FAILED):
+    mine = reporter and not hasattr(config, "workerinput")  # a worker has one, too, and saw its own tests alone
+    if not (config.getoption("--once-more") and mine and exitstatus == pytest.ExitCode.TESTS_FAILED):
         return
     bad = [report.nodeid for kind in ("failed", "error") for report in reporter.stats.get(kind, [])]
     files = sorted({nodeid.partition("::")[0] for nodeid in bad})

@@ -18,20 +18,29 @@ MARK = "▶"
 
 
 def paragraphs(text: str) -> str:
-    """Plain text as HTML: a blank line parts paragraphs, `backticks` mark code, **asterisks** mark strong."""
+    """Plain text as HTML: a blank line parts paragraphs; in each, marks as in `marked_up`."""
     blocks = [block.strip() for block in re.split(r"\n\s*\n", textwrap.dedent(text).strip())]
     return "".join(f"<p>{marked_up(block)}</p>" for block in blocks if block)
 
 
 def marked_up(text: str) -> str:
-    """One line of plain text as HTML: `backticks` mark code, **asterisks** mark strong."""
+    """One line of plain text as HTML: `backticks` mark code, *one* and **two** asterisks emphasis.
+
+    >>> marked_up("**Twice** the *same* `*args`, and 2 * 3 * 4")
+    '<strong>Twice</strong> the <em>same</em> <code>*args</code>, and 2 * 3 * 4'
+    """
     pieces = re.split(r"(`[^`]+`)", text)
     return "".join(
         f"<code>{html.escape(piece[1:-1])}</code>"
         if piece.startswith("`") and len(piece) > 2
-        else re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html.escape(piece, quote=False))
+        else _emphasised(html.escape(piece, quote=False))
         for piece in pieces
     )
+
+
+def _emphasised(text: str) -> str:
+    text = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)
+    return re.sub(r"(?<![\w*])\*(?=\S)([^*]+)(?<=\S)\*(?![\w*])", r"<em>\1</em>", text)
 
 
 @door

@@ -77,7 +77,7 @@ def started(folder, source):
     """The command as a reader starts it, at once: its code says when it runs, starts another process, and stays."""
     laid_out(folder, Hostile(source))
     return subprocess.Popen(
-        [*REPORT, "-o", "out.html"],
+        [*REPORT, "-o", "out.html", "--limit-s", "3600"],
         cwd=folder,
         env=os.environ | {"PYTHONPATH": str(ROOT)},
         stderr=subprocess.PIPE,

@@ -23,6 +23,8 @@ def test_the_answers_about_cpu_and_gpu_are_cpythons(visit, chapter):
     reader = Reader(visit(f"notebooks/{chapter}.html"), title="CPU and GPU: who waits?")
     asked = [json.dumps({"panel": "compile_lab.simulator.issuing_view:panel", "choice": each}) for each in ISSUING]
     assert differing(reader, asked) == [] and len(asked) == 90
+    if (answers := reader.page.get_by_label("Show all answers")).count():  # it may tell one, and is veiled until then
+        answers.check()
     reader.type("kernel_time", 41.3)
     reader.wait(kernel_time=41.3)
     assert "The GPU limits" in reader.panel() and reader.troubles == []

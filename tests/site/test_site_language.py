@@ -178,6 +178,11 @@ def test_without_its_sentences_a_page_speaks_english(visit, answer):
     assert visited.troubles == []
 
 
+def test_the_index_of_the_spanish_pages_has_their_words_alone(built):
+    english, spanish_ = ((built / folder / "searchindex.js").read_text("utf-8") for folder in ("", "es"))
+    assert re.search(r'"faster": ?\[', english) and '"faster"' not in spanish_ and '"burbuj"' in spanish_
+
+
 @pytest.mark.browser
 def test_the_search_finds_spanish_words_on_spanish_pages(visit):
     page = visit("es/search.html?q=burbujas").page

@@ -5,6 +5,7 @@ English that has changed is in no catalogue and stays English until somebody tra
 sentences it has, and so does the build. All other files of the site serve both languages.
 """
 
+import copy
 import json
 import re
 import shutil
@@ -104,7 +105,10 @@ class Search:
     """The Spanish pages' index, and Spanish word stems for the search that the theme has."""
 
     def __init__(self, app):
-        self.app, self.index = app, IndexBuilder(app.env, "es", {}, "")
+        env = copy.copy(app.env)  # in which the English index lies: what is fed to this one is kept apart from it
+        for name in [name for name in vars(env) if name.startswith("_search_index_")]:
+            setattr(env, name, {})
+        self.app, self.index = app, IndexBuilder(env, "es", {}, "")
 
     def add(self, page: str, text: str) -> None:
         name = page.removesuffix(".html")

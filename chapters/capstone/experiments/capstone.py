@@ -80,7 +80,7 @@ def record(
 
 
 class LadderStudy:
-    """One run of the ladder."""
+    """One run of the ladder. All steps by hand share their graphs' memory: each with its own, no card holds them."""
 
     def __init__(self, device: str, budget_s: float, peer: ModuleType | None) -> None:
         self.device, self.attempts, self.peer = device, Attempts(budget_s), peer
@@ -89,6 +89,7 @@ class LadderStudy:
         self.curves: list[dict[str, Any]] = []
         self.verified: dict[str, Any] = {}
         self.batch = _batch(BATCH[device], LENGTH[device], device)
+        self.memory = subjects.capstone_graph_memory(device)
 
     def build(self) -> None:
         """Each rung made, and its first steps, which compile and capture."""
@@ -97,7 +98,7 @@ class LadderStudy:
             if self.device == "cpu" and name == "graph":
                 continue
             about = {"does": rung.does, "by": rung.by, "vocabulary": rung.vocabulary}
-            self._built(name, about, lambda rung=rung: rung.made(self._fresh_model(rung), *self.batch[0].shape))
+            self._built(name, about, functools.partial(self._step_of, rung))
         for compiled in (False, True) if self.peer else ():
             name = "peer, compiled" if compiled else "peer"
             about = {"does": "another GPT-2, as it comes", "by": "eager", "vocabulary": 50_304}
@@ -112,20 +113,22 @@ class LadderStudy:
             if name in self.steps:
                 self._judged(name, rung, some, exact)
         for name in [each for each in self.steps if each.startswith("peer")]:
-            fresh = functools.partial(PeerStep, self.peer, self.device)
-            found = self._tried(name, "gradients", lambda fresh=fresh: fresh().gradient_error(*some))
-            self.rows[name]["gradient_error"] = found
+            self._peer_judged(name, some)
 
     def time(self) -> None:
         """Steps in turns; the clock and the power by the driver at the end of each visit."""
         taken: dict[str, list[float]] = {name: [] for name in self.steps}
         seen: dict[str, list[tuple[float, float]]] = {name: [] for name in self.steps}
+        left = list(self.steps)
         for turn in range(ROUNDS):
-            for name in random.Random(turn).sample(list(self.steps), len(self.steps)):
+            for name in random.Random(turn).sample(left, len(left)):
                 if turn == 0 or not self.attempts.late:
                     visit = self._tried(name, "time", lambda name=name: self._visit(self.steps[name].step))
-                    taken[name] += visit[0] if visit else []
-                    seen[name] += visit[1] if visit else []
+                    if visit is None:
+                        left.remove(name)  # it has failed, and would again
+                        continue
+                    taken[name] += visit[0]
+                    seen[name] += visit[1]
         for name, times in taken.items():
             if len(times) > 1:
                 self.rows[name] |= summary_ms(times, 4) | {"samples": len(times)}
@@ -189,6 +192,15 @@ class LadderStudy:
 
         self._tried(name, "build", build)
 
+    def _step_of(self, rung: Any) -> Any:
+        shared = self.memory if rung.by == "hand" else {}
+        return rung.made(self._fresh_model(rung), *self.batch[0].shape, **shared)
+
+    def _peer_compiled(self) -> None:
+        if self.peer:
+            about = {"does": "another GPT-2, compiled as it comes", "by": "peer", "vocabulary": 50_304}
+            self._built("peer, compiled", about, lambda: PeerStep(self.peer, self.device, {}))
+
     def _fresh_model(self, rung: Any) -> nn.Module:
         return subjects.capstone_model(rung.vocabulary, self.device)
 
@@ -205,6 +217,16 @@ class LadderStudy:
             self.rows[name]["loss_error"] = abs(float(loss) - float(wanted_loss))
 
         self._tried(name, "gradients", judge)
+
+    def _peer_judged(self, name: str, some: Batch, **changed: Any) -> None:
+        """The peer's gradients in bf16, its model changed so, beside its own in float32."""
+
+        def judge() -> float:
+            exact = PeerStep(self.peer, self.device).gradients(*some, autocast=False)
+            found = PeerStep(self.peer, self.device, **changed).gradients(*some, autocast=True)
+            return relative_error_together(found, exact)
+
+        self.rows[name]["gradient_error"] = self._tried(name, "gradients", judge)
 
     def _visit(self, step: Callable[..., Tensor]) -> tuple[list[float], list[tuple[float, float]]]:
         """Milliseconds of steps that follow one another, and (MHz, W) while they ran."""
@@ -298,12 +320,8 @@ class PeerStep:
         self.optimizer.zero_grad(set_to_none=True)
         return loss.detach()
 
-    def gradient_error(self, tokens: Tensor, targets: Tensor) -> float:
-        """Of bf16 autocast against float32, at the first weights."""
-        exact = self.gradients(tokens, targets, autocast=False)
-        return relative_error_together(self.gradients(tokens, targets, autocast=True), exact)
-
     def gradients(self, tokens: Tensor, targets: Tensor, autocast: bool) -> Mapping[str, Tensor]:
+        """Of the uncompiled model at its present weights."""
         torch.set_float32_matmul_precision("high" if autocast else "highest")
         with torch.autocast(self.device, torch.bfloat16, enabled=autocast):
             _, loss = self.model(tokens, targets)

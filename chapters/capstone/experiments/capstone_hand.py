@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ...registry import Progress
 from ...shared import subjects
-from .capstone import JUDGED, LadderStudy, PeerStep, peer_module
+from .capstone import JUDGED, LadderStudy, peer_module
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,11 @@ def record(device: str, progress: Progress = iter, *, peer: Path | None = None) 
 
 
 class HandStudy(LadderStudy):
-    """One run of the changes and of a peer. All steps by hand share their graphs' memory."""
+    """One run of the changes and of a peer."""
 
     def build(self) -> None:
         self.verified = self._tried("hand", "verify", lambda: subjects.capstone_verified(self.device)) or {}
-        self.memory = subjects.capstone_graph_memory(self.device)
-        if self.peer:
-            about = {"does": "another GPT-2, compiled as it comes", "by": "peer", "vocabulary": 50_304}
-            self._built("peer, compiled", about, lambda: PeerStep(self.peer, self.device, {}))
+        self._peer_compiled()
         for name, change in CHANGES.items():
             about = {"does": change.does, "by": "hand", "vocabulary": 50_304}
             about |= {"beside": change.against, "predicted_ms": change.predicted_ms}
@@ -88,8 +85,8 @@ class HandStudy(LadderStudy):
         exact: dict[Any, Any] = {}
         for name, change in CHANGES.items():
             if name in self.steps:
-                rung = _Changed(50_304, functools.partial(self._of, change))
-                self._judged(name, rung, some, exact)
+                rung = subjects.capstone_rungs()[change.rung]
+                self._judged(name, replace(rung, made=functools.partial(self._of, change)), some, exact)
 
     def train(self) -> None:
         batches = self._batches()
@@ -118,11 +115,3 @@ class HandStudy(LadderStudy):
             for plan in plans.values()
             if plan.tried_ms
         ]
-
-
-@dataclass(frozen=True)
-class _Changed:
-    """What a judge needs of a rung."""
-
-    vocabulary: int
-    made: Any

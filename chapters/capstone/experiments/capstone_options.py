@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
 from compile_lab.measure.judge import relative_error_together
@@ -24,7 +24,7 @@ from ...experiment import OUT_OF_TIME
 from ...registry import Progress
 from ...shared import subjects
 from .. import forms
-from .capstone import LadderStudy, PeerStep, peer_module
+from .capstone import LadderStudy, peer_module
 
 
 @dataclass(frozen=True)
@@ -94,9 +94,7 @@ class OptionsStudy(LadderStudy):
         self.tune_until = time.monotonic() + tune_by_s
 
     def build(self) -> None:
-        if self.peer:
-            about = {"does": "another GPT-2, compiled as it comes", "by": "peer", "vocabulary": 50_304}
-            self._built("peer, compiled", about, lambda: PeerStep(self.peer, self.device, {}))
+        self._peer_compiled()
         for name in WAYS:
             if name != TUNED:
                 self._way(name)
@@ -124,16 +122,9 @@ class OptionsStudy(LadderStudy):
         return {key: (sizes | found)[key] for key in KEPT}
 
     def _way(self, name: str) -> None:
-        way = WAYS[name]
-        about = {"does": way.does, "by": "compiler", "vocabulary": 50_304, "predicted_ms": way.predicted_ms}
-        self._built(name, about, functools.partial(self._made, name, way))
-
-    def _made(self, name: str, way: Way) -> Any:
-        own = dict(way.forms)
-        if name == "FlexAttention":
-            own["attention"] = forms.flexible_attention(self.batch[0].shape[1], self.device)
-        step = subjects.capstone_stream(self._model(), chunks=way.chunks, options=way.options, **own)
-        return _of_changed_weights(step, way) if way.weights else step
+        about = {"does": WAYS[name].does, "by": "compiler", "vocabulary": 50_304}
+        about |= {"predicted_ms": WAYS[name].predicted_ms}
+        self._built(name, about, lambda: step_of(name, self._model(), self.batch[0].shape[1], self.device))
 
     def _model(self) -> Any:
         return self._fresh_model(subjects.capstone_rungs()["stream"])
@@ -150,6 +141,16 @@ class OptionsStudy(LadderStudy):
     def _error(self, step: Any, weights: Mapping[str, Tensor], exact: Mapping[str, Tensor]) -> float:
         step.restart(weights)
         return relative_error_together(step.gradients(*self.batch, compiled=True)[1], exact)
+
+
+def step_of(name: str, model: nn.Module, length: int, device: str) -> Any:
+    """A way's step of the ladder's model; sequences are as long as `length` says."""
+    way = WAYS[name]
+    own = dict(way.forms)
+    if name == "FlexAttention":
+        own["attention"] = forms.flexible_attention(length, device)
+    step = subjects.capstone_stream(model, chunks=way.chunks, options=way.options, **own)
+    return _of_changed_weights(step, way) if way.weights else step
 
 
 def _of_changed_weights(step: Any, way: Way) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab.measure.judge import relative_error_together
 
 from ...registry import Progress
 from ...shared import subjects
@@ -63,7 +62,7 @@ class LossesStudy(LadderStudy):
         """Liger's gradients beside those of the peer in float32, and the peer's own."""
         some = tuple(each[:4].contiguous() for each in self.batch)
         for name in ("peer", LIGER):
-            self.rows[name]["gradient_error"] = self._tried(name, "gradients", self._apart(name, some))
+            self._peer_judged(name, some, **self._changed(name))
 
     def train(self) -> None:
         """Losses over the same batches; a way that is late is told."""
@@ -85,16 +84,11 @@ class LossesStudy(LadderStudy):
         return timed | curves | {"curves": self.curves}
 
     def _step(self, name: str) -> PeerStep:
+        return PeerStep(self.peer, self.device, None if name in ("peer", LIGER) else {}, **self._changed(name))
+
+    def _changed(self, name: str) -> dict[str, Any]:
         changes = CHANGES | {LIGER: CHANGES["peer, Liger"]}
-        change = {"change": changes[name]} if name in changes else {}
-        return PeerStep(self.peer, self.device, None if name in ("peer", LIGER) else {}, **change)
-
-    def _apart(self, name: str, some: tuple[Tensor, ...]) -> Callable[[], float]:
-        def apart() -> float:
-            exact = PeerStep(self.peer, self.device).gradients(*some, autocast=False)
-            return relative_error_together(self._step(name).gradients(*some, autocast=True), exact)
-
-        return apart
+        return {"change": changes[name]} if name in changes else {}
 
     def _peers_curve(self, name: str, step: PeerStep, seed: int, batches: list[tuple[Tensor, ...]]) -> None:
         step.model.load_state_dict(self._weights(seed))

@@ -11,6 +11,7 @@ import functools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +20,11 @@ from torch import Tensor, nn
 from torch.nn import attention
 
 from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab.measure.judge import relative_error_together
 
-from ...experiment import OUT_OF_TIME
 from ...registry import Progress
 from ...shared import subjects
 from .capstone import LadderStudy, PeerStep, peer_module
+from .capstone_options import step_of
 
 TUNED = {
     "max_autotune": True,
@@ -32,8 +32,9 @@ TUNED = {
     "max_autotune_prune_choices_based_on_shared_mem": True,
 }
 """What ``mode="max-autotune-no-cudagraphs"`` sets, without kernels that this card has no shared memory for."""
-BY_HAND = ("hand", "all fp8")
-OWN = ("padded", *BY_HAND)
+TOGETHER = "together"
+"""The best by the compiler that needs no minutes of tuning, of the recording ``capstone_options``."""
+OWN = ("padded", TOGETHER, "hand", "tuned", "all fp8", "fp8, short sums")
 KEPT = ("batch", "length", "layers", "dim", "heads", "ceilings", "rungs", "stopped")
 """Of what a study of the ladder tells."""
 BUDGET_S = 900.0
@@ -63,24 +64,28 @@ class PeersStudy(LadderStudy):
     def build(self) -> None:
         for name, (does, make) in self._peers().items():
             self._made(name, does, "peer", make)
-        rungs, shape = subjects.capstone_rungs(), self.batch[0].shape
-        made = subjects.capstone_by_hand(BY_HAND, self.device, *shape)
-        padded = rungs["padded"]
-        made = {"padded": lambda: padded.made(self._fresh_model(padded), *shape)} | made
-        for name, make in made.items():
-            self._made(name, rungs[name].does, rungs[name].by, make)
+        for name, rung in self._own().items():
+            self._made(name, rung.does, rung.by, functools.partial(self._step_of, rung))
 
     def tune(self) -> None:
         """Every kernel tuned: it takes minutes, so it comes last."""
         name, does = "peer, max-autotune", "compiled, each matmul and each fused kernel the fastest of those tried"
-        if self.peer and self.attempts.late:
-            self.attempts.stop(OUT_OF_TIME, name=name, part="build")
-        elif self.peer:
-            self._made(name, does, "peer", functools.partial(PeerStep, self.peer, self.device, TUNED))
+        make = functools.partial(PeerStep, self.peer, self.device, TUNED)
+        if self.peer:
+            self.attempts.in_time(lambda: self._made(name, does, "peer", make), name=name, part="build")
 
     def recording(self) -> dict[str, Any]:
         told = super().recording()
         return {key: told[key] for key in KEPT}
+
+    def _own(self) -> dict[str, Any]:
+        rungs = subjects.capstone_rungs()
+
+        def together(model: nn.Module, batch: int, length: int) -> Any:
+            return step_of(TOGETHER, model, length, self.device)
+
+        best = replace(rungs["stream"], does="all that the compiler offers to the rung `stream`", made=together)
+        return {name: best if name == TOGETHER else rungs[name] for name in OWN}
 
     def _peers(self) -> dict[str, tuple[str, Callable[[], Any]]]:
         if not self.peer:
@@ -93,7 +98,10 @@ class PeersStudy(LadderStudy):
             "peer, compiled": ("the same, compiled", lambda: step({})),
             "peer, float8": ("compiled, with torchao's float8 in the blocks", changed["peer, float8"]),
             "peer, float8 by rows": ("the same, each row with a scale of its own", changed["peer, float8 by rows"]),
-            "peer, Liger": ("compiled, with Liger's layer norm, head and loss", changed["peer, Liger"]),
+            "peer, Liger": (
+                "compiled, with Liger's layer norm; its head and loss are not compiled",
+                changed["peer, Liger"],
+            ),
             "peer, cuDNN": ("compiled, with cuDNN's attention", lambda: WithAttention(step({}), cudnn)),
             "peer, FlashAttention-3": ("compiled, with FA3's attention", lambda: WithAttention(step({}), _flash3)),
         }
@@ -114,24 +122,12 @@ class PeersStudy(LadderStudy):
         """Gradients of the book's own rungs, and of the peer as it comes and in float8, beside float32's."""
         some = tuple(each[:4].contiguous() for each in self.batch)
         exact: dict[Any, Any] = {}
-        rungs = subjects.capstone_rungs()
-        for name in OWN:
+        for name, rung in self._own().items():
             if name in self.steps:
-                self._judged(name, rungs[name], some, exact)
+                self._judged(name, rung, some, exact)
         for name in ("peer", *CHANGES):
             if name in self.steps:
-                change = {"change": CHANGES[name]} if name in CHANGES else {}
-                self.rows[name]["gradient_error"] = self._tried(name, "gradients", self._apart(some, change))
-
-    def _apart(self, some: tuple[Tensor, ...], change: Mapping[str, Any]) -> Callable[[], float]:
-        """How far the peer's gradients, its model changed so, are from those of the peer in float32."""
-
-        def apart() -> float:
-            exact = PeerStep(self.peer, self.device).gradients(*some, autocast=False)
-            found = PeerStep(self.peer, self.device, **change).gradients(*some, autocast=True)
-            return relative_error_together(found, exact)
-
-        return apart
+                self._peer_judged(name, some, **({"change": CHANGES[name]} if name in CHANGES else {}))
 
 
 def _in_float8(recipe: str, model: nn.Module) -> nn.Module:
@@ -148,7 +144,11 @@ def _in_float8(recipe: str, model: nn.Module) -> nn.Module:
 
 def _with_liger(model: nn.Module) -> nn.Module:
     """A model of nanoGPT's form with Liger's layer norms, and with the loss from the last hidden states in one kernel a
-    chunk, so that no logits are kept. Of its other kernels none has a place in a GPT-2."""
+    chunk, so that no logits are kept. Of its other kernels none has a place in a GPT-2.
+
+    The loss stays out of the compiled graphs: to trace its ``addmm`` with ``out_dtype`` and ``out`` is a TypeError in
+    torch's decomposition (torch 2.11, liger-kernel 0.8.5).
+    """
     from liger_kernel.transformers import LigerFusedLinearCrossEntropyLoss, LigerLayerNorm
 
     for parent in list(model.modules()):
@@ -157,8 +157,12 @@ def _with_liger(model: nn.Module) -> nn.Module:
                 norm = LigerLayerNorm(len(child.weight), eps=1e-5)
                 norm.weight, norm.bias = child.weight, child.bias
                 setattr(parent, name, norm)
-    loss_of = LigerFusedLinearCrossEntropyLoss(ignore_index=-1)
+    fused = LigerFusedLinearCrossEntropyLoss(ignore_index=-1)
     parts = model.transformer
+
+    @torch.compiler.disable
+    def loss_of(*given: Tensor) -> Tensor:
+        return fused(*given)
 
     def forward(tokens: Tensor, targets: Tensor) -> tuple[None, Tensor]:
         places = torch.arange(tokens.shape[1], device=tokens.device)

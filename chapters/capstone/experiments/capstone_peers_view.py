@@ -13,8 +13,9 @@ from compile_lab.recordings import Recording
 from ...shared import capstone_view
 
 Row = Mapping[str, Any]
-WAYS = ("compiled", "max-autotune", "float8", "float8 by rows", "cuDNN")
-DEFAULT, TUNED, FLOAT8, BY_ROWS, CUDNN = (f"peer, {way}" for way in WAYS)
+PEERS = DEFAULT, _, FLOAT8, *_ = tuple(
+    f"peer, {way}" for way in ("compiled", "max-autotune", "float8", "float8 by rows", "Liger", "cuDNN")
+)
 """The peer's steps that `text` speaks of."""
 
 
@@ -37,17 +38,12 @@ def picture(recording: Recording) -> Drawing:
     columns = ["", "ms a step", "memory", "first call"]
     table = [
         (
-            name,
-            with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]),
-            f"{row['peak_nbytes'] / 1e9:.1f} GB",
-            f"{row['first_s']:.0f} s",
+            name, with_quartiles(row["median_ms"], row["low_ms"], row["high_ms"]),
+            f"{row['peak_nbytes'] / 1e9:.1f} GB", f"{row['first_s']:.0f} s",
         )
         for name, row in rows.items()
-    ]
-    quick, slow = (
-        min(rows, key=lambda name: rows[name]["median_ms"]),
-        max(rows, key=lambda name: rows[name]["median_ms"]),
-    )
+    ]  # fmt: skip
+    slow, *_, quick = rows
     ends = " and ".join(f"{name} {rows[name]['median_ms']:.1f} ms" for name in (quick, slow))
     caption = "All took turns in one run"
     return dots(
@@ -63,9 +59,10 @@ def picture(recording: Recording) -> Drawing:
 
 @door
 def text(recording: Recording, elsewhere: Recording) -> list[str]:
-    """A paragraph each on tuning, on float8, on attention and what did not run, and on another machine's ratios."""
+    """A paragraph each on tuning, on float8, on Liger, on attention and what did not run, on the steps by the compiler
+    and by hand, and on another machine's ratios."""
     rows, there = timed(recording), timed(elsewhere)
-    default, tuned, float8, by_rows, cudnn = (rows[name] for name in (DEFAULT, TUNED, FLOAT8, BY_ROWS, CUDNN))
+    default, tuned, float8, by_rows, liger, cudnn = (rows[name] for name in PEERS)
     hand, fp8 = rows["hand"], rows["all fp8"]
     before, after = (capstone_view.families(row)["matmuls"] for row in (default, float8))
     return [
@@ -79,16 +76,22 @@ def text(recording: Recording, elsewhere: Recording) -> list[str]:
         "3,072 wide; with wider ones, matmuls would take a larger share of the step and casts a smaller one. With a "
         f"scale for each row instead of one for each tensor, the step takes {by_rows['median_ms']:.1f} ms, and the "
         f"error of the gradients is {by_rows['gradient_error']:.3f} instead of {float8['gradient_error']:.3f}.",
+        f"With Liger's layer norms and loss the step takes {liger['median_ms']:.1f} ms instead of "
+        f"{default['median_ms']:.1f}, {_apart(default, liger)}, and {liger['peak_nbytes'] / 1e9:.1f} GB instead of "
+        f"{default['peak_nbytes'] / 1e9:.1f}.",
         f"Asking for cuDNN's attention gives {cudnn['median_ms']:.1f} ms instead of {default['median_ms']:.1f}, "
         f"{_apart(default, cudnn)}: on this GPU torch takes it unasked. {_stopped(recording)}",
-        f"The step by hand is {_faster(rows)} as fast as the compiled peer's; on the {elsewhere.provenance.device} it "
-        f"is {_faster(there)}.",
+        f"By the compiler alone, *together* is {_faster(rows, 'together')} as fast as the compiled peer. By hand the "
+        f"step is {_faster(rows, 'hand')} in bf16, and tuned "
+        f"{_faster(rows, 'tuned')} ({_apart(hand, rows['tuned'])}); in fp8 {_faster(rows, 'all fp8')}, and with short "
+        f"sums {_faster(rows, 'fp8, short sums')} ({_apart(fp8, rows['fp8, short sums'])}). On the "
+        f"{elsewhere.provenance.device} the step by hand is {_faster(there, 'hand')} as fast as the compiled peer, in "
+        f"fp8 {_faster(there, 'all fp8')}.",
     ]
 
 
-def _faster(rows: Mapping[str, Row]) -> str:
-    bf16, fp8 = (rows[DEFAULT]["median_ms"] / rows[name]["median_ms"] for name in ("hand", "all fp8"))
-    return f"{bf16:.2f}× (bf16) and {fp8:.2f}× (fp8)"
+def _faster(rows: Mapping[str, Row], name: str) -> str:
+    return f"{rows[DEFAULT]['median_ms'] / rows[name]['median_ms']:.2f}×"
 
 
 def _apart(one: Row, other: Row) -> str:

@@ -21,15 +21,11 @@ def picture(result: Mapping[str, Any], provenance: object | None = None) -> Draw
     }
     told = [
         (
-            f"{NAMES[row['rung']]}, {row['pattern']}",
-            f"{row['ranks']:,}",
-            f"{row['ms']:.1f}",
-            f"{row['device_ms']:.1f}",
-            f"{row['issued_ms']:.1f}",
-            f"{100 * row['kept']:.0f} %",
+            f"{NAMES[row['rung']]}, {row['pattern']}", f"{row['ranks']:,}", f"{row['ms']:.1f}",
+            f"{row['device_ms']:.1f}", f"{row['issued_ms']:.1f}", f"{100 * row['kept']:.0f} %",
         )
         for row in rows
-    ]
+    ]  # fmt: skip
     last = {name: of[-1] for name, of in series.items()}
     best = min(last, key=last.__getitem__)
     return dots(

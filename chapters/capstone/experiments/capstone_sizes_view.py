@@ -89,6 +89,7 @@ def picture(recording: Recording) -> Drawing:
         cells += [_cells(size, row) for row in timed.values()]
     least, most = min(found, key=_tokens), max(found, key=_tokens)
     ends = [f"{compared(found[size])[HAND].measured:.2f} with {label(size)}" for size in (least, most)]
+    columns = ["", "rung", "predicted, ms", "measured, ms", "error", "kernels, ms", "launching, ms", "memory"]
     return dotted(
         drawn,
         Axis("compiled peer = 1", "×"),
@@ -96,17 +97,7 @@ def picture(recording: Recording) -> Drawing:
         caption="At each size all took turns. Lines: quartiles of both steps",
         provenance=recording.provenance,
         table=Table(
-            [
-                "",
-                "rung",
-                "predicted, ms",
-                "measured, ms",
-                "error",
-                "kernels, ms",
-                "launching, ms",
-                "memory",
-                "clock, power",
-            ],
+            [*columns, "clock, power"],
             cells,
             caption="Launching: until the program has issued a step, from an idle GPU",
             align="llrrrrrrr",

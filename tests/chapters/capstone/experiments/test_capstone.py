@@ -1,6 +1,8 @@
 """The ladder, tried on a CPU at a small size; what its pictures say of the recording."""
 
 import math
+from collections import Counter
+from dataclasses import replace
 from importlib.util import find_spec
 
 import pytest
@@ -92,6 +94,41 @@ def test_a_rung_that_fails_is_told_and_the_others_go_on(monkeypatch):
     study._built("broken", {"vocabulary": 640, "by": "hand", "does": ""}, broken)
     assert study.attempts.stopped == [{"name": "broken", "part": "build", "stopped": "RuntimeError: no such card"}]
     assert "broken" not in study.steps
+
+
+def test_a_rung_that_fails_while_it_is_timed_is_told_once():
+    study = capstone.LadderStudy("cpu", 1e12, None)
+    calls = Counter()
+
+    class Step:
+        def __init__(self, name, fails_at=math.inf):
+            self.name, self.fails_at = name, fails_at
+
+        def step(self, tokens, targets):
+            calls[self.name] += 1
+            if calls[self.name] > self.fails_at:
+                raise RuntimeError("no room")
+            return torch.zeros(())
+
+    study.steps = {"first": Step("first"), "grows": Step("grows", 2 * capstone.LEAST)}
+    study.rows = {name: {} for name in study.steps}
+    study.time()
+    assert study.attempts.stopped == [{"name": "grows", "part": "time", "stopped": "RuntimeError: no room"}]
+    samples = {name: row["samples"] for name, row in study.rows.items()}
+    assert samples == {"first": capstone.ROUNDS * capstone.LEAST, "grows": 2 * capstone.LEAST}
+
+
+def test_all_steps_by_hand_share_their_graphs_memory(monkeypatch):
+    study = capstone.LadderStudy("cpu", 1e12, None)
+    study.memory, given = {"memory": "shared"}, {}
+    monkeypatch.setattr(study, "_built", lambda name, about, make: make())
+    rungs = {
+        name: replace(rung, made=lambda *sizes, name=name, **more: given.update({name: more}))
+        for name, rung in capstone.subjects.capstone_rungs().items()
+    }
+    monkeypatch.setattr(capstone.subjects, "capstone_rungs", lambda: rungs)
+    study.build()
+    assert {name for name, more in given.items() if more} == {name for name in rungs if rungs[name].by == "hand"}
 
 
 def test_the_peers_file_is_asked_for_by_name(tmp_path, capsys):
