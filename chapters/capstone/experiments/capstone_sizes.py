@@ -25,7 +25,7 @@ from ...experiment import OUT_OF_TIME
 from ...registry import Progress
 from ...shared import capstone_view, subjects
 from .capstone import LENGTH, PeerStep, _batch, peer_module
-from .capstone_options import WAYS, OptionsStudy
+from .capstone_options import OptionsStudy, step_of
 from .capstone_sizes_model import BY_HAND, RUNGS, VOCABULARY, Predicted, Size, dates, predicted
 
 SIZES = {
@@ -137,7 +137,8 @@ class SizeStudy(OptionsStudy):
         return [self._row(name, why.get(name, "")) for name in RUNGS if name in self.rows or name in why]
 
     def _makers(self) -> dict[str, Callable[[], Any]]:
-        makers: dict[str, Callable[[], Any]] = {"together": lambda: self._made("together", WAYS["together"])}
+        best = functools.partial(step_of, "together", self._model(), self.batch[0].shape[1], self.device)
+        makers: dict[str, Callable[[], Any]] = {"together": best}
         if self.peer:
             peers = {"peer, compiled": {}, "peer, CUDA graphs": {"triton.cudagraphs": True}}
             for name, options in peers.items():

@@ -53,8 +53,8 @@ def test_folded_weights_have_the_loss_and_the_gradients_of_the_first_whatever_wa
         for vector in (parameter for parameter in model.parameters() if parameter.dim() == 1):
             vector += 0.3 * torch.randn(vector.shape, generator=noise)
     weights, exact = dict(model.named_parameters()), subjects.capstone_exact(model, *study.batch)[1]
-    plain = study._made("GELU", capstone_options.Way("", 0.0))
-    changed = study._made("folded", capstone_options.WAYS["folded"])
+    length = study.batch[0].shape[1]
+    plain, changed = (capstone_options.step_of(name, study._model(), length, "cpu") for name in ("stream", "folded"))
     plain.run, changed.run = plain.loss_of, changed.loss_of
     errors = [study._error(step, weights, exact) for step in (plain, changed)]
     assert errors[1] < 1.2 * errors[0] < 0.012
