@@ -1,6 +1,6 @@
 """What goes wrong when guards are skipped and something changes.
 
-They are skipped by torch's stance, which leaves all guards unchecked but those on input tensors.
+They are skipped by torch's stance, which checks only guards on tensors that are no parameters, and on what once failed.
 """
 
 from collections.abc import Callable

@@ -26,8 +26,8 @@ def paragraphs(text: str) -> str:
 def marked_up(text: str) -> str:
     """One line of plain text as HTML: `backticks` mark code, *one* and **two** asterisks emphasis.
 
-    >>> marked_up("**Twice** the *same* `*args`, and 2 * 3 * 4")
-    '<strong>Twice</strong> the <em>same</em> <code>*args</code>, and 2 * 3 * 4'
+    >>> marked_up("**Twice** the *same* `*args`, 2 * 3 * 4, and [*] vs [*]")
+    '<strong>Twice</strong> the <em>same</em> <code>*args</code>, 2 * 3 * 4, and [*] vs [*]'
     """
     pieces = re.split(r"(`[^`]+`)", text)
     return "".join(
@@ -40,7 +40,7 @@ def marked_up(text: str) -> str:
 
 def _emphasised(text: str) -> str:
     text = re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", text)
-    return re.sub(r"(?<![\w*])\*(?=\S)([^*]+)(?<=\S)\*(?![\w*])", r"<em>\1</em>", text)
+    return re.sub(r"(?<![\w*])\*(\w(?:[^*]*\w)?)\*(?![\w*])", r"<em>\1</em>", text)
 
 
 @door

@@ -7,7 +7,7 @@ import harness
 import pytest
 from babel.messages.pofile import read_po
 from bs4 import BeautifulSoup
-from lab_site import spanish
+from lab_site import quotes, spanish
 from lab_site.pages import page_files
 from test_live import FIRST
 
@@ -22,7 +22,7 @@ ENGLISH = re.compile(
 """Words that no Spanish sentence has, and hardly an English one is without."""
 NAMES = re.compile(
     r"«[^»]*»|“[^”]*”|\"[^\"]*\"|'[^']*'|one forward, one backward|fully sharded data parallel|just-in-time|"
-    r"\b(?:an|is|for|by)\b(?=[ .]?[=({\[])"
+    r"\b(?:an|is|for|by)\b(?=[ .]?[=({\[])|\bwith torch\.\w+"
 )
 """Titles, torch's own words and abbreviations that a sentence explains: English in any language."""
 
@@ -72,6 +72,21 @@ def test_what_has_no_spanish_yet_is_counted_on_its_page(built):
     page = spanish.translated(text, CHAPTER, {CHAPTER}, words)
     assert spanish.LEFT.format(len(words.left)) in page and len(words.left) > 200
     assert "A pipeline gives each of four devices" in page and ">Burbujas<" in page
+
+
+def test_what_is_quoted_in_english_is_marked_so_and_nothing_else_is():
+    marked = '<span lang="en">{}</span>'.format
+    for before, after in (
+        ("<p>La caché de la GPU</p>", "<p>La caché de la GPU</p>"),
+        ("<td> torch.sin is the same function </td>", f"<td> {marked('torch.sin is the same function')} </td>"),
+        ("<td>pico: it is &lt;2; what of it?</td>", f"<td>pico: {marked('it is &lt;2')}; {marked('what of it?')}</td>"),
+        (
+            "<p>Sin medir: él (dim is 3; so is it)</p>",
+            f"<p>Sin medir: él ({marked('dim is 3')}; {marked('so is it')})</p>",
+        ),
+        ("<pre>it is the end</pre><code>it is</code>", "<pre>it is the end</pre><code>it is</code>"),
+    ):
+        assert quotes.quoted(before) == after
 
 
 @pytest.mark.parametrize("path", harness.sampled(harness.pages(), harness.SAMPLE[:1]))

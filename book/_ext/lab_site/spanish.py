@@ -28,6 +28,7 @@ from compile_lab.page import messages
 
 from . import live
 from .pages import page_files
+from .quotes import quoted
 
 CATALOGUES = Path("book/spanish")
 WORDS = Path("book/spanish.json")
@@ -98,7 +99,8 @@ def translated(source: str, page: str, pages: set[str], words: messages.Translat
     text = back.join(ADDRESS.sub(relocated, messages.rewritten(part, words)) for part in parts)
     if words.left:
         text = text.replace("</h1>", "</h1>" + LEFT.format(len(words.left)), 1)
-    return text.replace('lang="en"', 'lang="es"', 1).replace(':language" content="en"', ':language" content="es"')
+    text = text.replace('lang="en"', 'lang="es"', 1).replace(':language" content="en"', ':language" content="es"')
+    return quoted(text)
 
 
 class Search:
