@@ -137,8 +137,8 @@ class SizeStudy(OptionsStudy):
         return [self._row(name, why.get(name, "")) for name in RUNGS if name in self.rows or name in why]
 
     def _makers(self) -> dict[str, Callable[[], Any]]:
-        best = functools.partial(step_of, "together", self._model(), self.batch[0].shape[1], self.device)
-        makers: dict[str, Callable[[], Any]] = {"together": best}
+        n = self.batch[0].shape[1]
+        makers: dict[str, Callable[[], Any]] = {"together": lambda: step_of("together", self._model(), n, self.device)}
         if self.peer:
             peers = {"peer, compiled": {}, "peer, CUDA graphs": {"triton.cudagraphs": True}}
             for name, options in peers.items():
