@@ -30,6 +30,7 @@ def run(folder, *arguments, workers=2, **bodies):
     return done.returncode, done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "bodies",
     [
@@ -51,6 +52,7 @@ def test_what_passes_alone_does_not_fail_the_run_and_is_named(tmp_path):
     assert status == 0 and "passed only alone: 1" in printed and "test_b.py::test_1" in printed
 
 
+@pytest.mark.slow
 def test_what_failed_runs_once_more_and_no_worker_does_the_same_on_its_own(tmp_path):
     status, _ = run(tmp_path, "--once-more", a="1", b=["open('runs', 'a').write('.') and 0"])
     assert status == 1 and (tmp_path / "runs").read_text() == ".."

@@ -82,8 +82,8 @@ class Fp8Step(HandStep):
             raise ValueError(
                 f"epilogues have {', '.join(sorted(wrong))}; of what GELU makes, fp8 matmuls read two forms"
             )
-        tuned = isinstance(self.matmuls, TunedMatmuls)
-        self._scaled_product = self.matmuls.scaled_product if tuned else self.kernels.scaled_product
+        by = self.matmuls if isinstance(self.matmuls, TunedMatmuls) else self.kernels
+        self._scaled_product = by.scaled_product
         if self.dtype == torch.float64:
             raise ValueError("dtype is torch.float64; scales are float32, so an fp8 step is of bfloat16 or float32")
         if self.device.type == "cuda" and torch.cuda.get_device_capability(self.device) < (9, 0):
@@ -217,13 +217,14 @@ class Fp8Step(HandStep):
         self._scaled("weight_gradient", gradient.turned, "gradient", operand.turned, "operand", linear, out=out)
 
     def _scaled(
-        self, product: str, a: Tensor, a_kind: str, b: Tensor, b_kind: str, linear: str, bias: Tensor | None = None,
-        added: Tensor | None = None, out: Tensor | None = None,
+        self, product: str, a: Tensor | None, a_kind: str, b: Tensor | None, b_kind: str, linear: str,
+        bias: Tensor | None = None, added: Tensor | None = None, out: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
+        assert a is not None and b is not None  # forms that this matmul reads, see `_wanted`
         slots = self._slot(a_kind, linear), self._slot(b_kind, linear)
         exact = product not in self.fast or (linear == HEAD and product != "forward")  # of tens of thousands of terms
-        more = {"exact": exact, "bias": bias, "added": added, "out": out}
-        return self._scaled_product(a, slots[0], b, slots[1], self.dtype if out is None else out.dtype, **more)
+        dtype = self.dtype if out is None else out.dtype
+        return self._scaled_product(a, slots[0], b, slots[1], dtype, exact=exact, bias=bias, added=added, out=out)
 
     def _weight(self, linear: str) -> Fp8Forms:
         block, kind = place_of(linear)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +14,7 @@ from torch import Tensor
 class GraphMemory:
     """Memory that captured steps share. They must never run at the same time, and be captured on one stream."""
 
-    pool: object = field(default_factory=torch.cuda.graph_pool_handle)
+    pool: Any = field(default_factory=torch.cuda.graph_pool_handle)  # of a type that torch keeps private
     stream: torch.cuda.Stream = field(default_factory=torch.cuda.Stream)
 
 

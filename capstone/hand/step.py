@@ -105,7 +105,8 @@ class HandStep:
         self._wants_graph = self.device.type == "cuda" if graph is None else instance("graph", graph, bool)
         if self._wants_graph and self.device.type != "cuda":
             raise ValueError(f"graph is True, and the model is on {self.device}; only a GPU has CUDA graphs")
-        self._memory, self._graph, self._ready, self._settled = memory, None, False, False
+        self._memory, self._ready, self._settled = memory, False, False
+        self._graph: torch.cuda.CUDAGraph | None = None
         self._lay_out(model, decay)
         self._make_room()
         stacks = {one_of("linear", each, LINEARS): self._stack(each, self.regions[1].low) for each in turned}
@@ -302,14 +303,14 @@ class HandStep:
     def _block(self, name: str, stream: Stream) -> tuple[BlockRecord, Stream]:
         """A block, up to the branch that its MLP adds."""
         qkv, out, up, down = (name + linear for linear in LINEARS)
-        stream1, normed1, *norm1 = self._norm(*stream, name + "norm1", qkv)
+        stream1, normed1, mean1, rstd1 = self._norm(*stream, name + "norm1", qkv)
         product = self._product(normed1, qkv, bias=True)
         attended = attend(product.view(self.batch, self.length, -1), self.config.heads)
         mixed = self._operand(attended.out, out)
-        stream2, normed2, *norm2 = self._norm(*self._branch(stream1, mixed, out), name + "norm2", up)
+        stream2, normed2, mean2, rstd2 = self._norm(*self._branch(stream1, mixed, out), name + "norm2", up)
         before, after = self._widened(normed2, up, down)
         record = BlockRecord(
-            stream1, tuple(norm1), normed1, attended, mixed, stream2, tuple(norm2), normed2, before, after
+            stream1, (mean1, rstd1), normed1, attended, mixed, stream2, (mean2, rstd2), normed2, before, after
         )
         return record, self._branch(stream2, after, down)
 

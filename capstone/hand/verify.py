@@ -7,6 +7,7 @@ conversion, and gradients were 36 % off. What has not been compared here is not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -57,8 +58,8 @@ def verify(
                 label = f"{name} {str(dtype).removeprefix('torch.')}: {output}"
                 found[label] = (relative_error(ours, right), STORED[dtype] if ours.dtype == dtype else SUMMED)
     if torch.device(device).type == "cuda":
-        for check in (_attended, _multiplied):
-            found |= check(_Inputs(device, torch.bfloat16, torch.Generator(device).manual_seed(1), rows, dim, 0))
+        for beside in (_attended, _multiplied):
+            found |= beside(_Inputs(device, torch.bfloat16, torch.Generator(device).manual_seed(1), rows, dim, 0))
     return found
 
 
@@ -101,7 +102,7 @@ class _Inputs:
 Outputs = Iterator[tuple[str, Tensor, Tensor]]
 
 
-def _both(names: str, function: Callable[..., tuple[Tensor, ...]]) -> Outputs:
+def _both(names: str, function: Callable[[ModuleType], tuple[Tensor, ...]]) -> Outputs:
     """The outputs of a function that takes the module to use, from the kernels and from the reference."""
     from . import kernels
 
@@ -118,7 +119,7 @@ def _norm_backward(make: _Inputs) -> Outputs:
     stream, gradient, passed, weight = make.x(scale=2), make.x(), make.x(), make.v()
     _, _, mean, rstd = reference.add_norm(stream, None, None, weight, weight, 1e-5)
 
-    def run(of, passed):
+    def run(of: ModuleType, passed: Tensor | None) -> tuple[Tensor, Tensor]:
         parts = make.parts(of.NORM_PARTS, 3 * make.dim)
         return of.norm_backward(gradient, stream, mean, rstd, weight, passed, parts), parts.sum(0)
 
@@ -130,7 +131,7 @@ def _gelu(make: _Inputs) -> Outputs:
     width = 4 * make.dim
     before, gradient, bias = make.x(make.rows, width, scale=3), make.x(make.rows, width), make.x(width)
 
-    def backward(of):
+    def backward(of: ModuleType) -> tuple[Tensor, Tensor]:
         parts = make.parts(of.LINEAR_PARTS, width)
         return of.gelu_backward(gradient, before, bias, parts), parts.sum(0)
 
@@ -142,7 +143,7 @@ def _cross_entropy(make: _Inputs) -> Outputs:
     rows = min(make.rows, 256)
     logits, targets = make.x(rows, make.vocabulary, scale=4), make.ids(rows, below=make.vocabulary)
 
-    def run(of):
+    def run(of: ModuleType) -> tuple[Tensor, Tensor]:
         own = logits.clone()
         losses = of.cross_entropy_(own, targets, 1.0)
         return own, losses
@@ -155,7 +156,7 @@ def _embedding(make: _Inputs) -> Outputs:
     tokens, gradient = make.ids(4, length, below=words), make.x()
     table, positions, start = make.x(words, make.dim), make.x(length, make.dim), make.v(words, make.dim)
 
-    def backward(of):
+    def backward(of: ModuleType) -> tuple[Tensor]:
         out = start.clone()
         of.embed_backward_(gradient, tokens, out)
         return (out,)
@@ -169,7 +170,7 @@ def _adamw(make: _Inputs) -> Outputs:
     master, first, second, gradient = make.v(n), make.v(n), make.v(n).square(), make.x(n)
     count, rate = torch.full((), 3.0, device=make.device), torch.full((), 1e-2, device=make.device)
 
-    def run(of):
+    def run(of: ModuleType) -> tuple[Tensor, ...]:
         own = master.clone(), first.clone(), second.clone()
         low = None if make.dtype == torch.float32 else master.to(make.dtype)
         of.adamw_(own[0], low, gradient, own[1], own[2], count, rate, (0.9, 0.95), 1e-8, 0.1)
@@ -182,17 +183,17 @@ def _sums(make: _Inputs) -> Outputs:
     parts, stack = make.v(50, 3 * make.dim), make.x(2, make.dim, 128)
     thirds = make.x(make.rows, 3 * make.dim)
 
-    def sums(of):
+    def sums(of: ModuleType) -> tuple[Tensor]:
         out = make.v(3 * make.dim)
         of.column_sums(parts, out)
         return (out,)
 
-    def left(of):
+    def left(of: ModuleType) -> tuple[Tensor]:
         rows = make.parts(of.LINEAR_PARTS, make.dim)
         of.leave_sums(thirds[:, : make.dim], rows)
         return (rows.sum(0),)
 
-    def turned(of):
+    def turned(of: ModuleType) -> tuple[Tensor]:
         out = stack.new_empty(2, 128, make.dim)
         of.transpose(stack, out)
         return (out,)
@@ -213,30 +214,34 @@ def _attended(make: _Inputs) -> dict[str, Finding]:
     }
 
 
+Widening = Callable[[Tensor], Tensor]
+"""Leaves a tensor as it is, or makes it float64."""
+
+
 def _multiplied(make: _Inputs) -> dict[str, Finding]:
     """cuBLASLt's matmuls and their epilogues against torch's in float64."""
     x, weight, bias = make.x(), make.x(make.dim, 4 * make.dim, scale=0.05), make.x(4 * make.dim)
     added, narrow = make.x(make.rows, 4 * make.dim), make.x()
-    matmuls = TunedMatmuls.of(torch.device(make.device, 0)), Matmuls()
+    matmuls = TunedMatmuls.of(x.device), Matmuls()
 
-    def both(names: str, call: Callable[..., tuple[Tensor, ...]]) -> Iterator[tuple[str, Finding]]:
+    def both(names: str, call: Callable[[Matmuls, Widening], tuple[Tensor, ...]]) -> Iterator[tuple[str, Finding]]:
         ours = call(matmuls[0], lambda each: each)
         right = call(matmuls[1], lambda each: each.double())
         for name, found, wanted in zip(names.split(), ours, right, strict=True):
             limit = SUMMED if found.dtype == torch.float32 else ROUNDED
             yield f"matmul bfloat16: {name}", (relative_error(found, wanted.to(found.dtype)), limit)
 
-    def backward(of, wide):
+    def backward(of: Matmuls, wide: Widening) -> tuple[Tensor, Tensor]:
         sums = torch.zeros(4 * make.dim, dtype=torch.float64, device=make.device)
         return of.gelu_backward(wide(narrow), wide(weight), wide(added), sums), sums.to(make.dtype)
 
-    def summed(of, wide):
+    def summed(of: Matmuls, wide: Widening) -> tuple[Tensor]:
         a, b = wide(x.t()), wide(narrow)
         return (
             of.product(a, b, out=torch.empty(make.dim, make.dim, device=make.device, dtype=wide(bias.float()).dtype)),
         )
 
-    def gradient(of, wide):
+    def gradient(of: Matmuls, wide: Widening) -> tuple[Tensor]:
         return (of.product(wide(x.t()), wide(narrow), out=wide(make.x(make.dim, make.dim))),)
 
     return dict(
@@ -284,9 +289,11 @@ def _slot(make: _Inputs, number: torch.dtype, top: float, layers: int = 1) -> Sc
     return ScaleSlot(scale, 1 / scale, torch.full_like(scale, 1e-12))
 
 
-def _compared(
-    make: _Inputs, number: torch.dtype, run: Callable[..., tuple[Fp8Forms, Tensor | None]], top: float, layers: int = 1
-) -> Iterator[tuple[str, Finding]]:
+Casting = Callable[[ModuleType, ScaleSlot, WantedForms], tuple[Fp8Forms, Tensor | None]]
+Fp8Findings = Iterator[tuple[str, Finding]]
+
+
+def _compared(make: _Inputs, number: torch.dtype, run: Casting, top: float, layers: int = 1) -> Fp8Findings:
     """Forms and sums of the kernel against the reference's; a second run without `plain` must not change the bytes."""
     from . import kernels
 
@@ -294,17 +301,20 @@ def _compared(
     forms, sums = run(kernels, slots[0], WantedForms(number, plain=layers == 1))
     right, right_sums = run(reference, slots[1], WantedForms(number, plain=layers == 1))
     alone, _ = run(kernels, slots[2], WantedForms(number, turned=False))
-    yield "rows", (differing(forms.rows, right.rows), BYTES)
-    yield "turned", (differing(forms.turned, forms.rows.transpose(-2, -1).contiguous()), 0.0)
-    yield "rows alone", (differing(alone.rows, forms.rows), 0.0)
+    rows = _there(forms.rows)
+    yield "rows", (differing(rows, _there(right.rows)), BYTES)
+    yield "turned", (differing(_there(forms.turned), rows.transpose(-2, -1).contiguous()), 0.0)
+    yield "rows alone", (differing(_there(alone.rows), rows), 0.0)
     yield "peak", (relative_error(slots[0].peak[:, 0], slots[1].peak[:, 0]), SUMMED)
     if forms.plain is not None:
-        yield "plain", (relative_error(forms.plain, right.plain), STORED[make.dtype])
+        yield "plain", (relative_error(forms.plain, _there(right.plain)), STORED[make.dtype])
     if sums is not None:
-        yield "sums", (relative_error(sums, right_sums), SUMMED)
+        yield "sums", (relative_error(sums, _there(right_sums)), SUMMED)
 
 
-Fp8Findings = Iterator[tuple[str, Finding]]
+def _there(form: Tensor | None) -> Tensor:
+    assert form is not None  # it was wanted
+    return form
 
 
 def _cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
@@ -313,7 +323,7 @@ def _cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
     stack = wide_stack[:, 1]  # of a larger buffer, as the blocks' weights are
     thirds = make.x(make.rows, 3 * make.dim)
 
-    def summed(of, slot, wanted):
+    def summed(of: ModuleType, slot: ScaleSlot, wanted: WantedForms) -> tuple[Fp8Forms, Tensor]:
         parts = make.parts(of.cast_parts(make.rows), make.dim)
         return of.cast(thirds, slot, wanted, parts), parts.sum(0)
 
@@ -325,7 +335,7 @@ def _cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
 def _add_norm_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
     x, branch, bias, weight, shift = make.x(scale=2), make.x(), make.x(make.dim), make.v(), make.v()
 
-    def run(of, slot, wanted):
+    def run(of: ModuleType, slot: ScaleSlot, wanted: WantedForms) -> tuple[Fp8Forms, Tensor]:
         stream, forms, mean, rstd = of.add_norm_cast(x, branch, bias, weight, shift, 1e-5, slot, wanted)
         return forms, torch.cat([stream.float().sum(0), mean, rstd])
 
@@ -336,7 +346,7 @@ def _gelu_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
     width = 4 * make.dim
     before, gradient, bias = make.x(make.rows, width, scale=3), make.x(make.rows, width), make.x(width)
 
-    def backward(of, slot, wanted):
+    def backward(of: ModuleType, slot: ScaleSlot, wanted: WantedForms) -> tuple[Fp8Forms, Tensor]:
         parts = make.parts(of.cast_parts(make.rows), width)
         return of.gelu_backward_cast(gradient, before, bias, parts, slot, wanted), parts.sum(0)
 
@@ -349,7 +359,7 @@ def _cross_entropy_cast(make: _Inputs, number: torch.dtype) -> Fp8Findings:
     words = 16_640  # more than a tile, and not a multiple of one
     logits, targets = make.x(64, words), make.ids(64, below=words)
 
-    def run(of, slot, wanted):
+    def run(of: ModuleType, slot: ScaleSlot, wanted: WantedForms) -> tuple[Fp8Forms, Tensor]:
         losses, forms = of.cross_entropy_cast(logits.clone(), targets, 1.0, wanted)
         slot.peak[:, 0] = 1.0
         return forms, losses

@@ -1,6 +1,7 @@
 """Exercises of chapter 24, the capstone."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +41,7 @@ class _Listening(torch.overrides.TorchFunctionMode):
     def __init__(self, called: list[str]) -> None:
         self.called = called
 
-    def __torch_function__(self, function, types, args=(), kwargs=None):
+    def __torch_function__(self, function: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         self.called.append(getattr(function, "__name__", "").strip("_"))
         return function(*args, **(kwargs or {}))
 

@@ -63,7 +63,7 @@ def eager_and_compiled(build: Build, mesh: DeviceMesh) -> EagerAndCompiled:
 
 
 def _gradients(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    grads = {name: each.grad for name, each in parameters.items()}
+    grads = {name: each.grad for name, each in parameters.items() if each.grad is not None}
     return {name: each.full_tensor() if isinstance(each, DTensor) else each for name, each in grads.items()}
 
 

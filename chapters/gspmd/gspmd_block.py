@@ -294,12 +294,12 @@ def same(module: nn.Module, x: Tensor, layout: str = "") -> Same:
     grads = torch.autograd.grad((made**2).mean(), parameters)
     wanted = weights_of(_holding(module, grads))
     given = jax.tree.map(jax.numpy.asarray, weights), jax.numpy.asarray(x.detach().numpy())
-    heads = module.attention.heads
-    got = jax.jit(lambda w, x: block(w, x, heads))(*given)
+    attention: Any = module.get_submodule("attention")
+    got = jax.jit(lambda w, x: block(w, x, attention.heads))(*given)
     if layout:
-        found = block_program(layout, *given, heads=heads).run(*given)
+        found = block_program(layout, *given, heads=attention.heads).run(*given)
     else:
-        found = jax.jit(jax.grad(lambda w: loss(w, given[1], heads)))(given[0])
+        found = jax.jit(jax.grad(lambda w: loss(w, given[1], attention.heads)))(given[0])
     difference = {name: float(abs(numpy.asarray(found[name]) - wanted[name]).max()) for name in NAMES}
     return Same(float(abs(numpy.asarray(got) - made.detach().numpy()).max()), difference, layout)
 

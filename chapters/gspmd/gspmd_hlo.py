@@ -173,7 +173,7 @@ def _numbers(dims: str) -> int:
 
 
 def _bits(dtype: str) -> int:
-    return _BITS[dtype] if dtype in _BITS else int(re.search(r"\d+", dtype)[0])
+    return _BITS[dtype] if dtype in _BITS else int(re.findall(r"\d+", dtype)[0])
 
 
 Groups = frozenset[frozenset[int]]

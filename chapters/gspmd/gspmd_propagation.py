@@ -184,7 +184,7 @@ def _main(module: Any) -> Any:
 
 def _argument_names(main: Any) -> list[str]:
     arguments = main.regions[0].blocks[0].arguments
-    return [_scope(re.search(r'loc\("([^"]*)"', str(each.location))[1], True) for each in arguments]
+    return [_scope(re.findall(r'loc\("([^"]*)"', str(each.location))[0], True) for each in arguments]
 
 
 def _replayed(lowered: Any) -> tuple[tuple[SplitStep, ...], dict[str, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import distribute_tensor, init_device_mesh
+from torch.distributed.tensor import DTensor, distribute_tensor, init_device_mesh
 
 from compile_lab.devices.collectives import Program, counted, fake_process_group
 from compile_lab.devices.placements import placement
@@ -22,16 +22,7 @@ from compile_lab.simulator.collectives import Collective
 from compile_lab.simulator.patterns import plan
 
 from .gspmd import AXIS, Partitioned, jax_here
-from .gspmd_block import (
-    LAYOUTS,
-    LINEARS,
-    NAMES,
-    NORMS,
-    BlockLayout,
-    block_program,
-    layout_named,
-    torch_loss,
-)
+from .gspmd_block import LAYOUTS, LINEARS, NAMES, NORMS, BlockLayout, block_program, layout_named, torch_loss
 
 BATCH, LENGTH, DIM, HEADS = 8, 64, 64, 4
 _PATTERNS = {"ddp": "ddp", "fsdp": "fsdp", "tp": "tp", "tp+sp": "tp+sp"}
@@ -150,11 +141,12 @@ def dtensor_counts(
             step = counted(Program(lambda: loss().backward(), (), mesh))
         except RuntimeError as refusal:  # a placement that an operator does not take
             return (), (), {}, str(refusal).strip().partition("\n")[0]
-        where = {name: _word(each.grad.placements[0]) for name, each in held.items()}
+        grads = {name: each.grad for name, each in held.items() if isinstance(each.grad, DTensor)}
+        where = {name: _word(each.placements[0]) for name, each in grads.items()}
 
         def settle() -> None:
-            for name, each in held.items():
-                each.grad.redistribute(placements=[placement(layout.weights[name])])
+            for name, each in grads.items():
+                each.redistribute(placements=[placement(layout.weights[name])])
 
         return step, counted(Program(settle, (), mesh)), where, ""
 

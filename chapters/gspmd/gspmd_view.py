@@ -13,6 +13,7 @@ from compile_lab.page.units import with_unit
 from compile_lab.simulator.collectives import Collective
 
 from .gspmd import Partitioned
+from .gspmd_hlo import Sent
 from .gspmd_propagation import Propagated
 from .gspmd_side_by_side import SideBySide
 from .gspmd_three_ways import JaxRefusal, Way
@@ -51,7 +52,8 @@ def three_systems(rows: Sequence[SideBySide], caption: str = "") -> Drawing:
             parts = [Segment(_kind(each), each.sent_nbytes / 1e3, words="", title=str(each)) for each in sent]
             count = sum(each.count for each in sent)
             drawn.append(Row(name, parts, f"{with_unit(held)}, {count} sent" if count else with_unit(held), group))
-    ratios = [row.sent("xla") / row.sent("formula") for row in rows if row.sent("formula")]
+    pairs = [(row.sent("xla"), row.sent("formula")) for row in rows]
+    ratios = [xla / formula for xla, formula in pairs if xla is not None and formula]
     apart = f"{min(ratios):.2g} to {max(ratios):.2g} times what the formula says" if ratios else "what no formula says"
     return marks.segments(
         drawn,
@@ -63,14 +65,14 @@ def three_systems(rows: Sequence[SideBySide], caption: str = "") -> Drawing:
     )
 
 
-def _kind(each: Collective) -> str:
+def _kind(each: Collective | Sent) -> str:
     return each.kind.replace("_", "-")
 
 
 @door
 def systems_table(rows: Sequence[SideBySide]) -> Table:
     """The same in words: each layout, each system, its collectives, and why DTensor refused."""
-    told = []
+    told: list[tuple[str | None, ...]] = []
     for row in rows:
         for system, name in SYSTEMS.items():
             if (held := row.payload(system)) is not None:

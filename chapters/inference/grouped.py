@@ -159,8 +159,8 @@ def _run(model: ExpertLayer, x: Tensor, mode: str) -> LayerRun:
     fn = model if mode == "eager" else torch.compile(model, fullgraph=True)
     wrapper = inductor_config.patch(cpp_wrapper=True) if mode == "C++ wrapper" else nullcontext()
     with wrapper, inductor_config.patch(force_disable_caches=False):
-        sources = generated_sources(lambda: answers.append(fn(x))) if mode != "eager" else answers.append(fn(x)) or []
-    error = judged_by_float64(model, x, answers[0])
+        sources = generated_sources(lambda: answers.append(fn(x))) if mode != "eager" else []
+    error = judged_by_float64(model, x, answers[0] if answers else model(x))
     return LayerRun(model.way, mode, len(x), error, product_calls(sources))
 
 

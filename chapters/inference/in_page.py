@@ -20,12 +20,12 @@ MACHINES = (
 @exercise("21.1", takes=Callable)
 def largest_batch(answer: Callable) -> str | None:
     """batch(work, memory_nbytes, bytes_per_s, flop_per_s, limit_ms): the most sequences that fit and are in time."""
-    for work, *machine, limit_ms in MACHINES:
-        got, right = answer(work, *machine, limit_ms), _most(work, *machine, limit_ms)
+    for case in MACHINES:
+        work, memory, *rates, limit_ms = case
+        got, right = answer(*case), _most(*case)
         if not isinstance(got, int) or isinstance(got, bool):
             return f"it returns {got!r}: this asks for a whole number of sequences."
         if got != right:
-            memory, *rates = machine
             weights, cache = work.weights_nbytes / 1e9, work.cache_nbytes / 1e9
             why = f"for weights of {weights:.3g} GB, caches of {cache:.2g} GB and {limit_ms:g} ms it says {got}"
             if got > 0 and work.nbytes(got) > memory:

@@ -157,11 +157,11 @@ def per_guard(costs: Iterable[CallCost]) -> GuardFit:
     Both were called with the same layers or inputs, so the wrapper and the fetching of parameters are in both, and what
     is left is the guards' own. Raises ValueError where there are fewer than three such pairs.
     """
-    found = {(cost.way, cost.modules, cost.inputs): cost for cost in costs if cost.median_us is not None}
+    found = {(c.way, c.modules, c.inputs): (c.guards, c.median_us) for c in costs if c.median_us is not None}
     points = [
-        (cost.guards, cost.median_us - found[BARE, *place].median_us)
-        for (name, *place), cost in found.items()
-        if name == CHECKED and cost.guards is not None and (BARE, *place) in found
+        (guards, median_us - found[BARE, modules, inputs][1])
+        for (way, modules, inputs), (guards, median_us) in found.items()
+        if way == CHECKED and guards is not None and (BARE, modules, inputs) in found
     ]
     if len({guards for guards, _ in points}) < 3:
         raise ValueError(
@@ -186,7 +186,8 @@ def _guard_costs(by_modules: bool, count: int, ways: Sequence[str], samples: int
         for way in ways:
             with skipping(way == SKIPPED):
                 times = host_us(lambda: compiled(*args), "cpu", samples)
-            costs.append(CallCost(way, count * by_modules, len(args), guards, **summary_us(times)))
+            median_us, low_us, high_us = summary_us(times).values()
+            costs.append(CallCost(way, count * by_modules, len(args), guards, median_us, low_us, high_us))
     return costs
 
 
@@ -205,10 +206,10 @@ def _call_cost(count: int, way: str, device: str, samples: int) -> CallCost:
         for _ in range(3 if way.startswith("CUDA graphs") else 1):
             call()
         with skipping(way.endswith(SKIPPED)):
-            right = torch.allclose(call(), model(x), atol=1e-5)
-            if not right:
+            if not torch.allclose(call(), model(x), atol=1e-5):
                 raise RuntimeError(f"{way} gives another answer than eager")
-            return CallCost(way, count, 1, guards, **summary_us(host_us(call, device, samples)))
+            median_us, low_us, high_us = summary_us(host_us(call, device, samples)).values()
+            return CallCost(way, count, 1, guards, median_us, low_us, high_us)
 
 
 def _called(model: LayerChain, x: Tensor, way: str, file: Path) -> Callable[[], Tensor]:
@@ -219,7 +220,8 @@ def _called(model: LayerChain, x: Tensor, way: str, file: Path) -> Callable[[], 
         package = unpacked(packaged(torch.export.export(model, (x,)), file))
         return lambda: package(x)
     if way == "aot_compile":
-        ahead = torch.compile(model, fullgraph=True).forward.aot_compile(((x,), {}))
+        module: Any = torch.compile(model, fullgraph=True)  # which torch types as a function
+        ahead = module.forward.aot_compile(((x,), {}))
         return lambda: ahead(model, x)
     compiled = torch.compile(model, mode="reduce-overhead" if way.startswith("CUDA graphs") else None)
     return lambda: compiled(x)

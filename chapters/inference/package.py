@@ -174,9 +174,9 @@ def run_in_cpp(program: Path, file: Path, *inputs: Tensor, calls: int = 20) -> R
     with tempfile.TemporaryDirectory() as folder:
         given, taken = Path(folder) / "in.pt", Path(folder) / "out.pt"
         torch.save(list(inputs), given)
-        said, used = _measured([str(program), str(file), str(given), str(taken), str(calls)])
+        said, cpu_s, held = _measured([str(program), str(file), str(given), str(taken), str(calls)])
         outputs = tuple(torch.load(taken))
-    return Ran(outputs, **json.loads(said), **used)
+    return Ran(outputs, **json.loads(said), cpu_s=cpu_s, peak_nbytes=held)
 
 
 # -- from a new process to the first answer
@@ -210,10 +210,10 @@ def _from_python(file: Path, args: Sequence[Tensor]) -> StartUp:
         given.write_bytes(dumps(args))
         try:
             child = [sys.executable, "-m", f"{__package__}.start", str(given), str(file)]
-            said, used = _measured(child, TORCHINDUCTOR_CACHE_DIR=folder)
+            said, cpu_s, held = _measured(child, TORCHINDUCTOR_CACHE_DIR=folder)
         except PackageError as error:
             return StartUp("from Python", stopped=str(error))
-        return StartUp("from Python", **json.loads(said.splitlines()[-1]), **used)
+        return StartUp("from Python", **json.loads(said.splitlines()[-1]), cpu_s=cpu_s, peak_nbytes=held)
 
 
 def _from_cpp(file: Path, args: Sequence[Tensor]) -> StartUp:
@@ -282,14 +282,16 @@ def _run_fork(question: Mapping[str, Any]) -> dict[str, Any]:
     with _fork_lock:
         if not _askers or _askers[0].poll() is not None:
             child = [sys.executable, "-m", f"{__package__}.start", "asks"]
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-            _askers[:] = [subprocess.Popen(child, **pipes, text=True, env=_environment(), start_new_session=True)]
+            pipe, no, env = subprocess.PIPE, subprocess.DEVNULL, _environment()
+            _askers[:] = [
+                subprocess.Popen(child, stdin=pipe, stdout=pipe, stderr=no, text=True, env=env, start_new_session=True)
+            ]
         (asker,) = _askers
+        assert asker.stdout, "a pipe, as it was started"
         late = threading.Timer(PATIENCE_S, end_group, (asker,))
         late.start()
         try:
-            asker.stdin.write(json.dumps(question) + "\n")
-            asker.stdin.flush()
+            print(json.dumps(question), file=asker.stdin, flush=True)
             return json.loads(asker.stdout.readline())
         except BaseException as error:  # nobody reads the answer that may yet come
             end_group(asker)
@@ -301,15 +303,15 @@ def _run_fork(question: Mapping[str, Any]) -> dict[str, Any]:
             late.cancel()
 
 
-_askers: list[subprocess.Popen] = []
+_askers: list[subprocess.Popen[str]] = []
 _fork_lock = threading.Lock()
 
 
 # -- other processes
 
 
-def _measured(command: Sequence[str], **environment: str) -> tuple[str, dict[str, float | None]]:
-    """What a process says, and what it and the compilers it called used."""
+def _measured(command: Sequence[str], **environment: str) -> tuple[str, float, int | None]:
+    """What a process says; CPU seconds and the most memory of it and of the compilers it called."""
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         process = subprocess.Popen(command, stdout=out, stderr=err, text=True, env=_environment() | environment)
         deadline = time.monotonic() + PATIENCE_S
@@ -326,7 +328,7 @@ def _measured(command: Sequence[str], **environment: str) -> tuple[str, dict[str
         out.seek(0), err.seek(0)
         if process.returncode:
             raise PackageError(f"{Path(command[0]).name} ended with {process.returncode}: {_last_line(err.read())}")
-        return out.read(), {"cpu_s": usage.ru_utime + usage.ru_stime, "peak_nbytes": held}
+        return out.read(), usage.ru_utime + usage.ru_stime, held
 
 
 def _held_nbytes(pid: int) -> int | None:

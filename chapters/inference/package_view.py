@@ -25,28 +25,28 @@ def started(ways: Sequence[StartUp], provenance: object | None = None) -> Drawin
 
     ValueError where no way came to an answer.
     """
-    done = [one for one in ways if one.ready_s is not None]
+    done = [(one, one.ready_s) for one in ways if one.ready_s is not None]
     if not done:
         raise ValueError("nothing to draw: give at least one StartUp that came to its first answer")
-    ends = dict.fromkeys(end(done, key=lambda one: one.ready_s) for end in (min, max))
-    series = Series("first answer", [one.way for one in done], [rounded(one.ready_s, 3) for one in done])
+    ends = dict.fromkeys(end(done, key=lambda each: each[1]) for end in (min, max))
+    series = Series("first answer", [one.way for one, _ in done], [rounded(ready_s, 3) for _, ready_s in done])
     failed = [f"{one.way}: {one.stopped}" for one in ways if one.stopped]
     caption = "; ".join(["From a new process, its imports done, to the first answer", *failed])
     rows = [
-        [
+        (
             one.way,
-            _seconds(one.ready_s),
-            round(one.cpu_s, 1),
+            _seconds(ready_s),
+            one.cpu_s and round(one.cpu_s, 1),
             with_unit(one.peak_nbytes) if one.peak_nbytes else None,
-            round(one.call_us),
-        ]
-        for one in done
+            one.call_us and round(one.call_us),
+        )
+        for one, ready_s in done
     ]
     columns = ["way", "first answer after", "CPU s, imports too", "memory", "µs a later call"]
     return bars(
         series,
         value_title="to the first answer, s",
-        title=f"The package answers after {' and '.join(f'{_seconds(one.ready_s)} {one.way}' for one in ends)}.",
+        title=f"The package answers after {' and '.join(f'{_seconds(ready_s)} {one.way}' for one, ready_s in ends)}.",
         caption=caption,
         provenance=provenance,
         table=Table(columns, rows),

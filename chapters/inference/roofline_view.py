@@ -34,7 +34,7 @@ def roofline(
         calls = {cost.request.batch: cost.call for cost in done if cost.mode == mode}
         times = [[getattr(call, name) for call in calls.values()] for name in ("median_ms", "low_ms", "high_ms")]
         series.append(Series(mode, list(calls), *times))
-    rows = [_row(work, cost, bytes_per_s, flop_per_s) for cost in done]
+    rows = [_row(work, cost, cost.call.median_ms, bytes_per_s, flop_per_s) for cost in done if cost.call]
     low, high = (end(rows, key=lambda row: row[0]) for end in (min, max))
     said = "; ".join(f"at batch {row[0]} {row[1]} reaches {row[5]} of its limit" for row in (low, high))
     figure = lines(
@@ -52,9 +52,8 @@ def roofline(
     return replace(figure, table=Table(columns, rows))
 
 
-def _row(work: DecodeWork, cost: PhaseCost, bytes_per_s: float, flop_per_s: float) -> list:
+def _row(work: DecodeWork, cost: PhaseCost, taken: float, bytes_per_s: float, flop_per_s: float) -> list:
     batch, least = cost.request.batch, least_ms(work, cost.request.batch, bytes_per_s, flop_per_s)
-    taken = cost.call.median_ms
     share = f"{100 * least / taken:.0f} %"
     return [batch, cost.mode, with_unit(work.nbytes(batch)), number(taken), number(least), share]
 

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from compile_lab.inference.served import Served
 from compile_lab.inference.service import PHASES, WARM_UP, PhaseCost, Request, RequestPayback, Stream
+from compile_lab.modes.cost import Quartiles
 from compile_lab.modes.totals_view import COLOURS, SHORT
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, Segment, dotted, segments, short
@@ -85,35 +86,31 @@ def phases(costs: Sequence[PhaseCost], phase: str, provenance: object | None = N
     if phase not in PHASES:
         raise ValueError(f"unknown phase {phase!r}; the phases are {', '.join(PHASES)}")
     found = [cost for cost in costs if cost.phase == phase]
-    done = sorted((cost for cost in found if cost.call), key=lambda cost: (cost.request.batch, cost.request.prompt))
+    done = [(c, c.call) for c in sorted(found, key=lambda c: (c.request.batch, c.request.prompt)) if c.call]
     if not done:
         raise ValueError(f"nothing to draw: no {phase} was measured")
     rows = [
-        Row(
-            place,
-            {cost.mode: cost.call.median_ms for cost in here},
-            spreads={cost.mode: (cost.call.low_ms, cost.call.high_ms) for cost in here},
-        )
-        for place, here in _by_place(done).items()
+        Row(place, {m: t.median_ms for m, t in by.items()}, spreads={m: (t.low_ms, t.high_ms) for m, t in by.items()})
+        for place, by in _by_place(done).items()
     ]
-    best = min(done, key=lambda cost: cost.call.median_ms)
+    best, least = min(done, key=lambda each: each[1].median_ms)
     missing = [f"{_place(cost)}, {cost.mode}: {cost.stopped}" for cost in found if cost.stopped]
     listed = [
-        [
+        (
             _place(cost),
             cost.mode,
-            with_quartiles(cost.call.median_ms, cost.call.low_ms, cost.call.high_ms),
-            round(cost.tokens_per_s),
-            round(cost.first_s, 2),
+            with_quartiles(call.median_ms, call.low_ms, call.high_ms),
+            cost.tokens_per_s and round(cost.tokens_per_s),
+            cost.first_s and round(cost.first_s, 2),
             cost.compilations,
-        ]
-        for cost in done
+        )
+        for cost, call in done
     ]
     columns = ["shape", "mode", "ms (quartiles)", "tokens/s", "first 3 calls, s more than settled", "graphs compiled"]
     return dotted(
         rows,
         Axis("one prefill" if phase == "prefill" else "one new token for each sequence", "ms", log=True),
-        title=f"The fastest {phase} takes {short(best.call.median_ms)} ms: {_place(best)}, {best.mode}.",
+        title=f"The fastest {phase} takes {short(least.median_ms)} ms: {_place(best)}, {best.mode}.",
         caption="; ".join(missing),
         colours=COLOURS,
         provenance=provenance,
@@ -121,10 +118,10 @@ def phases(costs: Sequence[PhaseCost], phase: str, provenance: object | None = N
     )
 
 
-def _by_place(costs: Sequence[PhaseCost]) -> dict[str, list[PhaseCost]]:
-    found: dict[str, list[PhaseCost]] = {}
-    for cost in costs:
-        found.setdefault(_place(cost), []).append(cost)
+def _by_place(done: Sequence[tuple[PhaseCost, Quartiles]]) -> dict[str, dict[str, Quartiles]]:
+    found: dict[str, dict[str, Quartiles]] = {}
+    for cost, call in done:
+        found.setdefault(_place(cost), {})[cost.mode] = call
     return found
 
 
@@ -152,7 +149,7 @@ def paid_back(model: Served, provenance: object | None = None) -> Drawing:
         name = f"{SHORT.get(each.mode, each.mode)} against {each.against}"
         shown.append(Row(name, parts, after=_interval(each), marks=marks))
     rows = [
-        [each.mode, each.against, round(each.invested_s, 2), round(each.saved_ms, 3), _interval(each)] for each in found
+        (each.mode, each.against, round(each.invested_s, 2), round(each.saved_ms, 3), _interval(each)) for each in found
     ]
     columns = ["mode", "against", "invested, s", "saved a request, ms", "requests"]
     paying = sum(each.high is not None for each in found)

@@ -73,7 +73,7 @@ def skipped_changes() -> list[ChangeAnswer]:
     cases: list[tuple[str, type[nn.Module], Callable[[nn.Module], Any], Tensor]] = [
         ("an attribute becomes True", Switched, lambda model: setattr(model, "negative", True), x),
         ("a global becomes True", Globally, lambda _: _set_global(True), x),
-        ("a weight times 2, in place", Switched, lambda model: model.layer.weight.mul_(2), x),
+        ("a weight times 2, in place", Switched, lambda model: model.get_parameter("layer.weight").mul_(2), x),
         ("a weight replaced", Switched, lambda model: setattr(model.layer, "weight", nn.Parameter(torch.eye(4))), x),
         ("8 rows for 4", Average, lambda _: None, torch.ones(8, 4)),
         ("float64 for float32", Average, lambda _: None, x.double()),

@@ -38,7 +38,8 @@ def _read(given: str) -> Any:
 
 def _answer_all() -> None:
     """Until stdin ends, as it does with the process that asks. A package that ends its process ends a fork."""
-    loader(), probe_cpu()  # once, for all forks
+    loader()
+    probe_cpu()  # like the loader once, for all forks
     for line in sys.stdin:
         with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as told:
             if not (pid := os.fork()):

@@ -45,6 +45,12 @@ class Throughput(RecordedRow):
     error: str = ""
     cores: float | None = None
 
+    @property
+    def rates(self) -> tuple[float, float, float] | None:
+        """Calls a second: median and quartiles; None where there is no figure."""
+        median, low, high = self.per_s, self.low, self.high
+        return None if median is None or low is None or high is None else (median, low, high)
+
     def scales_from(self, alone: "Throughput") -> bool:
         """Do these threads run at the same time? Either they give more answers, beyond the quartiles, or, where another
         program takes cores from them, they have more of them than one thread had and use them as well.
@@ -57,7 +63,7 @@ class Throughput(RecordedRow):
         """
         if not (self.per_s and alone.per_s and self.cores and alone.cores):
             return False
-        if self.low > alone.high:
+        if self.low and alone.high and self.low > alone.high:
             return True
         return self.cores > 1.3 * alone.cores and self.per_s / self.cores > 0.65 * alone.per_s / alone.cores
 
@@ -100,10 +106,9 @@ def _row(way: str, call: Call, inputs: Sequence[tuple[Tensor, ...]], count: int,
     except Exception as error:  # whatever a thread raised: it is what the row tells
         said = next(iter(str(error).strip().splitlines()), "")
         return Throughput(way, count, error=f"{type(error).__name__}: {said}")
-    low, median, high = statistics.quantiles(rates, n=4, method="inclusive")
+    low, median, high = (round(rate, 1) for rate in statistics.quantiles(rates, n=4, method="inclusive"))
     again = dynamo_utils.counters["frames"]["ok"] - before
-    figures = (round(rate, 1) for rate in (median, low, high))
-    return Throughput(way, count, *figures, min(checked) >= 0, again, cores=cores)
+    return Throughput(way, count, median, low, high, min(checked) >= 0, again, cores=cores)
 
 
 def _round(

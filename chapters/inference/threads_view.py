@@ -15,35 +15,29 @@ def scaling(rows: Sequence[Throughput], provenance: object | None = None) -> Dra
 
     ValueError if nothing was measured.
     """
-    done = [row for row in rows if row.per_s is not None]
+    done = [(row, rates) for row in rows if (rates := row.rates)]
     if not done:
         raise ValueError("nothing to draw: no way came to an end with any number of threads")
-    counts = list(dict.fromkeys(row.threads for row in rows))
     series = []
-    for count in counts:
-        own = [row for row in done if row.threads == count]
-        values = [[getattr(row, name) for row in own] for name in ("per_s", "low", "high")]
+    for count in dict.fromkeys(row.threads for row in rows):
+        own = [(row.way, rates) for row, rates in done if row.threads == count]
+        values = [[rates[at] for _, rates in own] for at in range(3)]
         if own:
-            series.append(Series(_threads(count), [row.way for row in own], *values))
-    best = max(done, key=lambda row: row.per_s)
-    level = [f"{row.way} with {_threads(row.threads)}" for row in done if row is best or row.high >= best.low]
+            series.append(Series(_threads(count), [way for way, _ in own], *values))
+    best, (most, least, _) = max(done, key=lambda each: each[1][0])
+    level = [f"{row.way} with {_threads(row.threads)}" for row, (*_, high) in done if row is best or high >= least]
     failed = [f"{row.way}, {_threads(row.threads)}: {row.error}" for row in rows if row.error]
-    wrong = [f"{row.way}, {_threads(row.threads)}: an answer is wrong" for row in done if not row.same]
+    wrong = [f"{row.way}, {_threads(row.threads)}: an answer is wrong" for row, _ in done if not row.same]
+    same = {True: "the same", False: "wrong", None: None}
     table = [
-        [
-            row.way,
-            row.threads,
-            with_quartiles(row.per_s, row.low, row.high) if row.per_s is not None else row.error,
-            {True: "the same", False: "wrong", None: None}[row.same],
-            row.compiled_again,
-        ]
-        for row in rows
+        (r.way, r.threads, with_quartiles(*r.rates) if r.rates else r.error, same[r.same], r.compiled_again)
+        for r in rows
     ]
     columns = ["way", "threads", "calls/s (quartiles)", "answers", "compiled again"]
     return bars(
         series,
         value_title="calls of all threads together, calls/s",
-        title=f"At most {best.per_s:,.0f} calls/s: {' and '.join(level)}{', not told apart' * (len(level) > 1)}.",
+        title=f"At most {most:,.0f} calls/s: {' and '.join(level)}{', not told apart' * (len(level) > 1)}.",
         caption="; ".join([*wrong, *failed]),
         provenance=provenance,
         table=Table(columns, table),

@@ -4,11 +4,12 @@
 and in eager mode; only what the compiled backward returns for one parameter is another thing.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 from torch.fx import Graph, Node
+from torch.fx.node import Argument
 
 from compile_lab._torch.dynamo import compiled_anew
 from compile_lab._torch.inductor import inductor_config
@@ -18,7 +19,7 @@ aten = torch.ops.aten
 Change = Callable[[Graph, Node], Node]
 
 
-def _call(operator: Callable, *rest: object) -> Change:
+def _call(operator: Callable, *rest: Argument) -> Change:
     return lambda graph, gradient: graph.call_function(operator, (gradient, *rest))
 
 
@@ -110,5 +111,5 @@ def planted(name: str) -> Iterator[None]:
 def _is_square(node: object) -> bool:
     if not isinstance(node, Node) or "val" not in node.meta:
         return False
-    shape = getattr(node.meta["val"], "shape", ())
+    shape: Sequence[int] = getattr(node.meta["val"], "shape", ())
     return len(shape) == 2 and shape[0] == shape[1] > 1

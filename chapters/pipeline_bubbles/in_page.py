@@ -32,9 +32,9 @@ def fewest_microbatches(answer: Callable) -> str | None:
         got = answer(ranks, most)
         if not isinstance(got, int) or isinstance(got, bool):
             return f"it returns {got!r}: this asks for a whole number."
-        if got < 1 or closed_form("1F1B", ranks, got) > most:
+        if got < 1 or (closed_form("1F1B", ranks, got) or 0) > most:
             return f"with {got} micro-batches on {ranks} ranks the bubble is above {percent(float(most))}."
-        if got > 1 and closed_form("1F1B", ranks, got - 1) <= most:
+        if got > 1 and (closed_form("1F1B", ranks, got - 1) or 0) <= most:
             return f"for {ranks} ranks and {percent(float(most))}, fewer than {got} would do."
     return None
 
@@ -71,8 +71,7 @@ def step_of_split(answer: Callable) -> str | None:
     """step(before, after, more): the step with a split backward as a part of the step with a whole one."""
     for microbatches, more in ((8, 0.0), (8, 0.1), (32, 0.5)):
         whole = simulate("1F1B", 4, microbatches, forward=2, input_grad=2, weight_grad=2)
-        halves = {"input_grad": 1 + more, "weight_grad": 1 + more}
-        split = simulate("ZBVZeroBubble", 8, microbatches, forward=1, **halves)
+        split = simulate("ZBVZeroBubble", 8, microbatches, forward=1, input_grad=1 + more, weight_grad=1 + more)
         before, after = whole.bubble_fraction, split.bubble_fraction
         got = answer(before, after, more)
         if not isinstance(got, int | float | Fraction):

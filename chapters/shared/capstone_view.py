@@ -94,10 +94,11 @@ def speed(result: Result, row: Rung) -> tuple[str, str]:
     return f"{1e3 * tokens(result) / row['median_ms']:,.0f}", f"{100 * share:.0f} %"
 
 
-def table(result: Result) -> Table:
-    """One row a rung: time, speed, MFU, share of the sustained rate, memory, the first call, clock and power."""
+def table(result: Result, rows: Mapping[str, Rung] | None = None) -> Table:
+    """One row a rung, or one for each of these `rows`: time, speed, MFU, share of the sustained rate, memory, the first
+    call, the gradients' error, clock and power."""
     tflops, cells = rate(result), []
-    for name, row in (rungs(result) | peers(result)).items():
+    for name, row in (rows or rungs(result) | peers(result)).items():
         clock, power = (statistics.median(row[each]) if row[each] else None for each in ("clock_mhz", "power_w"))
         cells.append(
             (
@@ -107,16 +108,17 @@ def table(result: Result) -> Table:
                 f"{100 * utilisation(result, row, tflops):.0f} %",
                 with_unit(row["peak_nbytes"]) if row["peak_nbytes"] else None,
                 f"{row['first_s']:.1f}",
+                f"{100 * row['gradient_error']:.2g} %" if "gradient_error" in row else None,
                 f"{clock:,.0f}" if clock else None,
                 f"{power:.0f}" if power else None,
             )
         )
-    head = ["rung", "ms", "tokens/s", "MFU", "of a matmul's rate", "memory", "first call, s", "MHz", "W"]
+    head = ["rung", "ms", "tokens/s", "MFU", "of a matmul's rate", "memory", "first call, s", "gradients' error"]
     caption = (
         f"MFU, model FLOPs utilisation, is the share of the data sheet's {DATA_SHEET:.0f} · 10¹² operations a second; "
         "the column next to it, of the rate that a large matmul sustained in the same run"
     )
-    return Table(head, cells, caption, align="lrrrrrrrr")
+    return Table([*head, "MHz", "W"], cells, caption, align="lrrrrrrrrr")
 
 
 def family_of(kernel: str) -> str:

@@ -49,12 +49,12 @@ def _loaded(name: str, program: Callable[[Tensor], Tensor]) -> Loaded:
         if dist.get_rank():
             torch.compiler.load_cache_artifacts(sent[0])
             right = _step(program)
-        found = [
+        hits, misses = (
             sum(counter[f"{layer}_{answer}"] for layer in LAYERS for counter in dynamo_utils.counters.values())
             for answer in ("hit", "miss")
-        ]
+        )
         dist.barrier()
-    return Loaded(name, len(sent[0]), *found, right)
+    return Loaded(name, len(sent[0]), hits, misses, right)
 
 
 def _step(program: Callable[[Tensor], Tensor]) -> bool:
@@ -63,5 +63,6 @@ def _step(program: Callable[[Tensor], Tensor]) -> bool:
     for call in (program, torch.compile(program)):
         x = torch.linspace(-1, 1, 64, requires_grad=True)
         call(x).backward()
+        assert x.grad is not None, "backward has put it there"
         grads.append(x.grad)
-    return torch.allclose(*grads)
+    return torch.allclose(grads[0], grads[1])

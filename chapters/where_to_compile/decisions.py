@@ -40,10 +40,8 @@ def recommended(spread: str, checkpointing: bool) -> Case:
     steps = SPREADS[spread]
     if steps == ("TP", "DDP"):
         raise ValueError("TP and DDP: DDP takes parameters out of the model that are DTensors; take FSDP2 in its place")
-    inner, outer = (
-        [step for step in steps if step in ("TP", "SP")],
-        [step for step in steps if step in ("DDP", "FSDP2")],
-    )
+    inner = [step for step in steps if step in ("TP", "SP")]
+    outer = [step for step in steps if step in ("DDP", "FSDP2")]
     middle = [] if not checkpointing else ["AC"]
     compiled = [BLOCK, *middle] if inner else [*middle, BLOCK]
     return (*inner, *compiled, *outer)

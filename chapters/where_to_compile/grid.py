@@ -11,7 +11,7 @@ import textwrap
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -169,7 +169,7 @@ def on_rank(cases: Iterable[Case], shape: tuple[int, ...]) -> list[Cell]:
     return cells
 
 
-def small_model(headwise: bool = False) -> nn.Module:
+def small_model(headwise: bool = False) -> "subjects.MiniGPT":
     """MiniGPT of two blocks of width 128 with seeded weights; q, k and v in the order of the heads, as TP cuts them."""
     model = subjects.deep_gpt(layers=LAYERS, dim=128, heads=2, context=16, vocabulary=64)
     return subjects.headwise(model) if headwise else model
@@ -181,14 +181,15 @@ def _expected(headwise: bool) -> tuple[Tensor, dict[str, Tensor], float]:
     loss = model(*subjects.tokens(model, 4))
     loss.backward()
     norm = nn.utils.clip_grad_norm_(model.parameters(), 1e9).item()
-    return loss.detach(), {name: each.grad for name, each in model.named_parameters()}, norm
+    return loss.detach(), {name: each.grad for name, each in model.named_parameters() if each.grad is not None}, norm
 
 
 def _cell(case: Case, mesh: DeviceMesh, loss: Tensor, gradients: dict[str, Tensor], norm: float) -> Cell:
     torch.compiler.reset()
     dynamo_utils.counters.clear()
     gc.collect()
-    counting, model, doing = Counting(), small_model(), "building"
+    model: nn.Module = small_model()
+    counting, doing = Counting(), "building"
     try:
         with functorch_config.patch(activation_memory_budget=BUDGET if "budget" in case else 1.0):
             for doing in case:
@@ -237,22 +238,24 @@ def _axis(mesh: DeviceMesh, name: str) -> DeviceMesh:
 def _taken(step: str, model: nn.Module, mesh: DeviceMesh, backend: Counting) -> nn.Module:
     """The model after a step, which is taken as a program would write it."""
     within = model.module if isinstance(model, DistributedDataParallel) else model
+    compiled: Callable[..., Any] = torch.compile  # which types a module that it has wrapped as a function
     match step:
         case "TP" | "SP":
-            return subjects.styled(model, _axis(mesh, "tensor"), sequence=step == "SP")
+            plain = cast("subjects.MiniGPT", model)  # whose class only subjects may know
+            return subjects.styled(plain, _axis(mesh, "tensor"), sequence=step == "SP")
         case "AC":
-            model.blocks = nn.ModuleList(checkpoint_wrapper(block) for block in model.blocks)
+            model.blocks = nn.ModuleList(checkpoint_wrapper(b) for b in model.get_submodule("blocks").children())
         case "block.compile()":
-            for block in within.blocks:
+            for block in within.get_submodule("blocks").children():
                 block.compile(backend=backend)
         case "torch.compile(block)":
-            model.blocks = nn.ModuleList(torch.compile(block, backend=backend) for block in model.blocks)
+            model.blocks = nn.ModuleList(compiled(b, backend=backend) for b in model.get_submodule("blocks").children())
         case "model.compile()" | "model.compile(fullgraph=True)":
             model.compile(backend=backend, fullgraph=step == FULL)
         case "torch.compile(model)":
-            return torch.compile(model, backend=backend)
+            return compiled(model, backend=backend)
         case "FSDP2":
-            for part in (*model.blocks, model):
+            for part in (*model.get_submodule("blocks").children(), model):
                 fully_shard(part, mesh=_axis(mesh, "data"))
         case "DDP":
             return DistributedDataParallel(model, device_mesh=_axis(mesh, "data"), bucket_cap_mb=BUCKET_MB)
@@ -283,8 +286,8 @@ def _foreign(state: dict[str, Any], known: dict[str, Any]) -> str:
 
 def _clipped(clip: Callable[..., Tensor], model: nn.Module, norm: float) -> str:
     try:
-        got = clip(list(model.parameters()), 1e9)
-        got = (got.full_tensor() if isinstance(got, DTensor) else got).item()
+        total = clip(list(model.parameters()), 1e9)
+        got = (total.full_tensor() if isinstance(total, DTensor) else total).item()
     except Exception as error:
         return first_line(error)
     return "" if abs(got - norm) < 1e-4 * norm else f"the norm is {got:.2f}, and one process's is {norm:.2f}"

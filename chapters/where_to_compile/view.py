@@ -20,9 +20,7 @@ COLOURS = {RIGHT: "green", SLOW: "orange", WRONG: "vermillion", ERROR: "grey"}
 
 def overview(cells: Cells, provenance: object) -> Drawing:
     """How many orders of each kind come out how."""
-    found = {
-        name: Counter(cell.outcome for case, cell in cells.items() if pattern_of(case) == name) for name in SPREADS
-    }
+    found = {name: Counter(one.outcome for case, one in cells.items() if pattern_of(case) == name) for name in SPREADS}
     rows = [
         Row(name, {outcome: count[outcome] for outcome in OUTCOMES if count[outcome]}) for name, count in found.items()
     ]
@@ -50,9 +48,7 @@ def numbers(cells: Iterable[Cell]) -> Table:
 
 def names(cells: Iterable[Cell]) -> Table:
     """The first name in each state dict that a plain model does not have."""
-    rows = [
-        (cell.order, *(Code(name) if name else "as it was" for name in (cell.name, cell.saved_name))) for cell in cells
-    ]
+    rows = [(one.order, *(Code(name) if name else "as it was" for name in (one.name, one.saved_name))) for one in cells]
     return Table(["order", "`state_dict()`", "`get_model_state_dict()`"], rows, align="lll")
 
 

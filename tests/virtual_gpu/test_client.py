@@ -342,6 +342,7 @@ print(run("T4", pow, 3, 2), [*_servers.values()] == [came_up])
 """
 
 
+@pytest.mark.slow
 def test_a_chip_comes_up_before_torch_is_imported_and_serves_what_is_asked_then():
     ran = subprocess.run([sys.executable, "-c", BEFORE_TORCH], capture_output=True, text=True, timeout=300)
     assert ran.stdout.split() == ["9", "True"], ran.stderr

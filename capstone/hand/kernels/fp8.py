@@ -259,7 +259,7 @@ def add_norm_cast(
         x if out.plain is None else out.plain, mean, rstd, slot.scale, slot.peak, eps, DIM=dim,
         BLOCK=triton.next_power_of_2(dim), ADD=add, E5M2=out.flags["E5M2"], TO_PLAIN=wanted.plain, ASM=ASM, num_warps=1,
     )  # fmt: skip
-    if wanted.turned:
+    if out.turned is not None:
         transpose(flat.view(torch.int8)[None], out.turned.view(torch.int8))
     forms = out.forms()
     return stream, Fp8Forms(flat if wanted.rows else None, forms.turned, forms.plain), mean, rstd
@@ -317,7 +317,7 @@ def cross_entropy_cast(logits: Tensor, targets: Tensor, scale: float, wanted: Wa
         logits, targets, losses, flat.view(torch.int8), scale / limit, limit, math.log2(limit), VOCABULARY=vocabulary,
         LANES=LANES, EACH=EACH, E5M2=out.flags["E5M2"], TO_PLAIN=wanted.plain, ASM=ASM, num_warps=HEAD_WARPS,
     )  # fmt: skip
-    if wanted.turned:
+    if out.turned is not None:
         transpose(flat.view(torch.int8)[None], out.turned.view(torch.int8))
     forms = out.forms()
     return losses, Fp8Forms(forms.rows, forms.turned, logits if wanted.plain else None)

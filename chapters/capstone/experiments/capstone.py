@@ -14,8 +14,9 @@ import random
 import re
 import subprocess
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+import warnings
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import redirect_stdout
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -49,7 +50,8 @@ SEEDS = (0, 1, 2)
 JUDGE = "fused"
 """The rung whose three seeds say how far losses lie apart: eager, bf16 by autocast, nothing changed but switches."""
 NAME_LENGTH = 90
-BUDGET_S = 545.0
+BUDGET_S = 900.0
+NO_FRONT_END = "steps by hand copy attention's gradients without nvidia-cudnn-frontend: pip install -e '.[cudnn]'"
 
 Batch = tuple[Tensor, Tensor]
 
@@ -57,7 +59,7 @@ Batch = tuple[Tensor, Tensor]
 def record(
     device: str, progress: Progress = iter, *, peer: Path | None = None, budget_s: float = BUDGET_S
 ) -> dict[str, Any]:
-    """Times, memory, kernels, gradients and losses of each rung, as plain JSON values; ten minutes on an H200.
+    """Times, memory, kernels, gradients and losses of each rung, as plain JSON values; a quarter of an hour on an H200.
 
     peer: a file that defines another GPT as nanoGPT's ``model.py`` does (``GPT(GPTConfig())``, whose call gives logits
     and loss, and ``configure_optimizers``); it is measured eagerly and compiled. RecordingError if it is none.
@@ -71,7 +73,7 @@ def record(
     together, against the same model in float32. ``kernels`` are those of one step; ``clock_mhz`` and ``power_w`` what
     the driver said at the end of each visit. Losses are of the grammar's sentences.
     """
-    study = LadderStudy(device, budget_s, peer and peer_module(peer))
+    study = LadderStudy(device, budget_s, peer_module(peer) if peer else None)
     parts = (study.build, study.judge, study.time, study.profile, study.train)
     for part in progress(parts):
         part()
@@ -89,6 +91,8 @@ class LadderStudy:
         self.curves: list[dict[str, Any]] = []
         self.verified: dict[str, Any] = {}
         self.batch = _batch(BATCH[device], LENGTH[device], device)
+        if device == "cuda" and "front end" not in subjects.capstone_attention():
+            warnings.warn(NO_FRONT_END, stacklevel=3)
         self.memory = subjects.capstone_graph_memory(device)
 
     def build(self) -> None:
@@ -102,18 +106,13 @@ class LadderStudy:
         for compiled in (False, True) if self.peer else ():
             name = "peer, compiled" if compiled else "peer"
             about = {"does": "another GPT-2, as it comes", "by": "eager", "vocabulary": 50_304}
-            options = {} if compiled else None
-            self._built(name, about, lambda options=options: PeerStep(self.peer, self.device, options))
+            self._built(name, about, functools.partial(self._peer_step, {} if compiled else None))
 
     def judge(self) -> None:
         """Gradients of each rung, uncompiled operations where it is compiled, beside float32's."""
-        some = tuple(each[: JUDGED[self.device]].contiguous() for each in self.batch)
-        exact: dict[Any, Any] = {}
-        for name, rung in subjects.capstone_rungs().items():
-            if name in self.steps:
-                self._judged(name, rung, some, exact)
+        self._judged(subjects.capstone_rungs())
         for name in [each for each in self.steps if each.startswith("peer")]:
-            self._peer_judged(name, some)
+            self._peer_judged(name)
 
     def time(self) -> None:
         """Steps in turns; the clock and the power by the driver at the end of each visit."""
@@ -123,7 +122,7 @@ class LadderStudy:
         for turn in range(ROUNDS):
             for name in random.Random(turn).sample(left, len(left)):
                 if turn == 0 or not self.attempts.late:
-                    visit = self._tried(name, "time", lambda name=name: self._visit(self.steps[name].step))
+                    visit = self._tried(name, "time", functools.partial(self._visit, self.steps[name].step))
                     if visit is None:
                         left.remove(name)  # it has failed, and would again
                         continue
@@ -138,28 +137,18 @@ class LadderStudy:
     def profile(self) -> None:
         """The kernels of a step and their time on the GPU."""
         for name, step in self.steps.items() if self.device == "cuda" else ():
-            self.rows[name]["kernels"] = self._tried(name, "kernels", lambda step=step: self._kernels(step))
+            self.rows[name]["kernels"] = self._tried(name, "kernels", functools.partial(self._kernels, step))
 
     def train(self) -> None:
         """Losses of each rung over the same batches; of one rung, with three seeds of weights and order."""
         runs = [(JUDGE, seed) for seed in SEEDS]
         runs += [(name, 0) for name in reversed(self.steps) if name not in (JUDGE, "peer", "first", "tf32", "bf16")]
-        batches = self._batches()
-        for name, seed in runs:
-            if name in self.steps and not name.startswith("peer"):
-                curve = functools.partial(self._curve, name, seed, batches)
-                self.attempts.in_time(curve, name=name, part="losses")
-
-    def _batches(self) -> list[Batch]:
-        """The grammar's, of all curves."""
-        model = self._fresh_model(subjects.capstone_rungs()[JUDGE])
-        batches = (subjects.sentences(model, BATCH[self.device], step) for step in range(CURVE_STEPS[self.device]))
-        return [tuple(each[:, : LENGTH[self.device]].contiguous() for each in batch) for batch in batches]
+        self._curves(runs)
 
     def recording(self) -> dict[str, Any]:
         config = self._fresh_model(subjects.capstone_rungs()[JUDGE]).config
         sizes = {"batch": BATCH[self.device], "length": LENGTH[self.device], "layers": config.layers, "dim": config.dim}
-        parts = {"copy_nbytes": (1 << 30,), "matrix_sizes": (8192,)} if self.device == "cuda" else {}
+        parts: dict[str, Any] = {"copy_nbytes": (1 << 30,), "matrix_sizes": (8192,)} if self.device == "cuda" else {}
         return {
             **sizes,
             "heads": config.heads,
@@ -199,31 +188,41 @@ class LadderStudy:
     def _peer_compiled(self) -> None:
         if self.peer:
             about = {"does": "another GPT-2, compiled as it comes", "by": "peer", "vocabulary": 50_304}
-            self._built("peer, compiled", about, lambda: PeerStep(self.peer, self.device, {}))
+            self._built("peer, compiled", about, functools.partial(self._peer_step, {}))
 
-    def _fresh_model(self, rung: Any) -> nn.Module:
+    def _fresh_model(self, rung: Any) -> subjects.MiniGPT:
         return subjects.capstone_model(rung.vocabulary, self.device)
 
-    def _judged(self, name: str, rung: Any, some: Batch, exact: dict[Any, Any]) -> None:
+    def _peer_step(self, compiled: Mapping[str, Any] | None = None, **changed: Any) -> PeerStep:
+        assert self.peer  # without one nobody asks for its step
+        return PeerStep(self.peer, self.device, compiled, **changed)
+
+    def _some(self) -> Batch:
+        tokens, targets = (each[: JUDGED[self.device]].contiguous() for each in self.batch)
+        return tokens, targets
+
+    def _judged(self, rungs: Mapping[str, Any]) -> None:
         """At the first weights: a rung of the batch's own few sequences is made where its shape is fixed."""
-        if rung.vocabulary not in exact:
-            exact.clear()
-            exact[rung.vocabulary] = subjects.capstone_exact(self._fresh_model(rung), *some)
+        some, exact = self._some(), dict[int, tuple[Tensor, Mapping[str, Tensor]]]()
+        for name, rung in ((name, rung) for name, rung in rungs.items() if name in self.steps):
+            if rung.vocabulary not in exact:
+                exact.clear()
+                exact[rung.vocabulary] = subjects.capstone_exact(self._fresh_model(rung), *some)
+            judge = functools.partial(self._errors, rung, some, *exact[rung.vocabulary])
+            self.rows[name] |= self._tried(name, "gradients", judge) or {}
 
-        def judge() -> None:
-            loss, found = rung.made(self._fresh_model(rung), *some[0].shape).gradients(*some)
-            wanted_loss, wanted = exact[rung.vocabulary]
-            self.rows[name]["gradient_error"] = relative_error_together(found, wanted)
-            self.rows[name]["loss_error"] = abs(float(loss) - float(wanted_loss))
+    def _errors(self, rung: Any, some: Batch, wanted_loss: Tensor, wanted: Mapping[str, Tensor]) -> dict[str, float]:
+        loss, found = rung.made(self._fresh_model(rung), *some[0].shape).gradients(*some)
+        apart = abs(float(loss) - float(wanted_loss))
+        return {"gradient_error": relative_error_together(found, wanted), "loss_error": apart}
 
-        self._tried(name, "gradients", judge)
-
-    def _peer_judged(self, name: str, some: Batch, **changed: Any) -> None:
+    def _peer_judged(self, name: str, **changed: Any) -> None:
         """The peer's gradients in bf16, its model changed so, beside its own in float32."""
+        some = self._some()
 
         def judge() -> float:
-            exact = PeerStep(self.peer, self.device).gradients(*some, autocast=False)
-            found = PeerStep(self.peer, self.device, **changed).gradients(*some, autocast=True)
+            exact = self._peer_step().gradients(*some, autocast=False)
+            found = self._peer_step(**changed).gradients(*some, autocast=True)
             return relative_error_together(found, exact)
 
         self.rows[name]["gradient_error"] = self._tried(name, "gradients", judge)
@@ -251,15 +250,25 @@ class LadderStudy:
     def _kernels(self, step: Any) -> list[dict[str, Any]]:
         once = functools.partial(step.step, *self.batch)
         once()
-        count, us = Counter[str](), Counter[str]()
+        count, us = Counter[str](), defaultdict[str, float](float)
         for kernel in profiled(once, calls=PROFILED).kernels:
             name = re.sub(r"_\d+$", "", kernel.name)[:NAME_LENGTH]
             count[name] += 1
             us[name] += kernel.duration_us
         return [
             {"name": name, "count": round(count[name] / PROFILED, 2), "us": round(total / PROFILED, 2)}
-            for name, total in us.most_common()
+            for name, total in sorted(us.items(), key=lambda each: -each[1])
         ]
+
+    def _curves(self, runs: Iterable[tuple[str, int]]) -> None:
+        """Of the grammar's sentences, the same for all."""
+        n, model = LENGTH[self.device], self._fresh_model(subjects.capstone_rungs()[JUDGE])
+        drawn = (subjects.sentences(model, BATCH[self.device], step) for step in range(CURVE_STEPS[self.device]))
+        batches = [(tokens[:, :n].contiguous(), targets[:, :n].contiguous()) for tokens, targets in drawn]
+        for name, seed in runs:
+            if name in self.steps and not name.startswith("peer"):
+                curve = functools.partial(self._curve, name, seed, batches)
+                self.attempts.in_time(curve, name=name, part="losses")
 
     def _curve(self, name: str, seed: int, batches: list[Batch]) -> None:
         step = self.steps[name]
@@ -280,6 +289,8 @@ def peer_module(path: Path) -> ModuleType:
     """The file as a module. RecordingError, before anything is measured, if it is none with a GPT."""
     try:
         spec = spec_from_file_location("peer", path)
+        if spec is None or spec.loader is None:
+            raise ImportError("its name does not end in .py")
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         missing = [name for name in ("GPT", "GPTConfig") if not hasattr(module, name)]
@@ -302,7 +313,7 @@ class PeerStep:
         module: ModuleType,
         device: str,
         compiled: Mapping[str, Any] | None = None,
-        change: Callable[[nn.Module], nn.Module] = lambda model: model,
+        change: Callable[[nn.Module], Any] = lambda model: model,
     ) -> None:
         torch.manual_seed(0)
         self.device = device

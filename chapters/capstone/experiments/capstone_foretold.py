@@ -4,7 +4,7 @@ Everything in it comes from other recordings: how long one GPU's step is, at whi
 costs, what the program takes to issue. Its date is the date of the prediction.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -51,7 +51,7 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     return {"from": dates, "rows": [asdict(row) for row in rows]}
 
 
-def _of(rung: str, alone_ms: float, ladder: dict[str, Any], rates: Network) -> Iterator[Predicted]:
+def _of(rung: str, alone_ms: float, ladder: Mapping[str, Any], rates: Network) -> Iterator[Predicted]:
     def planned(pattern: str, ranks: int) -> Plan:
         shape = subjects.minigpt("gpt2-124m", device="meta").config
         batch = ladder["batch"] * ranks

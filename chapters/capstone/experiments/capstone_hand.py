@@ -14,7 +14,7 @@ from typing import Any
 
 from ...registry import Progress
 from ...shared import subjects
-from .capstone import JUDGED, LadderStudy, peer_module
+from .capstone import LadderStudy, peer_module
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ def record(device: str, progress: Progress = iter, *, peer: Path | None = None) 
     compared with, and "predicted_ms". "matmuls": of each that was tried, its kernels' milliseconds, the heuristic's
     favourite first.
     """
-    study = HandStudy(device, float("inf"), peer and peer_module(peer))
+    study = HandStudy(device, float("inf"), peer_module(peer) if peer else None)
     for part in progress((study.build, study.judge, study.time, study.profile, study.train)):
         part()
     return study.recording()
@@ -81,19 +81,12 @@ class HandStudy(LadderStudy):
 
     def judge(self) -> None:
         """Gradients at the first weights, beside float32's."""
-        some = tuple(each[: JUDGED[self.device]].contiguous() for each in self.batch)
-        exact: dict[Any, Any] = {}
-        for name, change in CHANGES.items():
-            if name in self.steps:
-                rung = subjects.capstone_rungs()[change.rung]
-                self._judged(name, replace(rung, made=functools.partial(self._of, change)), some, exact)
+        made = {name: functools.partial(self._of, change) for name, change in CHANGES.items()}
+        rungs = {name: subjects.capstone_rungs()[change.rung] for name, change in CHANGES.items()}
+        self._judged({name: replace(rung, made=made[name]) for name, rung in rungs.items()})
 
     def train(self) -> None:
-        batches = self._batches()
-        for name, seed in CURVES:
-            if name in self.steps:
-                curve = functools.partial(self._curve, name, seed, batches)
-                self.attempts.in_time(curve, name=name, part="losses")
+        self._curves(CURVES)
 
     def recording(self) -> dict[str, Any]:
         found = super().recording()

@@ -98,8 +98,8 @@ def text(recording: Recording, losses: Sequence[Any], again: Recording) -> list[
         + " ".join(_price(losses, *pair) for pair in (("hand", "bf16", SHORT), ("hand", "bf16", HEAD)))
         + f" And {_price(losses, SHORT, SHORT, HEAD)}",
         f"On another day, in the run with all of the peer's ways, tuned was {ratio(again, TUNED):.3f} times as fast as "
-        f"the compiled peer, and {SHORT} {ratio(again, SHORT):.3f} times: from run to run such a ratio differs by "
-        f"{100 * abs(ratio(recording, TUNED) / ratio(again, TUNED) - 1):.0f} %.",
+        f"the compiled peer, and {SHORT} {ratio(again, SHORT):.3f} times. The ratios of tuned in these two runs are "
+        f"{100 * abs(ratio(recording, TUNED) / ratio(again, TUNED) - 1):.0f} % apart.",
     ]
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from compile_lab._torch.dynamo import dynamo_config, reset_dynamo
 from compile_lab.measure.judge import relative_error_together
@@ -64,7 +64,6 @@ TUNE_BY_S = 330.0
 """Tuning takes minutes: it is begun so soon, or not at all."""
 PARTS = {"cuda": 8, "cpu": 1}
 """Pieces of the batch whose float32 gradients are added up, since all at once they take 40 GB."""
-KEPT = ("batch", "length", "layers", "dim", "heads", "rungs", "stopped")
 
 
 def record(
@@ -78,7 +77,7 @@ def record(
     also "predicted_ms", how much longer than ``stream``'s its step was said to be before it ran. "gradient_error" is
     that of the compiled step, over the whole batch.
     """
-    study = OptionsStudy(device, tune_by_s, peer and peer_module(peer))
+    study = OptionsStudy(device, tune_by_s, peer_module(peer) if peer else None)
     with dynamo_config.patch(recompile_limit=64):  # the ways share the code of one loss
         for part in progress((study.build, study.tune, study.judge, study.time, study.profile)):
             part()
@@ -119,7 +118,7 @@ class OptionsStudy(LadderStudy):
         batch, length = self.batch[0].shape
         sizes = {"batch": batch, "length": length, "layers": config.layers, "dim": config.dim, "heads": config.heads}
         found = {"rungs": [{"name": name, **row} for name, row in self.rows.items()], "stopped": self.attempts.stopped}
-        return {key: (sizes | found)[key] for key in KEPT}
+        return sizes | found
 
     def _way(self, name: str) -> None:
         about = {"does": WAYS[name].does, "by": "compiler", "vocabulary": 50_304}
@@ -143,19 +142,19 @@ class OptionsStudy(LadderStudy):
         return relative_error_together(step.gradients(*self.batch, compiled=True)[1], exact)
 
 
-def step_of(name: str, model: nn.Module, length: int, device: str) -> Any:
+def step_of(name: str, model: subjects.MiniGPT, length: int, device: str) -> Any:
     """A way's step of the ladder's model; sequences are as long as `length` says."""
     way = WAYS[name]
     own = dict(way.forms)
     if name == "FlexAttention":
         own["attention"] = forms.flexible_attention(length, device)
     step = subjects.capstone_stream(model, chunks=way.chunks, options=way.options, **own)
-    return _of_changed_weights(step, way) if way.weights else step
+    return _of_changed_weights(step, way.weights, way.options) if way.weights else step
 
 
-def _of_changed_weights(step: Any, way: Way) -> Any:
-    """The step, its loss of what the way makes of the weights."""
-    loss_of, changed = step.loss_of, way.weights
+def _of_changed_weights(step: Any, changed: Callable[..., Mapping[str, Tensor]], options: Mapping[str, Any]) -> Any:
+    """The step, its loss of what is made of the weights."""
+    loss_of = step.loss_of
     step.loss_of = lambda weights, *batch: loss_of(changed(weights), *batch)
-    step.run = torch.compile(step.loss_of, fullgraph=True, dynamic=False, options=dict(way.options) or None)
+    step.run = torch.compile(step.loss_of, fullgraph=True, dynamic=False, options=dict(options) or None)
     return step

@@ -22,7 +22,7 @@ from compile_lab._torch.dynamo import reset_dynamo
 from ...registry import Progress
 from ...shared import subjects
 from .capstone import CURVE_LR, LENGTH, SEEDS, WARM_UP, LadderStudy, PeerStep, peer_module
-from .capstone_peers import CHANGES
+from .capstone_peers import changed
 
 CURVE_BATCH, CURVE_STEPS = {"cuda": 8, "cpu": 4}, {"cuda": 300, "cpu": 3}
 BASE, LIGER = "peer, compiled", "peer, Liger, eager"
@@ -41,7 +41,7 @@ def record(
     kernels, and ``{"curve_batch", "curve_lr", "warm_up", "curves": [{"name", "seed", "losses"}]}``. Nothing is measured
     without a peer.
     """
-    study = LossesStudy(device, budget_s, peer and peer_module(peer))
+    study = LossesStudy(device, budget_s, peer_module(peer) if peer else None)
     for part in progress((study.build, study.judge, study.time, study.train) if peer else ()):
         part()
     reset_dynamo()
@@ -60,9 +60,8 @@ class LossesStudy(LadderStudy):
 
     def judge(self) -> None:
         """Liger's gradients beside those of the peer in float32, and the peer's own."""
-        some = tuple(each[:4].contiguous() for each in self.batch)
         for name in ("peer", LIGER):
-            self._peer_judged(name, some, **self._changed(name))
+            self._peer_judged(name, **changed(name))
 
     def train(self) -> None:
         """Losses over the same batches; a way that is late is told."""
@@ -84,11 +83,7 @@ class LossesStudy(LadderStudy):
         return timed | curves | {"curves": self.curves}
 
     def _step(self, name: str) -> PeerStep:
-        return PeerStep(self.peer, self.device, None if name in ("peer", LIGER) else {}, **self._changed(name))
-
-    def _changed(self, name: str) -> dict[str, Any]:
-        changes = CHANGES | {LIGER: CHANGES["peer, Liger"]}
-        return {"change": changes[name]} if name in changes else {}
+        return PeerStep(self.peer, self.device, None if name in ("peer", LIGER) else {}, **changed(name))
 
     def _peers_curve(self, name: str, step: PeerStep, seed: int, batches: list[tuple[Tensor, ...]]) -> None:
         step.model.load_state_dict(self._weights(seed))

@@ -34,8 +34,8 @@ TUNED = {
 """What ``mode="max-autotune-no-cudagraphs"`` sets, without kernels that this card has no shared memory for."""
 TOGETHER = "together"
 """The best by the compiler that needs no minutes of tuning, of the recording ``capstone_options``."""
-OWN = ("padded", TOGETHER, "hand", "tuned", "all fp8", "fp8, short sums")
-KEPT = ("batch", "length", "layers", "dim", "heads", "ceilings", "rungs", "stopped")
+OWN = ("padded", TOGETHER, "hand", "tuned", "all fp8", "fp8, short sums", "fp8 + head")
+KEPT = ("batch", "length", "layers", "dim", "heads", "ceilings", "attention", "rungs", "stopped")
 """Of what a study of the ladder tells."""
 BUDGET_S = 900.0
 
@@ -47,11 +47,11 @@ def record(
 
     peer: as of the recording ``capstone``; without it only the book's own rungs are measured.
 
-    ``{"batch", "length", "layers", "dim", "heads", "ceilings", "rungs", "stopped"}`` as `capstone.record` has them, and
-    of each rung "losses": its first ones. All but the last one built take turns from the start; that one is tuned last,
-    and is not begun when the time given is over.
+    ``{"batch", "length", "layers", "dim", "heads", "ceilings", "attention", "rungs", "stopped"}`` as `capstone.record`
+    has them, and of each rung "losses": its first ones. All but the last one built take turns from the start; that one
+    is tuned last, and is not begun when the time given is over.
     """
-    study = PeersStudy(device, budget_s, peer and peer_module(peer))
+    study = PeersStudy(device, budget_s, peer_module(peer) if peer else None)
     for part in progress((study.build, study.judge, study.tune, study.time, study.profile)):
         part()
     reset_dynamo()
@@ -70,7 +70,7 @@ class PeersStudy(LadderStudy):
     def tune(self) -> None:
         """Every kernel tuned: it takes minutes, so it comes last."""
         name, does = "peer, max-autotune", "compiled, each matmul and each fused kernel the fastest of those tried"
-        make = functools.partial(PeerStep, self.peer, self.device, TUNED)
+        make = functools.partial(self._peer_step, TUNED)
         if self.peer:
             self.attempts.in_time(lambda: self._made(name, does, "peer", make), name=name, part="build")
 
@@ -81,7 +81,7 @@ class PeersStudy(LadderStudy):
     def _own(self) -> dict[str, Any]:
         rungs = subjects.capstone_rungs()
 
-        def together(model: nn.Module, batch: int, length: int) -> Any:
+        def together(model: subjects.MiniGPT, batch: int, length: int) -> Any:
             return step_of(TOGETHER, model, length, self.device)
 
         best = replace(rungs["stream"], does="all that the compiler offers to the rung `stream`", made=together)
@@ -92,16 +92,10 @@ class PeersStudy(LadderStudy):
             return {}
         step = functools.partial(PeerStep, self.peer, self.device)
         cudnn = functools.partial(attention.sdpa_kernel, attention.SDPBackend.CUDNN_ATTENTION)
-        changed = {name: functools.partial(step, {}, change) for name, change in CHANGES.items()}
         return {
             "peer": ("another GPT-2, as it comes", step),
             "peer, compiled": ("the same, compiled", lambda: step({})),
-            "peer, float8": ("compiled, with torchao's float8 in the blocks", changed["peer, float8"]),
-            "peer, float8 by rows": ("the same, each row with a scale of its own", changed["peer, float8 by rows"]),
-            "peer, Liger": (
-                "compiled, with Liger's layer norm; its head and loss are not compiled",
-                changed["peer, Liger"],
-            ),
+            **{name: (does, functools.partial(step, {}, change)) for name, (does, change) in CHANGES.items()},
             "peer, cuDNN": ("compiled, with cuDNN's attention", lambda: WithAttention(step({}), cudnn)),
             "peer, FlashAttention-3": ("compiled, with FA3's attention", lambda: WithAttention(step({}), _flash3)),
         }
@@ -120,14 +114,10 @@ class PeersStudy(LadderStudy):
 
     def judge(self) -> None:
         """Gradients of the book's own rungs, and of the peer as it comes and in float8, beside float32's."""
-        some = tuple(each[:4].contiguous() for each in self.batch)
-        exact: dict[Any, Any] = {}
-        for name, rung in self._own().items():
-            if name in self.steps:
-                self._judged(name, rung, some, exact)
+        self._judged(self._own())
         for name in ("peer", *CHANGES):
             if name in self.steps:
-                self._peer_judged(name, some, **({"change": CHANGES[name]} if name in CHANGES else {}))
+                self._peer_judged(name, **changed(name))
 
 
 def _in_float8(recipe: str, model: nn.Module) -> nn.Module:
@@ -142,7 +132,7 @@ def _in_float8(recipe: str, model: nn.Module) -> nn.Module:
     )
 
 
-def _with_liger(model: nn.Module) -> nn.Module:
+def _with_liger(model: Any) -> nn.Module:
     """A model of nanoGPT's form with Liger's layer norms, and with the loss from the last hidden states in one kernel a
     chunk, so that no logits are kept. Of its other kernels none has a place in a GPT-2.
 
@@ -175,12 +165,18 @@ def _with_liger(model: nn.Module) -> nn.Module:
     return model
 
 
-CHANGES: Mapping[str, Callable[[nn.Module], nn.Module]] = {
-    "peer, float8": functools.partial(_in_float8, "tensorwise"),
-    "peer, float8 by rows": functools.partial(_in_float8, "rowwise"),
-    "peer, Liger": _with_liger,
+CHANGES: Mapping[str, tuple[str, Callable[[nn.Module], nn.Module]]] = {
+    "peer, float8": ("compiled, with torchao's float8 in the blocks", functools.partial(_in_float8, "tensorwise")),
+    "peer, float8 by rows": ("the same, each row with a scale of its own", functools.partial(_in_float8, "rowwise")),
+    "peer, Liger": ("compiled, with Liger's layer norm; its head and loss are not compiled", _with_liger),
 }
 """What is done to the peer's model before it is compiled."""
+
+
+def changed(name: str) -> dict[str, Callable[[nn.Module], nn.Module]]:
+    """What `PeerStep` is given so that it becomes the step of this name, compiled or, as "NAME, eager", not."""
+    name = name.removesuffix(", eager")
+    return {"change": CHANGES[name][1]} if name in CHANGES else {}
 
 
 class WithAttention:

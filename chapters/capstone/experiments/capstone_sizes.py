@@ -15,8 +15,6 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from torch import nn
-
 from compile_lab._torch.dynamo import reset_dynamo
 from compile_lab.measure.timing import wait
 from compile_lab.recordings import RecordedRow
@@ -24,7 +22,7 @@ from compile_lab.recordings import RecordedRow
 from ...experiment import OUT_OF_TIME
 from ...registry import Progress
 from ...shared import capstone_view, subjects
-from .capstone import LENGTH, PeerStep, _batch, peer_module
+from .capstone import LENGTH, _batch, peer_module
 from .capstone_options import OptionsStudy, step_of
 from .capstone_sizes_model import BY_HAND, RUNGS, VOCABULARY, Predicted, Size, dates, predicted
 
@@ -88,7 +86,7 @@ def record(
     A size that would begin after the time given is told as stopped. An interrupt ends the measuring, and what was
     measured stays. Each size stands for itself, so those of another run may take its place; a note says so.
     """
-    module, until = peer and peer_module(peer), time.monotonic() + budget_s
+    module, until = peer_module(peer) if peer else None, time.monotonic() + budget_s
     rows: list[SizeRow] = []
     for size in progress(SIZES[device] if sizes is None else sizes):
         interrupted = _measure(study := SizeStudy(device, module, size, until))
@@ -137,20 +135,18 @@ class SizeStudy(OptionsStudy):
         return [self._row(name, why.get(name, "")) for name in RUNGS if name in self.rows or name in why]
 
     def _makers(self) -> dict[str, Callable[[], Any]]:
-        n = self.batch[0].shape[1]
+        batch, n = self.batch[0].shape
         makers: dict[str, Callable[[], Any]] = {"together": lambda: step_of("together", self._model(), n, self.device)}
-        if self.peer:
-            peers = {"peer, compiled": {}, "peer, CUDA graphs": {"triton.cudagraphs": True}}
-            for name, options in peers.items():
-                makers[name] = functools.partial(PeerStep, self.peer, self.device, options)
-        return makers | subjects.capstone_by_hand(BY_HAND, self.device, *self.batch[0].shape, self._fresh_model)
+        peers = {"peer, compiled": {}, "peer, CUDA graphs": {"triton.cudagraphs": True}} if self.peer else {}
+        makers |= {name: functools.partial(self._peer_step, options) for name, options in peers.items()}
+        return makers | subjects.capstone_by_hand(BY_HAND, self.device, batch, n, self._fresh_model)
 
     def _begun(self, name: str, make: Callable[[], Any]) -> Any:
         step = make()
         self.losses[name] = round(float(step.step(*self.batch)), 5)
         return step
 
-    def _fresh_model(self, rung: Any) -> nn.Module:
+    def _fresh_model(self, rung: Any) -> subjects.MiniGPT:
         words, length = WORDS[self.device], LENGTH[self.device]
         sizes = {"layers": self.size.layers, "dim": self.size.dim, "heads": self.size.heads, "context": length}
         return subjects.minigpt("gpt2-124m", self.device, words, **sizes)

@@ -70,7 +70,7 @@ def predicted(size: Size) -> dict[str, Predicted]:
         for rung, (name, recorded) in RUNGS.items()
     }
     known, launch_ms = results["capstone_peers"], _launch_ms()
-    before, after = (_work(known | sizes) for sizes in ({}, asdict(size)))
+    before, after = (_work({**known, **sizes}) for sizes in ({}, asdict(size)))
     head_ms = capstone_view.families(rows["hand"])["matmuls"] * before["head"] / (before["head"] + before["matmuls"])
     found = {}
     for rung, row in rows.items():

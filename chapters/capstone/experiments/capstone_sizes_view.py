@@ -7,7 +7,7 @@ from compile_lab.doors import door
 from compile_lab.measure.timing import distinct
 from compile_lab.page.figures import Drawing
 from compile_lab.page.marks import Axis, Row, dotted
-from compile_lab.page.tables import Table
+from compile_lab.page.tables import Cell, Table
 from compile_lab.page.units import signed, with_quartiles
 from compile_lab.recordings import Recording
 
@@ -20,11 +20,20 @@ NAMES = {REPLAYED: "the peer with CUDA graphs", TOGETHER: "*together*", HAND: "t
 
 
 @dataclass(frozen=True)
+class TimedRow(SizeRow):
+    """A rung that was timed."""
+
+    median_ms: float = 0.0
+    low_ms: float = 0.0
+    high_ms: float = 0.0
+
+
+@dataclass(frozen=True)
 class Compared:
     """A rung at one size, and the compiled peer at that size: how many times as fast it is, predicted and measured."""
 
-    row: SizeRow
-    peer: SizeRow
+    row: TimedRow
+    peer: TimedRow
 
     @property
     def predicted(self) -> float:
@@ -50,16 +59,16 @@ def rows(recording: Recording) -> list[SizeRow]:
     return [SizeRow.from_json(each) for each in recording.result["rows"]]
 
 
-def measured(recording: Recording) -> dict[Size, dict[str, SizeRow]]:
+def measured(recording: Recording) -> dict[Size, dict[str, TimedRow]]:
     """The sizes at which the compiled peer was timed, and the rungs that were."""
-    found: dict[Size, dict[str, SizeRow]] = {}
+    found: dict[Size, dict[str, TimedRow]] = {}
     for row in rows(recording):
         if row.median_ms is not None:
-            found.setdefault(row.size, {})[row.rung] = row
+            found.setdefault(row.size, {})[row.rung] = TimedRow(**vars(row))
     return {size: timed for size, timed in found.items() if PEER in timed}
 
 
-def compared(timed: Mapping[str, SizeRow]) -> dict[str, Compared]:
+def compared(timed: Mapping[str, TimedRow]) -> dict[str, Compared]:
     """Each rung at one size beside the peer."""
     return {name: Compared(row, timed[PEER]) for name, row in timed.items() if name != PEER}
 
@@ -68,7 +77,7 @@ def label(size: Size) -> str:
     return f"{MODELS.get((size.layers, size.dim), f'{size.layers} × {size.dim:,}')}, batch {size.batch}"
 
 
-def error(row: SizeRow) -> float:
+def error(row: TimedRow) -> float:
     """By how much the prediction is too long, of the measured time; below 0 it is too short."""
     return row.predicted.ms / row.median_ms - 1
 
@@ -136,7 +145,7 @@ def text(recording: Recording) -> list[str]:
     return [*paragraphs, *_left(recording), *recording.result["notes"]]
 
 
-def _paying(found: Mapping[Size, Mapping[str, SizeRow]]) -> str:
+def _paying(found: Mapping[Size, Mapping[str, TimedRow]]) -> str:
     parts = []
     for name in (each for each in RUNGS if each != PEER and any(each in timed for timed in found.values())):
         at = {size: compared(timed)[name] for size, timed in found.items() if name in timed}
@@ -147,7 +156,7 @@ def _paying(found: Mapping[Size, Mapping[str, SizeRow]]) -> str:
     return f"Compared with the compiled peer, {'; '.join(parts)}."
 
 
-def _replayed(timed: Mapping[str, SizeRow]) -> str:
+def _replayed(timed: Mapping[str, TimedRow]) -> str:
     """What is left of the gain where the peer's forward and backward are CUDA graphs, too."""
     row, hand = timed[REPLAYED], timed[HAND]
     ratio = f"{row.median_ms / hand.median_ms:.2f} times as fast as that" if distinct(row, hand) else "not told apart"
@@ -159,10 +168,10 @@ def _replayed(timed: Mapping[str, SizeRow]) -> str:
 
 def _missed(row: SizeRow) -> tuple[str, float, float]:
     """The family of kernels that was predicted worst, with its predicted and its measured milliseconds."""
-    known = dict(row.predicted.families)
+    known, took = dict(row.predicted.families), row.families or {}
     known["matmuls"] += known.pop("head")
-    family = max(known, key=lambda name: abs(row.families[name] - known[name]))
-    return family, known[family], row.families[family]
+    family = max(known, key=lambda name: abs(took[name] - known[name]))
+    return family, known[family], took[family]
 
 
 def _and(sizes: Iterable[Size]) -> str:
@@ -183,7 +192,7 @@ def _left(recording: Recording) -> list[str]:
     return [f"Not measured: {'; '.join(listed)}."] if listed else []
 
 
-def _cells(size: Size, row: SizeRow) -> tuple[object, ...]:
+def _cells(size: Size, row: TimedRow) -> tuple[Cell, ...]:
     return (
         label(size),
         row.rung,
@@ -201,5 +210,5 @@ def _tokens(size: Size) -> tuple[int, int]:
     return size.layers * size.dim * size.batch, size.batch
 
 
-def _in_percent(several: Iterable[SizeRow]) -> str:
+def _in_percent(several: Iterable[TimedRow]) -> str:
     return ", ".join(f"{signed(100 * error(row))} %" for row in several)

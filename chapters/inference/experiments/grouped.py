@@ -83,7 +83,7 @@ class Study:
         self.ready = {}
         self.model, _ = subject(self.width, self.hidden, experts, 2, "grouped", self.device)
         for way in ways:
-            made = self.attempts.in_time(lambda way=way: self._made(way), way=way, experts=experts, tokens=0)
+            made = self.attempts.in_time(functools.partial(self._made, way), way=way, experts=experts, tokens=0)
             if made is not None:
                 self.ready[way] = made
 

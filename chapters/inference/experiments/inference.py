@@ -187,7 +187,7 @@ def measured_rates(device: str) -> dict[str, float]:
 
 
 def _nothing_yet(plan: ServicePlan) -> dict[str, Any]:
-    empty = {"streams": [], "starts": [], "phases": [], "errors": {}, "stopped": {}, "seconds": {}}
+    empty: dict[str, Any] = {"streams": [], "starts": [], "phases": [], "errors": {}, "stopped": {}, "seconds": {}}
     later = dict.fromkeys(("work", "slots", "restart", "import_s"))
     return {"name": plan.name, "what": plan.what, "usual": asdict(plan.usual), **empty, **later}
 

@@ -24,7 +24,7 @@ from compile_lab.recordings import RecordedRow
 
 from ...experiment import Attempts
 from ...registry import Progress
-from ..diffusion import DiffusionTransformer, flow_batch
+from ..diffusion import AdaLNBlock, DiffusionTransformer, flow_batch
 
 EAGER, COMPILED, SWITCHED = "eager", "compiled", "compiled, switch off"
 WAYS = (EAGER, COMPILED, SWITCHED)
@@ -124,9 +124,8 @@ def table_error(shape: tuple[int, int, int], device: str) -> TableError:
     start = torch.randn(1, 4, dim, generator=draw).to(device) * 0.02
 
     def gradient(function: Any) -> Tensor:
-        table = start.clone().requires_grad_()
-        function(x.clone().requires_grad_(), table, weight.clone().requires_grad_()).backward(cotangent)
-        return table.grad
+        leaves = [each.clone().requires_grad_() for each in (x, start, weight)]
+        return torch.autograd.grad(function(*leaves), leaves, cotangent)[1]
 
     exact, found = gradient(modulated_twice), {}
     for way in (COMPILED, SWITCHED):
@@ -155,13 +154,14 @@ def trained(
         with autocast:
             loss = function(*flow_batch(samples, tokens, torch.Generator(device).manual_seed(seed)))
         loss.backward()
-        return {name: parameter.grad.clone() for name, parameter in model.named_parameters()}
+        return {name: each.grad.clone() for name, each in model.named_parameters() if each.grad is not None}
 
     with way_set(way):
         step = model if way == EAGER else torch.compile(model)
         exact, first = gradients(model), gradients(step)
         errors = {name: relative_error(first[name], exact[name]) for name in exact}
         model.zero_grad()
+        blocks = [each for each in model.blocks if isinstance(each, AdaLNBlock)]
         draw, losses, norms = torch.Generator(device).manual_seed(seed), [], []
         for _ in range(steps):
             with autocast:
@@ -170,7 +170,7 @@ def trained(
             optimizer.step()
             optimizer.zero_grad()
             losses.append(loss.detach())
-            norms.append(torch.stack([block.table.detach().norm() for block in model.blocks]))
+            norms.append(torch.stack([block.table.detach().norm() for block in blocks]))
     shown = tuple(round(each, 5) for each in torch.stack(losses).tolist())
     tables = tuple(tuple(round(each, 4) for each in row) for row in torch.stack(norms).T.tolist())
     return DiffusionRun(way, precision, samples, tokens, seed, shown, tables, errors)

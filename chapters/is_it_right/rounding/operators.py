@@ -11,7 +11,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -65,7 +65,7 @@ class ErrorRow(RecordedRow):
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values, errors to five digits."""
-        return {name: five(value) for name, value in asdict(self).items()}
+        return {name: five(value) for name, value in super().to_json().items()}
 
 
 @door
@@ -141,7 +141,8 @@ def judged(names: Sequence[str] = OPERATORS, precision: str = "fp32", device: st
 
 
 def _group(names: Sequence[str], precision: str, device: str) -> list[OperatorError]:
-    stopped, calls, exact, eager = [], [], [], []
+    stopped: list[OperatorError] = []
+    compared: list[tuple[JudgedCall, list[Tensor], list[Tensor]]] = []
     for name in names:
         try:
             call = _call(name, PRECISIONS[precision], device)
@@ -155,10 +156,10 @@ def _group(names: Sequence[str], precision: str, device: str) -> list[OperatorEr
             continue
         if precision == "tf32" and _same(plain, found):
             continue
-        calls, exact, eager = [*calls, call], [*exact, truth], [*eager, found]
+        compared.append((call, truth, found))
     with float32_multiplied_in(precision):
-        compiled = compiled_together(calls)
-    rows = map(functools.partial(_judged, precision), calls, exact, eager, compiled)
+        compiled = compiled_together([call for call, *_ in compared])
+    rows = [_judged(precision, *each, result) for each, result in zip(compared, compiled, strict=True)]
     return [*rows, *stopped]
 
 
@@ -176,10 +177,9 @@ def _judged(
     elements = sum(int(mask.sum()) for mask in kept)
     if not elements or not all(map(math.isfinite, errors)):
         return OperatorError(call.name, precision, elements, stopped=f"no finite error: eager, compiled {errors[:2]}")
-    same = _same(eager, found)
-    return OperatorError(
-        call.name, precision, elements, *errors, equal=same, written=compiled.written, called=compiled.called
-    )
+    by_eager, by_compiled, least = errors
+    equal, written, called = _same(eager, found), compiled.written, compiled.called
+    return OperatorError(call.name, precision, elements, by_eager, by_compiled, least, equal, written, called)
 
 
 def _error(found: list[Tensor], exact: list[Tensor], kept: list[Tensor]) -> float:
@@ -221,13 +221,13 @@ def _call(name: str, dtype: torch.dtype, device: str) -> JudgedCall:
 @functools.cache
 def _sample(name: str) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
     """torch's sample with the most results, then the most inputs, whose results are all finite; fp32, on the CPU."""
-    info, best, chosen = operators()[name], (0, 0), None
+    info, best, chosen = operators()[name], [0, 0], None
     torch.manual_seed(SEED)
     with samples_with_sides_of(SIDE), torch.no_grad():
         for sample in itertools.islice(info.sample_inputs("cpu", torch.float32), SAMPLES):
             args = (sample.input, *sample.args)
             results = _results(info.op(*args, **sample.kwargs))
-            sizes = tuple(sum(each.numel() for each in many) for many in (results, tensors((args, sample.kwargs))))
+            sizes = [sum(each.numel() for each in many) for many in (results, tensors((args, sample.kwargs)))]
             if results and all(bool(each.isfinite().all()) for each in results) and sizes > best:
                 best, chosen = sizes, (info.op, args, sample.kwargs)
     if chosen is None:

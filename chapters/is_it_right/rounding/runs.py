@@ -20,6 +20,7 @@ from compile_lab.measure.timing import one_thread
 from ...shared import subjects
 
 Batch = tuple[Tensor, ...]
+CompiledModels = dict[str, tuple[nn.Module, Callable[..., Tensor]]]
 LAYERS, DIM, HEADS, CONTEXT, BATCH = 1, 64, 4, 64, 4
 AT_STEPS = (1, 3, 10, 30)
 
@@ -75,7 +76,7 @@ def trajectories(
     ([('fp64 eager', 3), ('fp32 eager', 3)], (0.0, 0.0))
     """
     found: list[TrainedRun] = []
-    compiled: dict[str, nn.Module] = {}
+    compiled: CompiledModels = {}
     reset_dynamo()
     for seed in seeds:
         start, data = make(seed), batches(seed)
@@ -96,18 +97,13 @@ def trajectories(
 
 
 def _trained(
-    way: RunWay,
-    start: nn.Module,
-    data: Sequence[Batch],
-    at_steps: set[int],
-    compiled: dict[str, nn.Module],
+    way: RunWay, start: nn.Module, data: Sequence[Batch], at_steps: set[int], compiled: CompiledModels
 ) -> tuple[list[float], dict[int, Tensor]]:
     model = copy.deepcopy(start).to(way.dtype)
     run: Callable[..., Tensor] = model
     if way.compiled:
-        run = compiled.setdefault("model", torch.compile(model))
-        run.load_state_dict(start.state_dict(prefix="_orig_mod."))
-        model = run
+        model, run = compiled.setdefault("model", (model, torch.compile(model)))
+        model.load_state_dict(start.state_dict())
     if way.ulp:
         with torch.no_grad():
             for parameter in model.parameters():

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from compile_lab.doors import door
 from compile_lab.page.canvas import round_end
@@ -46,16 +47,16 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
     judged = _judged(errors)
     if not judged:
         raise ValueError("no operator was compared: give rows whose errors are numbers")
-    placed = [each for each in judged if each.rounding and each.eager and each.compiled]
+    placed = [(each, at) for each in judged if (at := _shares(each))]
     precisions = _precisions(judged)[:2]
-    low, until = 0.8, round_end(max(max(_shares(each)) for each in placed if each.precision in precisions))
+    low, until = 0.8, round_end(max(max(at) for each, at in placed if each.precision in precisions))
     equal = Line(VERDICTS[0], [(low, low), (until, until)], dashed=True)
     panels = {precision: [equal] for precision in precisions}
     for precision, drawn in panels.items():
         for verdict in VERDICTS:
-            shown = [each for each in placed if (each.precision, each.verdict) == (precision, verdict)]
-            names = [f"{each.operator}: eager {each.eager:.2e}, compiled {each.compiled:.2e}" for each in shown]
-            drawn += [Line(verdict, [_shares(each) for each in shown], names=names)] * bool(shown)
+            shown = [(each, at) for each, at in placed if (each.precision, each.verdict) == (precision, verdict)]
+            names = [f"{each.operator}: eager {each.eager:.2e}, compiled {each.compiled:.2e}" for each, _ in shown]
+            drawn += [Line(verdict, [at for _, at in shown], names=names)] * bool(shown)
     counts = {
         precision: Counter(each.verdict for each in judged if each.precision == precision) for precision in panels
     }
@@ -64,11 +65,11 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
         for precision, found in counts.items()
     )
     ticks = [tick for tick in (1, 2, 5, 10, 20, 50, 100, 1000) if tick <= until]
-    ends = {"unit": "×", "log": True, "low": low, "until": until, "ticks": ticks}
+    ends = Axis(unit="×", log=True, low=low, until=until, ticks=ticks)
     return lines(
         panels,
-        Axis("error of eager", **ends),
-        Axis("error of compiled", **ends),
+        replace(ends, title="error of eager"),
+        replace(ends, title="error of compiled"),
         title=f"Closer to float64 in {told}.",
         caption=RELATIVE,
         colours=COLOURS,
@@ -77,8 +78,10 @@ def operators_picture(errors: Sequence[OperatorError], provenance: object = None
     )
 
 
-def _shares(each: OperatorError) -> tuple[float, float]:
-    return each.eager / each.rounding, each.compiled / each.rounding
+def _shares(each: OperatorError) -> tuple[float, float] | None:
+    if each.rounding and each.eager and each.compiled:
+        return each.eager / each.rounding, each.compiled / each.rounding
+    return None
 
 
 @door
@@ -116,7 +119,7 @@ def verdicts(errors: Sequence[OperatorError]) -> Table:
     fp32               2              1         0                1             0             0
     """
     judged = _judged(errors)
-    rows = []
+    rows: list[tuple[str | int, ...]] = []
     for precision in _precisions(errors):
         of_it = [error for error in judged if error.precision == precision]
         counts = Counter(error.verdict for error in of_it)
@@ -147,9 +150,8 @@ def chain_picture(chains: Sequence[ChainError], precision: str = "bf16", provena
     series = {
         way: [_share(by.get((name, way))) for name in names] for way in ways if any((name, way) in by for name in names)
     }
-    closer = [
-        name for name in names if (name, COMPILED) in by and by[name, COMPILED].error * 1.1 < by[name, EAGER].error
-    ]
+    off = {at: each.error for at, each in by.items() if each.error is not None}
+    closer = [name for name in names if (name, COMPILED) in off and off[name, COMPILED] * 1.1 < off[name, EAGER]]
     rows = [
         [each.chain, each.way, None if each.error is None else f"{each.error:.2e}", _percent(each.equal), each.stopped]
         for each in chains
@@ -187,15 +189,15 @@ def bits(chains: Sequence[ChainError], provenance: object = None) -> Table:
     bf16       eager                      1 of 1                   100 %        2.0e-03
     bf16       compiled                   0 of 1                    60 %        1.0e-03
     """
-    rows = []
+    rows: list[tuple[str | None, ...]] = []
     for precision, way in dict.fromkeys((each.precision, each.way) for each in chains):
         of_it = [each for each in chains if (each.precision, each.way) == (precision, way) and each.error is not None]
         if not of_it:
             rows.append((precision, way, "not in this torch", None, None))
             continue
         whole = sum(each.equal == 1 for each in of_it)
-        share = statistics.median(each.equal for each in of_it)
-        error = statistics.median(each.error for each in of_it)
+        share = statistics.median(each.equal for each in of_it if each.equal is not None)
+        error = statistics.median(each.error for each in of_it if each.error is not None)
         rows.append((precision, way, f"{whole} of {len(of_it)}", f"{100 * share:.3g} %", f"{error:.1e}"))
     columns = ["precision", "option", "chains equal to the bit", "elements equal, median", "error, median"]
     return Table(columns, rows, f"Compared with eager. {provenance}" if provenance else "", align="llrrr")

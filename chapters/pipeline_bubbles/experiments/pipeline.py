@@ -10,6 +10,7 @@ import time
 from collections import defaultdict
 from collections.abc import ItemsView, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -99,14 +100,14 @@ def record(device: str, progress: Progress = iter) -> dict[str, Any]:
     until = time.monotonic() + BUDGET_S
     for series in progress([each for n in reversed(counts) for each in _series(n, work)]):
         steps, backend = (7 if series.work is work else 5, "nccl") if on_gpu else (3, "gloo")
-        options = {"backend": backend, "timeout": 120, "env": series.env or None}
+        n, env = series.ranks, series.env or None
         try:
             if time.monotonic() > until:
                 raise ValueError(OUT_OF_TIME)
             key = series.ranks, series.work, series.through_host
             if key not in alone:
-                alone[key] = run(_alone, series.ranks, series.work, device, echo=False, **options)[0]
-            found = measure_several(series.cases, series.ranks, steps=steps, **options)
+                alone[key] = run(_alone, n, series.work, device, echo=False, backend=backend, timeout=120, env=env)[0]
+            found = measure_several(series.cases, n, steps=steps, backend=backend, timeout=120, env=env)
         except (RankFailed, ValueError) as error:
             failed.append({"schedules": series.schedules, "ranks": series.ranks, **series.named})
             failed[-1]["why"] = str(error).splitlines()[-1]
@@ -149,13 +150,17 @@ def _alone(work: Encoder, device: str) -> dict[str, Any]:
     on = torch.device(device, dist.get_rank()) if device == "cuda" else torch.device(device)
     alone: dict[str, Any] = {"forward": {}, "backward": {}}
     x = work.batch(1).to(on).requires_grad_()
+
+    def both_ways(stage: torch.nn.Module) -> None:
+        stage(x).sum().backward()
+
     for each in {count: name for name, count in SCHEDULES.items()}.values():
         with on:
             stage = _share(work, each).stage(0, SCHEDULES[each])
         for _ in range(WARM_UP_CALLS):
-            stage(x).sum().backward()
-        forward = statistics.median(durations_ms(lambda stage=stage: stage(x), on, 9))
-        both = statistics.median(durations_ms(lambda stage=stage: stage(x).sum().backward(), on, 9))
+            both_ways(stage)
+        forward = statistics.median(durations_ms(partial(stage, x), on, 9))
+        both = statistics.median(durations_ms(partial(both_ways, stage), on, 9))
         alone["forward"][SCHEDULES[each]], alone["backward"][SCHEDULES[each]] = forward, both - forward
     row, *_ = collectives.rows(device, ("send",), [x.numel() * x.element_size()])
     return alone | {"transfer": row["median_us"] / 1e3}
@@ -166,15 +171,10 @@ def _predicted(found: Timeline, alone: Mapping[str, Any]) -> dict[str, float]:
     stages = SCHEDULES[found.schedule]
     forward, half = alone["forward"][stages], alone["backward"][stages] / 2
     times = {"forward": forward, "input_grad": half, "weight_grad": half, "transfer": alone["transfer"]}
-    on_paper = simulate(
+    paper = simulate(
         found.schedule, found.stages, found.microbatches, **times, prefetch=found.schedule not in RECEIVES_LATE
     )
-    said = {
-        "span_ms": on_paper.span,
-        "bubble": on_paper.bubble_fraction,
-        "forward_ms": forward,
-        "backward_ms": 2 * half,
-    }
+    said = {"span_ms": paper.span, "bubble": paper.bubble_fraction, "forward_ms": forward, "backward_ms": 2 * half}
     return {name: round(value, 5) for name, value in (said | {"transfer_ms": alone["transfer"]}).items()}
 
 
