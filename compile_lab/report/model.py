@@ -33,7 +33,7 @@ from .parallel import PATTERNS
 from .questions import QUESTIONS, answers
 from .target import UnusableModel
 from .tries import modes_kept
-from .whole_step import Kept
+from .whole_step import Kept, attributes_kept
 from .wrapping import wrapping
 
 CARDS: dict[str, tuple[str, Callable[[Captured], ReportCard]]] = {
@@ -79,8 +79,8 @@ def report(
     ``limit_s`` seconds. Whether the compiled step computes what it should is judged where that takes little beside the
     rest, and with ``judge`` always.
 
-    The model runs eagerly a few times, and in eval mode; parameters, optimizers, mode, buffers and gradients are
-    afterwards what they were.
+    The model runs eagerly a few times, and in eval mode; parameters, optimizers, mode, buffers, gradients and whatever
+    attributes name are afterwards what they were.
     Raises UnusableModel (a ValueError), which names the input, the rule and the way out, for what cannot be trained so.
 
     What is no option is refused before the model runs:
@@ -93,7 +93,8 @@ def report(
     ValueError: pattern='ring' is not known; it is one of 'ddp', 'fsdp', 'ep', 'cp'
     """
     options = checked(chip, devices, pattern, limit_s, judge)
-    return build_report(given(model, batch, optimizer), options, _bar(options))
+    with attributes_kept(model):
+        return build_report(given(model, batch, optimizer), options, _bar(options))
 
 
 def checked(chip: str, devices: int | None, pattern: str, limit_s: float, judge: bool = False) -> ReportOptions:

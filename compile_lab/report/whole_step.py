@@ -17,6 +17,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._pytree import tree_map
 
 from ..eager.flops import WorkCounter
+from ..judge.function import FunctionModel, plain_function
 from ..tensors import tensors
 
 
@@ -121,7 +122,7 @@ class Kept:
     """What modules and optimizers held when they were noted: ``restore()``, or the end of a block, gives it back."""
 
     def __init__(self, *modules: nn.Module) -> None:
-        self._values: dict[Tensor, tuple[Tensor, Tensor | None]] = {}
+        self._values: dict[Tensor, tuple[Tensor, Tensor | None, bool]] = {}
         self._states: dict[torch.optim.Optimizer, dict[str, Any]] = {}
         for each in modules:
             self.module(each)
@@ -135,7 +136,7 @@ class Kept:
     def module(self, module: nn.Module) -> None:
         for each in (*module.parameters(), *module.buffers()):
             if each not in self._values:
-                self._values[each] = each.detach().clone(), each.grad
+                self._values[each] = each.detach().clone(), each.grad, each.requires_grad
 
     def optimizer(self, optimizer: torch.optim.Optimizer) -> None:
         if optimizer not in self._states:
@@ -143,11 +144,30 @@ class Kept:
 
     def restore(self) -> None:
         with torch.no_grad():
-            for each, (before, gradient) in self._values.items():
+            for each, (before, gradient, trained) in self._values.items():
                 each.copy_(before)
                 each.grad = gradient
+                if each.is_leaf:  # a buffer need not be
+                    each.requires_grad_(trained)
         for optimizer, state in self._states.items():
             optimizer.load_state_dict(state)
+
+
+@contextlib.contextmanager
+def attributes_kept(model: Any) -> Iterator[None]:
+    """After the block each attribute of the modules names what it did before: a forward may put another tensor in a
+    buffer's place, begin a cache, or count. ``model`` is a module, or a function that uses modules."""
+    if not isinstance(model, nn.Module):
+        function = callable(model) and not isinstance(model, type)
+        model = FunctionModel(plain_function(model)) if function else nn.Module()
+    held = [names for part in model.modules() for names in (vars(part), part._parameters, part._buffers)]
+    before = [(names, dict(names)) for names in held if isinstance(names, dict)]  # a scripted module's are none
+    try:
+        yield
+    finally:
+        for names, values in before:
+            names.clear()
+            names.update(values)
 
 
 @contextlib.contextmanager

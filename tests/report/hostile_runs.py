@@ -1,7 +1,7 @@
 """python hostile_runs.py FOLDER    runs the command for each case that FOLDER/cases.json names, several at once
 
 torch is imported once: the command and its worker are forks of this process, and only the first part is asked. Of each
-case it leaves ``result.json``: status, output, seconds, and who still runs when the command has ended.
+case it leaves ``result.json``: status, output, and who still runs when the command has ended.
 """
 
 import ctypes
@@ -10,7 +10,6 @@ import os
 import signal
 import sys
 import threading
-import time
 from pathlib import Path
 
 import torch
@@ -61,14 +60,12 @@ def run(folder, case):
     supervisor.start = Forked
     supervisor.GRACE_S, supervisor.MOST_PROCESSES, supervisor.MOST_ANSWERED = 3.0, 40, 2_000_000
     captured.report_parts = worker.report_parts = lambda options: PARTS
-    begun = time.monotonic()
     output = "pages/out.html" if Path("pages").exists() else "out.html"
     status = command.main(["hostile.py:make", "-o", output, *case.arguments])
     sys.stdout.flush(), sys.stderr.flush()
     left = [each.number for each in processes.below(os.getpid())]
     result = {
         "status": status,
-        "seconds": time.monotonic() - begun,
         "left": left,
         "threads": [type(each).__name__ for each in threading.enumerate()],
     }

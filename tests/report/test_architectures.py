@@ -1,19 +1,10 @@
 """Two of the fifty architectures, each with its whole report; `architectures.yml` takes all of them each week."""
 
-import time
-
 import pytest
 
 from compile_lab.report import survey
-from compile_lab.report.architectures import ARCHITECTURES, made
 
 TWO = ("DistilBERT", "ConvNeXt")
-
-
-def test_they_are_fifty_and_a_name_that_is_none_of_them_is_refused():
-    assert len(ARCHITECTURES) == 50
-    with pytest.raises(KeyError, match="they are GPT-2, "):
-        made("GPT-17")
 
 
 KEPT = {"name": "M", "seconds": 30.0, "failed": {}, "trouble": "", "predicted_bytes": 1000, "between_calls_bytes": 1000}
@@ -35,10 +26,8 @@ def test_promises_are_those_of_fifty_and_a_broken_one_is_said():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", TWO)
-def test_every_card_is_told_within_its_time_and_the_peak_is_the_allocators(name):
-    begun = time.process_time()  # other tests run on this machine, so what the clock says is theirs, too
+def test_every_card_is_told_and_the_peak_is_the_allocators(name):
     found = survey.row(name, limit_s=300)
-    assert time.process_time() - begun < 90
     assert found["failed"] == {} and len(found["cards"]) == 9
     assert found["trouble"] == ""
     for held in ("between_calls_bytes", "measured_bytes"):

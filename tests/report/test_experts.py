@@ -1,5 +1,7 @@
 """Expert parallel of models unlike each other: which experts are found, what each computes, what devices exchange."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -110,22 +112,18 @@ def of(model, *batch):
     return given(model, batch or x())
 
 
-def rows_of(layer):
-    return torch.bincount(layer.chosen(x()).flatten(), minlength=EXPERTS).tolist()
-
-
-def test_a_list_of_modules_is_counted_by_the_rows_that_each_is_handed():
-    model = Listed()
+@pytest.mark.parametrize(
+    ("make", "path", "way", "of_a_number"),
+    [(Listed, "experts", MODULES, 4), (lambda: Stacked(GROUPED), "the model", GROUPED, 2)],
+    ids=["a list of modules", "grouped matmuls of a copy in bf16"],
+)
+def test_rows_are_counted_where_each_expert_is_handed_its_own(make, path, way, of_a_number):
+    model = make()
     (layer,) = routed_layers(of(model))
-    assert (layer.path, layer.way, list(layer.rows)) == ("experts", MODULES, rows_of(model))
-    assert layer.there_nbytes == layer.back_nbytes == 4 * WIDTH and len(layer.names) == 4 * EXPERTS
-
-
-def test_grouped_matmuls_are_counted_by_their_ends_in_a_copy_of_the_parameter_too():
-    model = Stacked(GROUPED)
-    (layer,) = routed_layers(of(model))
-    assert (layer.path, layer.way, list(layer.rows)) == ("the model", GROUPED, rows_of(model))
-    assert layer.names == ("up", "down") and layer.there_nbytes == layer.back_nbytes == 2 * WIDTH
+    rows = torch.bincount(model.chosen(x()).flatten(), minlength=EXPERTS).tolist()
+    assert (layer.path, layer.way, list(layer.rows)) == (path, way, rows)
+    assert layer.names == tuple(name for name, _ in model.named_parameters() if not name.startswith("gate."))
+    assert layer.there_nbytes == layer.back_nbytes == of_a_number * WIDTH
 
 
 def test_batched_matmuls_give_each_expert_a_box_and_need_no_counts():
@@ -147,9 +145,8 @@ def test_blocks_and_heads_of_the_same_number_are_no_experts():
     [
         (nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU()), 2, "No experts were found", "--pattern fsdp"),
         (Listed(), 3, "The 4 experts of `experts` cannot be divided evenly among 3 devices", "take 2 or 4 devices"),
-        (Listed(), 8, "among 8 devices", "take 2 or 4 devices"),
     ],
-    ids=["none", "three", "eight"],
+    ids=["none", "three"],
 )
 def test_what_does_not_go_is_refused_with_what_was_looked_for_and_the_way_out(model, devices, why, todo):
     with pytest.raises(PatternRefused) as caught:
@@ -205,8 +202,8 @@ def on_rank(devices):
     return [each for each in sent if each.kind != "all_to_all"], leaving.count, leaving.nbytes, held
 
 
-@pytest.mark.parametrize("devices", [pytest.param(2, marks=pytest.mark.slow), 4])
-def test_what_is_predicted_is_what_the_books_own_expert_parallel_sends_and_holds(devices):
+def test_what_is_predicted_is_what_the_books_own_expert_parallel_sends_and_holds():
+    devices = 4
     step = expert_parallel(given(mixture(), (tokens(), tokens())), devices)
     (_, counts), (_, rows) = step.exchanged
     real = ranks.run(on_rank, devices, devices, timeout=600, echo=False)
@@ -216,11 +213,7 @@ def test_what_is_predicted_is_what_the_books_own_expert_parallel_sends_and_holds
         assert tuple(sent) == step.sent
         assert count == counts.count + rows.count
         assert nbytes == counts.sent_nbytes + sum(load[rank] for load in loads)
-        assert (held.parameters, held.gradients, held.optimizer) == (
-            step.held.parameters,
-            step.held.gradients,
-            step.held.optimizer,
-        )
+        assert replace(held, activations=0) == replace(step.held, activations=0)
     leaving = [nbytes - counts.sent_nbytes for _, _, nbytes, _ in real]
     assert max(leaving) == most_sent_nbytes(step.routed, devices)
     assert sum(leaving) == devices * rows.sent_nbytes

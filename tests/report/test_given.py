@@ -39,11 +39,6 @@ def test_the_loss_is_found_and_named(wrap, rule):
     assert loss.ndim == 0 and loss.requires_grad
 
 
-@pytest.mark.parametrize("batch", [torch.ones(2, 4), (torch.ones(2, 4),), {"x": torch.ones(2, 4)}])
-def test_a_batch_is_a_tensor_a_tuple_or_a_dict(batch):
-    assert "float32 [2, 4]" in given(Answer(torch.sum), batch).batch
-
-
 @pytest.mark.parametrize(
     ("model", "batch", "said"),
     [

@@ -47,7 +47,7 @@ def ran(request, tmp_path_factory):
     return {name: root / folder for name, folder in folders.items()}
 
 
-CASES = [name if at % 9 == 0 else pytest.param(name, marks=pytest.mark.matrix) for at, name in enumerate(HOSTILE)]
+CASES = [name if at % 7 == 0 else pytest.param(name, marks=pytest.mark.matrix) for at, name in enumerate(HOSTILE)]
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -56,7 +56,6 @@ def test_a_whole_page_or_status_2_with_what_happened_where_and_the_way_out(ran, 
     said, result = (folder / "stderr").read_text(), json.loads((folder / "result.json").read_text())
     assert result["status"] == case.status if case.status is not EITHER else result["status"] in (0, 2), said
     assert result["left"] == [] and {*result["threads"]} <= {"_MainThread", "TMonitor"}  # the bar has a thread, too
-    assert result["seconds"] < 300
     assert "Traceback" not in said and len(said) < 100_000 and "\x1b" not in said
     assert not [*folder.rglob("*.part")]
     assert not any(file.stat().st_size for file in folder.glob("mine.*"))

@@ -55,6 +55,8 @@ def test_a_right_step_is_fine_only_where_the_code_for_the_chip_was_read_too():
     found = judged_of(model, batch)
     alone = card("judged", found)
     assert alone.severity == "look" and alone.verdict.startswith("Right: ") and "not all is there" in alone.verdict
+    without = card("judged", with_code(found, VirtualGPUError("no C++ compiler was found: install g++")))
+    assert without.severity == "look" and "Right: " in without.verdict
     whole = card("judged", with_code(found, generated_code(model, batch)))
     assert whole.severity == "good" and "writes all that it returns" in whole.verdict
     results = {name for name, _ in whole.parts[0].rows}
@@ -149,11 +151,6 @@ def test_what_nothing_writes_is_bad_also_where_nothing_else_could_be_judged(monk
         made = card("judged", dataclasses.replace(found, parts={**found.parts, **parts}))
         assert made.severity == "bad" and lost[0] in made.verdict and said in made.parts[0].text
     assert "pytorch#193061" in made.verdict and "Right: " in made.verdict, "on this machine it is"
-
-
-def test_without_a_virtual_gpu_the_step_is_judged_all_the_same():
-    found = with_code(judged_of(Small(), drawn(3, 8)), VirtualGPUError("no C++ compiler was found: install g++"))
-    assert card("judged", found).severity == "look" and "Right: " in card("judged", found).verdict
 
 
 @pytest.mark.slow

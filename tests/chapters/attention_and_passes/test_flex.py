@@ -1,13 +1,11 @@
 """FlexAttention looked into: blocks against torch's own count, functions found in kernels."""
 
-import re
-
 import pytest
 import torch
 from torch.nn.attention.flex_attention import create_block_mask
 
 from chapters.attention_and_passes import flex_view
-from chapters.attention_and_passes.flex import _inlined, dense, inputs, replayed, visits, written
+from chapters.attention_and_passes.flex import _inlined, dense, inputs, replayed, visits
 from compile_lab.inductor.records import Kernel
 from mini_model.flex import causal, documents_of, same_document, sliding_window, soft_cap
 
@@ -37,17 +35,7 @@ def test_blocks_are_counted_as_torch_counts_them(mask, length):
                 assert [at for at, letter in enumerate(letters) if letter == kind] == there
         query, key = torch.arange(length)[:, None], torch.arange(length)[None]
         assert found.pairs == int(mask(torch.tensor(batch), 0, query, key).sum())
-
-
-def test_causal_visits_half_and_a_window_a_band():
-    causals = [visits(causal, length) for length in (1024, 2048, 4096)]
-    assert [found.visited for found in causals] == [n * (n + 1) // 2 for n in (8, 16, 32)]
-    assert [found.partial for found in causals] == [8, 16, 32]
-    windows = [visits(sliding_window(128), length).visited for length in (1024, 2048, 4096)]
-    assert windows == [15, 31, 63]  # doubles with the length, where causal goes up fourfold
-    found = causals[0]
-    assert found.wasted == pytest.approx(1 - found.pairs / (36 * 128**2)) and found.pairs == 1024 * 1025 // 2
-    assert visits(nothing, 128).share == visits(nothing, 128).wasted == 0
+        assert found.visited or found.share == found.wasted == 0
 
 
 @pytest.mark.parametrize(
@@ -85,26 +73,6 @@ def test_a_function_is_found_where_its_result_is_taken_and_a_score_passed_on_is_
     assert not list(_inlined(Kernel("triton_poi_fused", kernel.source, "triton", "forward", (), 0)))
 
 
-@pytest.fixture(scope="module")
-def capped():
-    return written(sliding_window(100), soft_cap(20.0), length=256)
-
-
-@pytest.mark.slow
-def test_mask_score_and_derivative_stand_in_the_kernels(capped):
-    places = {(each.inside, each.role) for each in capped.inlined}
-    backward = {"bwd_dq_block_mn", "bwd_dkdv_block_mn"}
-    assert places == {
-        *((place, role) for place in ("forward_block_mn", *backward) for role in ("mask", "score")),
-        *((place, "derivative of the score") for place in backward),
-    }
-    masks = [each.code for each in capped.inlined if each.role == "mask"]
-    assert len(masks) == 3 and all(re.search(r">=.*\n.*-.*\n.*100.*\n.*<", code) for code in masks)
-    assert all("tanh" in each.code for each in capped.inlined if each.role != "mask")
-    assert len(capped.templates("forward")) == len(capped.templates("backward")) == 1
-    assert not capped.code.trouble
-
-
 def test_the_judge_knows_torchs_own_attention():
     q, k, v = (tensor.double() for tensor in inputs(2, 2, 32, 8))
     theirs = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
@@ -113,16 +81,11 @@ def test_the_judge_knows_torchs_own_attention():
 
 
 @pytest.mark.slow
-def test_lengths_widths_and_documents_compile_as_often_as_they_say():
+def test_lengths_compile_each_time_if_they_are_constants_and_documents_are_not_guarded():
     def outcomes(*masks, **options):
         return [call.outcome for call in replayed(masks, **options)]
 
-    lengths = [(causal, length) for length in (256, 384, 512, 640)]
-    assert outcomes(*lengths) == ["compiled", "compiled", "reused", "reused"]
-    assert outcomes(*lengths, dynamic=False) == ["compiled"] * 4
-    widths = [(sliding_window(width), 256) for width in (64, 64, 128, 200)]
-    assert outcomes(*widths) == ["compiled", "reused", "compiled", "reused"]
+    lengths = [(causal, length) for length in (256, 384, 512)]
+    assert outcomes(*lengths, dynamic=False) == ["compiled"] * 3
     packed = [(same_document(torch.arange(512).view(2, 256) // size), 256) for size in (10, 50, 99)]
     assert outcomes(*packed) == ["compiled", "reused", "reused"]
-    kinds = [(causal, 256), (sliding_window(64), 256), (causal, 256)]
-    assert outcomes(*kinds) == ["compiled", "compiled", "reused"]

@@ -1,16 +1,13 @@
-"""A pass of one's own: what it did, whether it is right, what it saves, and what is wrong with one that is refused."""
+"""A pass of one's own: whether it is right, and what is wrong with one that is refused; chapter 22 has the rest."""
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from chapters.attention_and_passes import passes_view
-from chapters.attention_and_passes.passes import PassError, PassRun, stage_option, with_pass
-from chapters.attention_and_passes.passes_examples import (
-    all_that_looks_the_same_is_once,
-    products_with_one_hot_are_lookups,
-)
+from chapters.attention_and_passes.passes import PassError, PassRun, with_pass
+from chapters.attention_and_passes.passes_examples import products_with_one_hot_are_lookups
+from chapters.attention_and_passes.passes_graph import pictured
 from chapters.attention_and_passes.passes_judged import JudgedTensor
 
 aten = torch.ops.aten
@@ -18,10 +15,6 @@ aten = torch.ops.aten
 
 def twice(x):
     return (torch.sin(x) * torch.exp(torch.sin(x))).sum()
-
-
-def dropped(x):
-    return (F.dropout(x, 0.5) * F.dropout(x * 2, 0.5)).sum()
 
 
 def unchanged(x):
@@ -82,21 +75,13 @@ def inputs(*shape):
 
 
 @pytest.mark.slow
-def test_a_pass_that_pays_saves_kernels_and_bytes_and_says_whose_bits_are_others():
+def test_a_modules_parameters_are_judged_by_float64_though_the_code_casts_to_float():
     tokens = torch.randint(64, (128,), generator=torch.Generator().manual_seed(0))
-    found = with_pass(products_with_one_hot_are_lookups, OneHot(), tokens, stage="pre_grad", chip="H200")
-    ((kernels, fewer), (nbytes, less)) = found.kernels, found.nbytes
-    assert fewer < kernels and less < nbytes / 2, "the one-hot matrix is four times the table's rows"
+    found = with_pass(products_with_one_hot_are_lookups, OneHot(), tokens, stage="pre_grad")
     assert found.verdict in ("same bits", "other bits")
     by_name = {each.name: each for each in found.judged}
     assert by_name["result 0"].same_bits, "a product with one 1 in each row picks a row"
-    assert by_name["gradient of table"].without is not None, "float64 was asked, though the code casts to float"
-
-
-@pytest.mark.slow
-def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
-    found = with_pass(all_that_looks_the_same_is_once, dropped, inputs(32, 8), stage="joint_pre")
-    assert found.verdict == "wrong" and found.worst.is_wrong and found.worst.without is None
+    assert by_name["gradient of table"].without is not None
 
 
 @pytest.mark.slow
@@ -104,18 +89,17 @@ def test_a_pass_that_makes_two_masks_one_is_caught_and_named():
 def test_a_pass_that_is_right_on_one_input_is_wrong_on_others(times, verdict):
     found = with_pass(without_maximum, softened, (inputs(8, 8).detach() * times).requires_grad_(), stage="joint_pre")
     assert found.verdict == verdict and not found.did_nothing
-    assert ("wrong" in [row[-1] for row in passes_view.judgement(found).rows]) == (verdict == "wrong")
 
 
-@pytest.mark.parametrize(
-    ("own", "said"),
-    [
-        (raising, "raising raised LookupError: no such node.* the joint graph"),
-        (fewer_results, "fewer_results breaks the graph: .* 2 results and now returns 1"),
-        (other_shape, r"other_shape breaks the graph: .*float32\[\] and is now float32\[1\]"),
-        (impossible, "impossible breaks the graph: a node of it cannot be computed"),
-    ],
-)
+REFUSED = [
+    (raising, "raising raised LookupError: no such node.* the joint graph"),
+    (fewer_results, "fewer_results breaks the graph: .* 2 results and now returns 1"),
+    (other_shape, r"other_shape breaks the graph: .*float32\[\] and is now float32\[1\]"),
+    (impossible, "impossible breaks the graph: a node of it cannot be computed"),
+]
+
+
+@pytest.mark.parametrize(("own", "said"), REFUSED, ids=[row[0].__name__ for row in REFUSED])
 def test_a_pass_with_a_fault_is_refused_by_name_and_says_what_it_was_given(own, said):
     with pytest.raises(PassError, match=said):
         with_pass(own, twice, inputs(8, 4), stage="joint_pre")
@@ -126,7 +110,6 @@ def test_a_pass_that_never_ran_is_told():
         with_pass(nothing, unchanged, torch.ones(2))
     with pytest.raises(ValueError, match="late"):
         with_pass(nothing, twice, torch.ones(2), stage="late")
-    assert stage_option("joint_pre") == "joint_custom_pre_pass"
 
 
 def tensor(**changed):
@@ -142,22 +125,10 @@ def test_a_tensor_is_wrong_by_float64_or_where_there_is_none_by_more_than_roundi
     assert tensor(without=None, with_pass=None, apart=2e-6).is_wrong
 
 
-def test_a_run_tells_what_was_removed_added_and_changed_and_what_only_moved():
-    from chapters.attention_and_passes.passes_graph import pictured
-
+def test_what_only_stands_in_another_order_has_moved_and_is_no_change():
     graph = torch.fx.symbolic_trace(lambda x, y: torch.add(torch.sin(x), torch.cos(y))).graph
     before = pictured(graph)
     sin, cos = (node for node in graph.nodes if node.name in ("sin", "cos"))
     sin.prepend(cos)
-    assert PassRun("joint", before, pictured(graph)).moved and not PassRun("joint", before, pictured(graph)).changes
-    with graph.inserting_after(sin):
-        tan = graph.call_function(torch.tan, sin.args)
-    sin.replace_all_uses_with(tan)
-    graph.erase_node(sin)
     run = PassRun("joint", before, pictured(graph))
-    assert [(change.kind, change.node.name) for change in run.changes] == [
-        ("removed", "sin"),
-        ("added", "tan"),
-        ("changed", "add"),
-    ]
-    assert str(run) == "joint graph, 6 → 6 nodes: 1 removed, 1 added, 1 changed"
+    assert run.moved and not run.changes

@@ -1,10 +1,8 @@
-"""check says what is wrong with an answer, and takes a right one. The notebook's own solutions are checked by nbval."""
+"""The exercises of chapter 24: what is wrong with an answer is said. Its solutions are checked by nbval."""
 
-import pytest
 import torch
 import torch.nn.functional as F
-
-from chapters.exercises import check
+from answers import judged_as
 
 ROOT = (2 / torch.pi) ** 0.5
 
@@ -56,20 +54,15 @@ def writes_into_it(hidden, table, targets, rows):
     return found
 
 
-@pytest.mark.parametrize(
-    ("name", "answer", "said"),
-    [
-        ("24.1", 43.98, "not for per cent"),
-        ("24.1", 0.9, "how many does the step do in a second"),
-        ("24.2", 16, "written back as well"),
-        ("24.3", F.gelu, "two: the value and the derivative"),
-        ("24.3", wrong_slope, "the derivative is up to 6e-06 off"),
-        ("24.3", with_tanh, "it calls tanh"),
-        ("24.4", by_autograd, "bytes at most, and one chunk of logits has"),
-        ("24.4", lambda *given: by_chunks(*given, kept=True), "what is there twice"),
-        ("24.4", lambda *given: by_chunks(*given)[0], "three things"),
-        ("24.4", writes_into_it, "writes into what it is given"),
-    ],
+test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
+    ("24.1", 43.98, "not for per cent"),
+    ("24.1", 0.9, "how many does the step do in a second"),
+    ("24.2", 16, "written back as well"),
+    ("24.3", F.gelu, "two: the value and the derivative"),
+    ("24.3", wrong_slope, "the derivative is up to 6e-06 off"),
+    ("24.3", with_tanh, "it calls tanh"),
+    ("24.4", by_autograd, "bytes at most, and one chunk of logits has"),
+    ("24.4", lambda *given: by_chunks(*given, kept=True), "what is there twice"),
+    ("24.4", lambda *given: by_chunks(*given)[0], "three things"),
+    ("24.4", writes_into_it, "writes into what it is given"),
 )
-def test_a_wrong_answer_is_told_what_is_wrong(name, answer, said):
-    assert said in str(check(name, answer))

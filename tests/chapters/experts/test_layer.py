@@ -4,10 +4,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from chapters.experts.captured import distance
-from chapters.experts.layer import WAYS, MoE, by_expert, route, tokens
-from chapters.experts.parallel import skewed
-from chapters.experts.sizes import CHOICES, EXPERTS
+from chapters.experts import parallel
+from chapters.experts.captured import captured, distance
+from chapters.experts.layer import WAYS, MoE, tokens
+from chapters.experts.sizes import CHOICES
 
 
 def by_hand(layer, x):
@@ -24,29 +24,24 @@ def by_hand(layer, x):
 @pytest.mark.parametrize("by", [0.0, 2.0])
 @pytest.mark.parametrize(("way", "near"), [("loop", 1e-5), ("masks", 1e-5), ("grouped", 2e-2)])
 def test_each_way_without_drops_is_the_layer(way, near, by):
-    layer = MoE(way, bias=skewed(by))
+    layer = MoE(way, bias=parallel.skewed(by))
     assert distance([layer(tokens(40))], [by_hand(layer, tokens(40))]) < near
 
 
-def test_a_capacity_zeroes_what_finds_no_place():
-    bias = torch.zeros(EXPERTS)
-    bias[:2] = 100.0  # everybody wants the first two
-    out = MoE("padded", capacity=1.0, bias=bias)(tokens(64))
-    size = 64 * CHOICES // EXPERTS
-    assert out[:size].abs().sum(1).min() > 0 and out[size:].abs().max() == 0
+def test_dynamic_from_the_start_is_one_graph():
+    assert captured("grouped", dynamic=True).new == (1, 0, 0, 0)
 
 
-def test_counts_are_of_all_experts():
-    layer = MoE("loop", bias=skewed(3.0))
-    expert = route(tokens(64), layer.router, layer.bias).expert
-    order, counts = by_expert(expert)
-    assert counts.tolist() == torch.bincount(expert.flatten(), minlength=EXPERTS).tolist()
-    assert expert.flatten()[order].tolist() == sorted(expert.flatten().tolist())
+REFUSED = [
+    (lambda: MoE("all"), f"way='all': it is one of {', '.join(map(repr, WAYS))}"),
+    (lambda: parallel.run(n=3), "n=3: 8 experts are divided evenly by 1, 2, 4 or 8 ranks"),
+]
 
 
-def test_an_unknown_way_is_refused():
-    with pytest.raises(ValueError, match=f"way='all': it is one of {', '.join(map(repr, WAYS))}"):
-        MoE("all")
+@pytest.mark.parametrize(("call", "said"), REFUSED, ids=["way", "n"])
+def test_what_no_layer_has_is_refused(call, said):
+    with pytest.raises(ValueError, match=said):
+        call()
 
 
 @pytest.mark.skipif(not torch.__version__.startswith("2.13"), reason="said of torch 2.13")

@@ -199,54 +199,6 @@ def _reentrant_checkpoints():
     return Checkpointed(reentrant=True), (torch.randn(8, 64, 32), torch.randint(0, 10, (8,)))
 
 
-class LitClassifier(nn.Module):
-    """What a trainer of Lightning's kind takes: a step, a log and an optimizer as methods."""
-
-    def __init__(self, hidden: int = 256, lr: float = 1e-3) -> None:
-        super().__init__()
-        self.hparams, self.logged, self.global_step = {"hidden": hidden, "lr": lr}, {}, 0
-        self.net = nn.Sequential(nn.Flatten(), mlp(784, hidden, hidden, 10))
-        self.register_buffer("correct", torch.tensor(0))
-        self.register_buffer("seen", torch.tensor(0))
-
-    def log(self, name: str, value: Tensor, prog_bar: bool = False) -> None:
-        self.logged.setdefault(name, []).append(float(value))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.net(x)
-
-    def training_step(self, batch: tuple[Tensor, Tensor], batch_idx: int) -> dict[str, Tensor]:
-        x, y = batch
-        logits = self(x)
-        loss = F.cross_entropy(logits, y)
-        self.correct += (logits.argmax(1) == y).sum()
-        self.seen += len(y)
-        self.log("train_loss", loss, prog_bar=True)
-        self.log("train_accuracy", self.correct / self.seen)
-        return {"loss": loss}
-
-    def configure_optimizers(self) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(self.parameters(), lr=self.hparams["lr"])
-
-
-class Fitted(nn.Module):
-    """A trainer's part of it: what is called with a batch."""
-
-    def __init__(self, module: LitClassifier) -> None:
-        super().__init__()
-        self.module = module
-
-    def forward(self, *batch: Tensor) -> dict[str, Tensor]:
-        self.module.global_step += 1
-        return self.module.training_step(batch, self.module.global_step)
-
-
-@step("Lightning style", "training_step as a method, logged numbers in lists, metrics in buffers")
-def _lightning_style():
-    model = LitClassifier()
-    return Fitted(model), (torch.rand(64, 1, 28, 28), torch.randint(0, 10, (64,))), model.configure_optimizers()
-
-
 class GradientVariance(nn.Module):
     """Domains whose gradients shall vary alike (Rame et al. 2021): a gradient for each sample, in the loss."""
 
@@ -273,32 +225,3 @@ class GradientVariance(nn.Module):
 def _per_sample():
     domain = torch.arange(96) % 3
     return GradientVariance(), {"x": torch.randn(96, 32), "y": torch.randint(0, 5, (96,)), "domain": domain}
-
-
-class MetaLearner(nn.Module):
-    """Parameters from which a few steps of descent lead far (Finn et al. 2017)."""
-
-    def __init__(self, steps: int = 3, rate: float = 0.05) -> None:
-        super().__init__()
-        self.steps, self.rate, self.net = steps, rate, mlp(1, 40, 40, 1)
-
-    def adapted(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
-        weights = dict(self.net.named_parameters())
-        for _ in range(self.steps):
-            loss = F.mse_loss(functional_call(self.net, weights, (x,)), y)
-            slopes = torch.autograd.grad(loss, list(weights.values()), create_graph=True)
-            weights = {name: each - self.rate * g for (name, each), g in zip(weights.items(), slopes, strict=True)}
-        return weights
-
-    def forward(self, known: tuple[Tensor, Tensor], asked: tuple[Tensor, Tensor]) -> Tensor:
-        losses = []
-        for x, y, x_asked, y_asked in zip(*known, *asked, strict=True):
-            losses.append(F.mse_loss(functional_call(self.net, self.adapted(x, y), (x_asked,)), y_asked))
-        return sum(losses) / len(losses)
-
-
-@step("MAML", "descent inside of the loss, differentiated through; pairs of tensors as arguments")
-def _maml():
-    x, shift = torch.rand(2, 4, 50, 1) * 10 - 5, torch.rand(4, 1, 1) * 3
-    y = torch.sin(x + shift)
-    return MetaLearner(), {"known": (x[0], y[0]), "asked": (x[1], y[1])}

@@ -1,16 +1,14 @@
-"""Steps on sequences: transformers, recurrent networks, scans, experts, speech, trees."""
+"""Steps on sequences: transformers, recurrent networks, speech, trees."""
 
 import math
-import random
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.func import functional_call
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from .parts import Block, mlp
+from .parts import Block
 from .registry import step
 
 WORDS, LENGTH, DIM = 512, 32, 64
@@ -58,35 +56,6 @@ def _tied():
     return model, words(4, LENGTH + 1), torch.optim.AdamW(groups, lr=3e-4, betas=(0.9, 0.95))
 
 
-class LowRank(nn.Module):
-    """A frozen linear layer and a trained difference of low rank (Hu et al. 2021)."""
-
-    def __init__(self, base: nn.Linear, rank: int = 8, alpha: int = 16) -> None:
-        super().__init__()
-        self.base, self.scale, self.dropout = base, alpha / rank, nn.Dropout(0.05)
-        self.down = nn.Parameter(torch.randn(rank, base.in_features) / math.sqrt(rank))
-        self.up = nn.Parameter(torch.zeros(base.out_features, rank))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.base(x) + self.dropout(x) @ self.down.t() @ self.up.t() * self.scale
-
-
-def with_low_rank(model: nn.Module, wanted: tuple[str, ...]) -> nn.Module:
-    for parameter in model.parameters():
-        parameter.requires_grad = False
-    for module in list(model.modules()):
-        for name, child in list(module.named_children()):
-            if name in wanted:
-                setattr(module, name, LowRank(child))
-    return model
-
-
-@step("LoRA", "a frozen base with a trained difference, dropout in it")
-def _lora():
-    model = NextWord(with_low_rank(GPT(), ("qkv", "out")))
-    return model, words(4, LENGTH + 1), torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=1e-3)
-
-
 class PolicyGradient(nn.Module):
     """The model goes on with each prompt by itself; what earns more than the batch's mean becomes likelier."""
 
@@ -123,34 +92,6 @@ class PolicyGradient(nn.Module):
 @step("policy gradient", "sampling in a loop without gradients before the loss, and eval mode in between")
 def _policy_gradient():
     return PolicyGradient(), words(8, 16)
-
-
-class Distillation(nn.Module):
-    """A small model learns from a large one (Hinton et al. 2015)."""
-
-    def __init__(self, temperature: float = 2.0) -> None:
-        super().__init__()
-        self.student, self.teacher, self.temperature = GPT(layers=1), GPT(128), temperature
-        self.teacher.eval()
-
-    def train(self, mode: bool = True) -> "Distillation":
-        super().train(mode)
-        self.teacher.eval()
-        return self
-
-    def forward(self, tokens: Tensor) -> dict[str, Tensor]:
-        with torch.no_grad():
-            wanted = F.softmax(self.teacher(tokens[:, :-1]) / self.temperature, dim=-1)
-        logits = self.student(tokens[:, :-1])
-        soft = F.kl_div(F.log_softmax(logits / self.temperature, dim=-1), wanted, reduction="batchmean")
-        hard = F.cross_entropy(logits.transpose(1, 2), tokens[:, 1:])
-        return {"loss": 0.5 * hard + 0.5 * self.temperature**2 * soft, "logits": logits}
-
-
-@step("distillation", "a teacher without gradients, larger than the student that is trained")
-def _distillation():
-    model = Distillation()
-    return model, words(4, LENGTH + 1), torch.optim.SGD(model.student.parameters(), lr=0.1, momentum=0.9)
 
 
 class SkipGram(nn.Module):
@@ -197,45 +138,6 @@ def _packed_lstm():
     beyond = torch.arange(20)[None] >= lengths[:, None]
     tokens, tags = words(8, 20).masked_fill(beyond, 0), torch.randint(0, 9, (8, 20)).masked_fill(beyond, -100)
     return PackedTagger(), {"tokens": tokens, "lengths": lengths, "tags": tags}
-
-
-class Encoder(nn.Module):
-    def __init__(self, hidden: int) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(WORDS, DIM)
-        self.lstm = nn.LSTM(DIM, hidden, batch_first=True)
-
-    def forward(self, tokens: Tensor) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        return self.lstm(self.embedding(tokens))
-
-
-class Translator(nn.Module):
-    """An encoder, and a decoder that looks back at it (Bahdanau et al. 2014) and is sometimes told the truth."""
-
-    def __init__(self, hidden: int = 64, truth: float = 0.5) -> None:
-        super().__init__()
-        self.truth, self.encoder = truth, Encoder(hidden)
-        self.embedding, self.cell = nn.Embedding(WORDS, DIM), nn.LSTMCell(DIM + hidden, hidden)
-        self.query, self.key, self.energy = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden), nn.Linear(hidden, 1)
-        self.out = nn.Linear(hidden, WORDS)
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        memory, (h, c) = self.encoder(source)
-        h, c, token, loss = h[-1], c[-1], target[:, 0], 0.0
-        for at in range(1, target.size(1)):
-            scores = self.energy(torch.tanh(self.query(h).unsqueeze(1) + self.key(memory)))
-            context = (F.softmax(scores, dim=1) * memory).sum(1)
-            h, c = self.cell(torch.cat([self.embedding(token), context], dim=1), (h, c))
-            logits = self.out(h)
-            loss += F.cross_entropy(logits, target[:, at])
-            token = target[:, at] if random.random() < self.truth else logits.argmax(1)
-        return loss / (target.size(1) - 1)
-
-
-@step("LSTM translator", "an LSTM in a submodule, a decoder's loop, and Python's random numbers deciding in it")
-def _lstm_translator():
-    random.seed(0)
-    return Translator(), (words(8, 16), words(8, 12))
 
 
 class Characters(nn.Module):
@@ -287,36 +189,6 @@ def _ctc():
     return Speech(), (torch.randn(4, 40, 100), torch.tensor([100, 83, 96, 71]), letters, letter_lengths)
 
 
-class Translation(nn.Module):
-    """torch's own encoder and decoder, with masks for what is padding and what is to come."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.source, self.target = nn.Embedding(WORDS, DIM, padding_idx=0), nn.Embedding(WORDS, DIM, padding_idx=0)
-        self.transformer = nn.Transformer(DIM, 4, 2, 2, 128, dropout=0.1, batch_first=True)
-        self.head = nn.Linear(DIM, WORDS)
-
-    def forward(self, source: Tensor, target: Tensor) -> Tensor:
-        given, wanted = target[:, :-1], target[:, 1:]
-        hidden = self.transformer(
-            self.source(source) * math.sqrt(DIM),
-            self.target(given) * math.sqrt(DIM),
-            tgt_mask=nn.Transformer.generate_square_subsequent_mask(given.size(1)),
-            src_key_padding_mask=source == 0,
-            tgt_key_padding_mask=given == 0,
-            memory_key_padding_mask=source == 0,
-        )
-        return F.cross_entropy(self.head(hidden).transpose(1, 2), wanted, ignore_index=0, label_smoothing=0.1)
-
-
-@step("nn.Transformer", "torch's own transformer with masks for padding, one of them floating and others not")
-def _nn_transformer():
-    source, target = words(4, 20), words(4, 17)
-    source[1, 12:] = source[2, 15:] = 0
-    target[1, 10:] = target[3, 13:] = 0
-    return Translation(), {"source": source, "target": target}
-
-
 class Sinusoids(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         position = torch.arange(x.size(1)).unsqueeze(1)
@@ -343,165 +215,6 @@ class Classifier(nn.Module):
 @step("sinusoidal positions", "positions made on the CPU in the forward, a tuple that begins with the loss")
 def _sinusoidal():
     return Classifier(), {"tokens": words(8, LENGTH), "labels": torch.randint(0, 4, (8,))}
-
-
-class SelectiveScan(nn.Module):
-    """A state whose update depends on the input, one step of time after the other (Gu and Dao 2023)."""
-
-    def __init__(self, dim: int = DIM, state: int = 8, rank: int = 4) -> None:
-        super().__init__()
-        inner = 2 * dim
-        self.state, self.rank = state, rank
-        self.norm, self.into = nn.LayerNorm(dim), nn.Linear(dim, 2 * inner, bias=False)
-        self.convolution = nn.Conv1d(inner, inner, 4, groups=inner, padding=3)
-        self.select, self.delta = nn.Linear(inner, rank + 2 * state, bias=False), nn.Linear(rank, inner)
-        self.log_a = nn.Parameter(torch.arange(1, state + 1).float().repeat(inner, 1).log())
-        self.skip, self.out = nn.Parameter(torch.ones(inner)), nn.Linear(inner, dim, bias=False)
-
-    def forward(self, residual: Tensor) -> Tensor:
-        x, gate = self.into(self.norm(residual)).chunk(2, dim=-1)
-        x = F.silu(self.convolution(x.transpose(1, 2))[..., : x.size(1)].transpose(1, 2))
-        delta, b, c = self.select(x).split([self.rank, self.state, self.state], dim=-1)
-        delta, a = F.softplus(self.delta(delta)), -self.log_a.exp()
-        h, ys = x.new_zeros(x.size(0), x.size(2), self.state), []
-        for t in range(x.size(1)):
-            h = torch.exp(delta[:, t, :, None] * a) * h + (delta[:, t] * x[:, t]).unsqueeze(-1) * b[:, t, None]
-            ys.append((h * c[:, t, None]).sum(-1))
-        y = torch.stack(ys, dim=1) + x * self.skip
-        return residual + self.out(y * F.silu(gate))
-
-
-class Mamba(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tokens, self.layers = nn.Embedding(WORDS, DIM), nn.Sequential(SelectiveScan(), SelectiveScan())
-        self.head = nn.Linear(DIM, WORDS, bias=False)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        return self.head(self.layers(self.tokens(tokens)))
-
-
-@step("selective scan", "a Python loop over time in each layer")
-def _selective_scan():
-    return NextWord(Mamba()), words(2, 25)
-
-
-class MinimalRecurrence(nn.Module):
-    """A gated recurrence without a loop: sums along time, in logarithms (Feng et al. 2024)."""
-
-    def __init__(self, dim: int = DIM) -> None:
-        super().__init__()
-        self.norm, self.both, self.out = nn.LayerNorm(dim), nn.Linear(dim, 4 * dim), nn.Linear(2 * dim, dim)
-
-    def forward(self, x: Tensor) -> Tensor:
-        hidden, gate = self.both(self.norm(x)).chunk(2, dim=-1)
-        keep, put = -F.softplus(gate), -F.softplus(-gate)
-        value = put + torch.where(hidden >= 0, (F.relu(hidden) + 0.5).log(), -F.softplus(-hidden))
-        so_far = torch.cumsum(keep, dim=1)
-        return x + self.out((so_far + torch.logcumsumexp(value - so_far, dim=1)).exp())
-
-
-@step("scan by cumsum", "a recurrence as sums along time")
-def _cumsum_scan():
-    layers = nn.Sequential(nn.Embedding(WORDS, DIM), MinimalRecurrence(), MinimalRecurrence(), nn.Linear(DIM, WORDS))
-    return NextWord(layers), words(4, 65)
-
-
-class RoutedExperts(nn.Module):
-    """Each word goes to the two best of some experts (Jiang et al. 2024)."""
-
-    def __init__(self, dim: int = DIM, experts: int = 4, best: int = 2) -> None:
-        super().__init__()
-        self.best, self.router = best, nn.Linear(dim, experts, bias=False)
-        self.experts = nn.ModuleList(mlp(dim, 128, dim, activation=nn.SiLU) for _ in range(experts))
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        flat = x.view(-1, x.size(-1))
-        chances = F.softmax(self.router(flat), dim=1, dtype=torch.float)
-        weights, chosen = torch.topk(chances, self.best, dim=-1)
-        weights /= weights.sum(dim=-1, keepdim=True)
-        return self.mixed(flat, weights, chosen).view_as(x), self.balance(chances, chosen)
-
-    def mixed(self, flat: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
-        result = torch.zeros_like(flat)
-        for at, expert in enumerate(self.experts):
-            token, place = (chosen == at).nonzero(as_tuple=True)
-            if token.numel() == 0:
-                continue
-            result.index_add_(0, token, expert(flat[token]) * weights[token, place, None])
-        return result
-
-    def balance(self, chances: Tensor, chosen: Tensor) -> Tensor:
-        share = F.one_hot(chosen, len(self.experts)).float().mean((0, 1))
-        return len(self.experts) * (share * chances.mean(0)).sum()
-
-
-class CountedExperts(RoutedExperts):
-    """The same, with words sorted by expert and cut by a list of counts."""
-
-    def mixed(self, flat: Tensor, weights: Tensor, chosen: Tensor) -> Tensor:
-        order = chosen.view(-1).argsort()
-        counts = chosen.view(-1).bincount(minlength=len(self.experts)).cpu().numpy().tolist()
-        results, start = [], 0
-        for expert, count in zip(self.experts, counts, strict=True):
-            if count == 0:
-                continue
-            results.append(expert(flat[order[start : start + count] // self.best]))
-            start += count
-        back = torch.empty(len(order), flat.size(1)).type_as(flat)
-        back[order] = torch.cat(results)
-        return (back.view(*chosen.shape, -1) * weights[..., None]).sum(1)
-
-
-class ExpertLanguage(nn.Module):
-    def __init__(self, experts: type[RoutedExperts]) -> None:
-        super().__init__()
-        self.tokens, self.attention = nn.Embedding(WORDS, DIM), Block(DIM, causal=True)
-        self.experts, self.head = experts(), nn.Linear(DIM, WORDS)
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        x = self.attention(self.tokens(tokens[:, :-1]))
-        mixed, balance = self.experts(x)
-        return F.cross_entropy(self.head(x + mixed).transpose(1, 2), tokens[:, 1:]) + 0.01 * balance
-
-
-@step("experts by nonzero", "words found for each expert by nonzero, and added back by index")
-def _experts_nonzero():
-    return ExpertLanguage(RoutedExperts), words(4, LENGTH + 1)
-
-
-@step("experts by counts", "words sorted by expert and cut by a Python list of counts")
-def _experts_counts():
-    return ExpertLanguage(CountedExperts), words(4, LENGTH + 1)
-
-
-class HyperNetwork(nn.Module):
-    """One network writes the weights of another, for each task (Ha et al. 2016)."""
-
-    def __init__(self, tasks: int = 8) -> None:
-        super().__init__()
-        self.main = mlp(16, 32, 32, 4)
-        self.tasks = nn.Embedding(tasks, 16)
-        sizes = {name: each.numel() for name, each in self.main.named_parameters()}
-        self.writers = nn.ModuleDict({name.replace(".", "_"): mlp(16, 64, size) for name, size in sizes.items()})
-
-    def weights(self, task: Tensor) -> dict[str, Tensor]:
-        code = self.tasks(task)
-        return {
-            name: each + 0.1 * self.writers[name.replace(".", "_")](code).view_as(each)
-            for name, each in self.main.named_parameters()
-        }
-
-    def forward(self, tasks: Tensor, x: Tensor, y: Tensor) -> Tensor:
-        losses = []
-        for task, inputs, wanted in zip(tasks, x, y, strict=True):
-            losses.append(F.mse_loss(functional_call(self.main, self.weights(task), (inputs,)), wanted))
-        return torch.stack(losses).mean()
-
-
-@step("hypernetwork", "weights that another network writes, put in by functional_call")
-def _hypernetwork():
-    return HyperNetwork(), (torch.tensor([0, 3, 5, 1]), torch.randn(4, 64, 16), torch.randn(4, 64, 4))
 
 
 Tree = int | tuple[Any, Any]

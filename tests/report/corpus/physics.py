@@ -1,4 +1,6 @@
-"""Steps on fields and equations: waves, residuals, fixed points, paths."""
+"""Steps on fields, tables and molecules: waves, fixed points, bags of numbers, forces."""
+
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -47,34 +49,6 @@ class FourierOperator(nn.Module):
 @step("Fourier operator", "Fourier transforms of fields, complex parameters, slices written in place")
 def _fourier_operator():
     return FourierOperator(), (torch.randn(4, 32, 32), torch.randn(4, 32, 32))
-
-
-class Burgers(nn.Module):
-    """A network that is held to an equation by its own derivatives (Raissi et al. 2017)."""
-
-    def __init__(self, viscosity: float = 0.01 / torch.pi) -> None:
-        super().__init__()
-        self.viscosity, self.net = viscosity, mlp(2, 40, 40, 40, 1, activation=nn.Tanh)
-
-    def residual(self, t: Tensor, x: Tensor) -> Tensor:
-        u = self.net(torch.cat([t, x], dim=1))
-        ones = torch.ones_like(u)
-        u_t = torch.autograd.grad(u, t, ones, create_graph=True)[0]
-        u_x = torch.autograd.grad(u, x, ones, create_graph=True)[0]
-        u_xx = torch.autograd.grad(u_x, x, ones, create_graph=True)[0]
-        return u_t + u * u_x - self.viscosity * u_xx
-
-    def forward(self, inside: Tensor, edge: Tensor, values: Tensor) -> Tensor:
-        t, x = inside[:, :1].clone().requires_grad_(True), inside[:, 1:].clone().requires_grad_(True)
-        return self.residual(t, x).pow(2).mean() + F.mse_loss(self.net(edge), values)
-
-
-@step("physics-informed network", "derivatives of the network, the second too, taken in the forward")
-def _burgers():
-    model = Burgers()
-    edge = torch.rand(100, 2) * torch.tensor([0.0, 2.0]) - torch.tensor([0.0, 1.0])
-    batch = {"inside": torch.rand(512, 2), "edge": edge, "values": -torch.sin(torch.pi * edge[:, 1:])}
-    return model, batch, torch.optim.Adam(model.parameters(), lr=1e-3)
 
 
 class EquilibriumCell(nn.Module):
@@ -135,30 +109,68 @@ def _deep_equilibrium():
     return DeepEquilibrium(), (torch.rand(4, 3, 16, 16), torch.randint(0, 10, (4,)))
 
 
-class NeuralODE(nn.Module):
-    """A path along a learned field (Chen et al. 2018), in steps as long as the error allows."""
+class DLRM(nn.Module):
+    """Bags of categories and a few numbers, all against all (Naumov et al. 2019)."""
 
-    def __init__(self, tolerance: float = 1e-2) -> None:
+    def __init__(self, sizes: tuple[int, ...] = (1000, 500, 2000, 100), dense: int = 13, dim: int = 32) -> None:
         super().__init__()
-        self.tolerance, self.field, self.evaluations = tolerance, mlp(3, 64, 64, 2, activation=nn.Tanh), 0
+        self.tables = nn.ModuleList(nn.EmbeddingBag(size, dim, mode="sum", sparse=False) for size in sizes)
+        self.bottom, self.top = mlp(dense, 64, dim), mlp(dim + 10, 64, 1)
 
-    def slope(self, t: float, y: Tensor) -> Tensor:
-        self.evaluations += 1
-        return self.field(torch.cat([y, torch.full_like(y[:, :1], t)], dim=1))
-
-    def forward(self, start: Tensor, end: Tensor) -> Tensor:
-        t, length, y = 0.0, 0.1, start
-        while t < 1.0:
-            length = min(length, 1.0 - t)
-            first = self.slope(t, y)
-            second = self.slope(t + length, y + length * first)
-            error = (length / 2 * (second - first)).abs().max().item()
-            if error <= self.tolerance or length < 1e-3:
-                t, y = t + length, y + length / 2 * (first + second)
-            length *= min(2.0, max(0.3, 0.9 * (self.tolerance / (error + 1e-12)) ** 0.5))
-        return F.mse_loss(y, end)
+    def forward(self, dense: Tensor, indices: list[Tensor], offsets: list[Tensor], clicked: Tensor) -> Tensor:
+        x = F.relu(self.bottom(dense))
+        bags = [table(i, o) for table, i, o in zip(self.tables, indices, offsets, strict=True)]
+        all_of_them = torch.stack([x, *bags], dim=1)
+        products = torch.bmm(all_of_them, all_of_them.transpose(1, 2))
+        rows, columns = torch.tril_indices(5, 5, offset=-1)
+        logits = self.top(torch.cat([x, products[:, rows, columns]], dim=1)).squeeze(1)
+        return F.binary_cross_entropy(torch.sigmoid(logits), clicked)
 
 
-@step("neural ODE", "steps of a length that the error decides, a count of evaluations on the module")
-def _neural_ode():
-    return NeuralODE(), (torch.randn(256, 2), torch.randn(256, 2))
+@step("DLRM", "bags of several sizes by offsets, in lists of tensors")
+def _dlrm():
+    indices, offsets = [], []
+    for size in (1000, 500, 2000, 100):
+        lengths = torch.randint(0, 6, (128,))
+        indices.append(torch.randint(0, size, (int(lengths.sum()),)))
+        offsets.append(torch.cat([torch.zeros(1, dtype=torch.long), lengths.cumsum(0)[:-1]]))
+    model = DLRM()
+    batch = (torch.rand(128, 13), indices, offsets, (torch.rand(128) < 0.3).float())
+    return model, batch, torch.optim.Adagrad(model.parameters(), lr=0.01)
+
+
+@dataclass
+class Molecules:
+    positions: Tensor
+    numbers: Tensor
+    energy: Tensor
+
+
+class Interatomic(nn.Module):
+    """An energy of atoms by their distances, whose slope is the force on each (Schuett et al. 2017)."""
+
+    def __init__(self, dim: int = 32, gaussians: int = 16, cutoff: float = 2.5) -> None:
+        super().__init__()
+        self.cutoff = cutoff
+        self.register_buffer("centres", torch.linspace(0, cutoff, gaussians))
+        self.atoms, self.filters = nn.Embedding(20, dim), mlp(gaussians, dim, dim, activation=nn.Softplus)
+        self.update, self.energy = mlp(dim, dim, dim, activation=nn.Softplus), mlp(dim, dim, 1, activation=nn.Softplus)
+
+    def forward(self, molecules: Molecules, forces: Tensor) -> Tensor:
+        positions = molecules.positions.requires_grad_(True)
+        gaps = positions[:, :, None] - positions[:, None]
+        near = (gaps.detach().norm(dim=-1) < self.cutoff) & ~torch.eye(positions.size(1), dtype=torch.bool)
+        row, i, j = near.nonzero(as_tuple=True)
+        distances = gaps[row, i, j].norm(dim=-1)
+        h = self.atoms(molecules.numbers)
+        waves = torch.exp(-10 * (distances[:, None] - self.centres) ** 2)
+        heard = torch.zeros_like(h).index_put((row, i), h[row, j] * self.filters(waves), accumulate=True)
+        energy = self.energy(h + self.update(heard)).sum((1, 2))
+        (slope,) = torch.autograd.grad(energy.sum(), positions, create_graph=True)
+        return F.mse_loss(energy, molecules.energy) + 10 * F.mse_loss(-slope, forces)
+
+
+@step("forces of molecules", "forces as a gradient in the forward, pairs by nonzero, most of the batch in a dataclass")
+def _forces():
+    molecules = Molecules(torch.randn(8, 12, 3), torch.randint(1, 20, (8, 12)), torch.randn(8))
+    return Interatomic(), {"molecules": molecules, "forces": torch.randn(8, 12, 3)}

@@ -1,29 +1,17 @@
-"""What the corpus is made of: a training step under a name, and the decorator that puts it there."""
+"""Where the corpus is: what makes each training step, under its name."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 Build = Callable[[], tuple[Any, ...]]
-
-
-@dataclass(frozen=True)
-class TrainingStep:
-    """One of the corpus: ``kind`` says what it does, ``build`` makes the model, a batch, maybe an optimizer."""
-
-    name: str
-    kind: str
-    build: Build = field(repr=False)
-
-
-CORPUS: dict[str, TrainingStep] = {}
+CORPUS: dict[str, Build] = {}
 
 
 def step(name: str, kind: str) -> Callable[[Build], Build]:
-    """Put a function without arguments into the corpus. What it returns is what ``report`` takes."""
+    """Put a function without arguments into the corpus. What it returns is what ``report`` takes; ``kind`` says why."""
 
     def put(build: Build) -> Build:
-        CORPUS[name] = TrainingStep(name, kind, build)
+        CORPUS[name], build.__doc__ = build, kind
         return build
 
     return put

@@ -1,23 +1,19 @@
-"""The last rungs at other sizes: tried on a CPU at two small ones, and what is said of the recording."""
+"""The last rungs at other sizes: tried on a CPU at two small ones, and what the model of their time says."""
 
 import math
 from dataclasses import replace
 
 import pytest
 
-from chapters.capstone.experiments import capstone_sizes, capstone_sizes_model, capstone_sizes_view
+from chapters.capstone.experiments import capstone_sizes, capstone_sizes_view
 from chapters.capstone.experiments.capstone_sizes_model import BY_HAND, GRAPHS, RUNGS, Size, predicted
 from chapters.experiment import OUT_OF_TIME
 from compile_lab import recordings
 
-from .test_capstone import PEER
-
 
 @pytest.mark.slow
-def test_each_rung_is_timed_at_each_size_beside_its_prediction(tmp_path):
-    path = tmp_path / "model.py"
-    path.write_text(PEER)
-    found = capstone_sizes.record("cpu", peer=path, budget_s=math.inf)
+def test_each_rung_is_timed_at_each_size_beside_its_prediction(peer):
+    found = capstone_sizes.record("cpu", peer=peer, budget_s=math.inf)
     rows = [capstone_sizes.SizeRow.from_json(row) for row in found["rows"]]
     sizes = capstone_sizes.SIZES["cpu"]
     assert [(row.size, row.rung) for row in rows] == [(size, rung) for size in sizes for rung in RUNGS]
@@ -72,31 +68,6 @@ def test_few_sequences_wait_for_launches_except_in_a_graph():
     assert all(found[rung].ms == pytest.approx(sum(found[rung].families.values())) for rung in GRAPHS)
     deep = predicted(Size(24, 768, 12, 1))["together"]
     assert deep.launching_ms == pytest.approx(2 * found["together"].launching_ms, rel=1e-3)
-
-
-def test_what_is_said_of_the_recording_adds_up():
-    recording = recordings.load("capstone_sizes")
-    found = capstone_sizes_view.measured(recording)
-    assert set(recording.result["from"]) == {*dict(RUNGS.values()), capstone_sizes_model.LAUNCHING[0]}
-    small, large = Size(12, 768, 12, 4), Size(12, 768, 12, 64)
-    assert capstone_sizes_view.launches_limit(found[small]["peer, compiled"])
-    assert not any(map(capstone_sizes_view.launches_limit, found[large].values()))
-    by_hand = [capstone_sizes_view.compared(found[size])["hand"] for size in (small, large)]
-    assert by_hand[0].measured > 2 > by_hand[1].measured > 1 and all(one.pays for one in by_hand)
-    low, high = by_hand[1].quartiles
-    assert low < by_hand[1].measured < high
-    drawn = capstone_sizes_view.picture(recording)
-    assert f"{by_hand[0].measured:.2f} with 124M, batch 4" in drawn.title
-    assert len(drawn.table.rows) == sum(map(len, found.values()))
-    paying, waiting, exact, *left = capstone_sizes_view.text(recording)
-    assert f"{by_hand[0].measured:.2f}× (124M, batch 4)" in paying and "does not pay with 124M, batch 4 and" in paying
-    assert f"{found[small]['peer, compiled'].issued_ms:.1f} ms" in waiting
-    worst = max(abs(capstone_sizes_view.error(row)) for row in found[large].values())
-    replayed, hand = (found[small][name] for name in ("peer, CUDA graphs", "hand"))
-    assert f"by hand the step is {replayed.median_ms / hand.median_ms:.2f} times as fast as that" in waiting
-    assert worst < 0.1 and "With 350M, batch 16 the errors are" in exact
-    assert "hand and all fp8 with 350M, batch 16 (ValueError: dim is 1024" in left[0]
-    assert left[1:] == list(recording.result["notes"])
 
 
 def test_losses_of_the_same_weights_agree():

@@ -1,5 +1,7 @@
 """The recording kept_results: each way of keeping a result is tried in each mode, and whose values it reads is told."""
 
+from unittest.mock import Mock
+
 import pytest
 import torch
 
@@ -32,9 +34,6 @@ def test_what_was_written_over_is_told(compiled_as):
 
 def test_torchs_refusal_is_a_row(compiled_as, monkeypatch):
     compiled_as(lambda fn, mode: fn)
-
-    def refused(result):
-        raise RuntimeError("Error: accessing tensor output\nand more")
-
-    monkeypatch.setattr(kept_results, "_whose", lambda *_: refused(_))
+    refused = Mock(side_effect=RuntimeError("Error: accessing tensor output\nand more"))
+    monkeypatch.setattr(kept_results, "_whose", refused)
     assert {row["reads"] for row in kept_results.record("cpu")["rows"]} == {"Error: accessing tensor output"}
