@@ -79,8 +79,8 @@ def report(
     ``limit_s`` seconds. Whether the compiled step computes what it should is judged where that takes little beside the
     rest, and with ``judge`` always.
 
-    The model runs eagerly a few times, and in eval mode; parameters, optimizers, mode, buffers, gradients and whatever
-    attributes name are afterwards what they were.
+    The model runs eagerly a few times, and in eval mode; parameters, buffers, gradients, attributes, optimizers and
+    mode are afterwards what they were.
     Raises UnusableModel (a ValueError), which names the input, the rule and the way out, for what cannot be trained so.
 
     What is no option is refused before the model runs:

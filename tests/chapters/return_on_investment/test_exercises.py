@@ -1,19 +1,13 @@
-"""check says what is wrong with an answer, and takes a right one. The notebook's own solutions are checked by nbval."""
+"""check says what is wrong with an answer. The notebook's own starters and solutions are checked by nbval."""
 
 import ast
 import statistics
 
 from answers import judged_as
 
-from chapters.return_on_investment.in_page import trials
-
 
 def said(net_s):
     return "pays" if net_s > 0 else "loses"
-
-
-def by_means(compile_s, eager_ms, compiled_ms, steps):
-    return said(steps * (statistics.mean(eager_ms) - statistics.mean(compiled_ms)) / 1e3 - compile_s)
 
 
 def by_unpaired_spread(compile_s, eager_ms, compiled_ms, steps):
@@ -26,13 +20,6 @@ def by_the_mean_of_pairs(compile_s, eager_ms, compiled_ms, steps):
     saved = [eager - compiled for eager, compiled in zip(eager_ms, compiled_ms, strict=True)]
     mean, reach = statistics.mean(saved), 1.96 * statistics.stdev(saved) / len(saved) ** 0.5
     nets = [steps * one / 1e3 - compile_s for one in (mean - reach, mean + reach)]
-    return "cannot tell" if nets[0] < 0 < nets[1] else said(nets[0])
-
-
-def by_the_median_of_pairs(compile_s, eager_ms, compiled_ms, steps):
-    saved = sorted(eager - compiled for eager, compiled in zip(eager_ms, compiled_ms, strict=True))
-    middle, reach = len(saved) // 2, round(0.98 * len(saved) ** 0.5)
-    nets = [steps * saved[at] / 1e3 - compile_s for at in (middle - reach, middle + reach)]
     return "cannot tell" if nets[0] < 0 < nets[1] else said(nets[0])
 
 
@@ -58,13 +45,8 @@ def key(program):
 
 
 test_an_answer_is_told_what_is_wrong_with_it = judged_as(
-    ("19.1", 34, "right."),
-    ("19.2", by_the_median_of_pairs, "right."),
-    ("19.3", key, "right."),
     ("19.1", 40, "60 s are lost already"),
     ("19.1", 30, "40 s are still saved"),
-    ("19.1", ..., "no answer yet"),
-    ("19.2", by_means, "with a gain that drowns in the noise, it says 'loses'"),
     ("19.2", by_unpaired_spread, "gets slower and slower, and a gain of 4 ms, it says 'cannot tell'"),
     ("19.2", by_the_mean_of_pairs, "with a stop of a second every now and then"),
     ("19.2", lambda *args: True, "it returns True"),
@@ -80,7 +62,3 @@ test_an_answer_is_told_what_is_wrong_with_it = judged_as(
         "a wrong hit: max(x @ w) gets the code of min(x @ w)",
     ),
 )
-
-
-def test_the_trials_are_the_same_each_time():
-    assert list(trials()) == list(trials())

@@ -1,4 +1,4 @@
-"""Whole, by the block, by region: the same model, the same answer, its parameters shared; and what is told of each."""
+"""Whole, by the block, by region: the same model, the same answer, its parameters shared."""
 
 import json
 from dataclasses import asdict
@@ -6,37 +6,16 @@ from dataclasses import asdict
 import pytest
 from torch import nn
 
-from chapters.return_on_investment import regional_view
 from chapters.return_on_investment.experiments import regional as recording
 from chapters.shared import subjects
-from compile_lab._torch.dynamo import reset_dynamo
-from compile_lab.modes.cost import Quartiles
-from compile_lab.modes.payback import payback
-from compile_lab.modes.regional import WAYS, WayCost, WaysRace, compiled, recorded, repeated_blocks
-from compile_lab.recordings import Provenance, Recording
-
-PROVENANCE = Provenance("NVIDIA H200", "2.11.0", None, None, "2026-11-23", "x", "recorded")
+from compile_lab.modes.regional import WAYS, WayCost, WaysRace, compiled, repeated_blocks
 
 
-@pytest.fixture(autouse=True)
-def nothing_compiled():
-    reset_dynamo()
-    yield
-    reset_dynamo()
-
-
-def cost(way: str, compile_s: float = 10.0, saved_ms: float = 3.0) -> WayCost:
-    pays = payback(compile_s, [20.0, 20.1, 20.2, 19.9, 19.8], [20 - saved_ms] * 5) if way != "eager" else None
-    return WayCost(way, None if way == "eager" else compile_s, 1.0, 1, Quartiles(20, 19, 21), pays)
-
-
-def test_the_blocks_that_repeat_are_found_and_a_model_without_is_refused():
-    model = subjects.deep_gpt(3, 16, 2, 8)
-    assert repeated_blocks(model) == list(model.blocks)
+def test_a_model_without_repeated_blocks_and_another_way_are_refused():
     with pytest.raises(ValueError, match="Linear repeats no block"):
         repeated_blocks(nn.Linear(2, 2))
     with pytest.raises(ValueError, match="unknown way 'halves'; a model is compiled as eager, blocks"):
-        compiled(model, "halves")
+        compiled(subjects.deep_gpt(1, 16, 2, 8), "halves")
 
 
 @pytest.mark.parametrize("way", ["eager", "blocks"])
@@ -71,14 +50,6 @@ def test_each_way_answers_as_eager_does_and_makes_the_graphs_that_it_must():
     assert graphs["eager"] == 0 and graphs["blocks"] == graphs["whole"] == graphs["region"] == 1
     assert all(costs[way].compile_s > 0 and costs[way].payback.samples == 5 for way in WAYS[1:])
     assert WayCost.from_json(json.loads(json.dumps(asdict(costs["whole"])))) == costs["whole"]
-
-
-def test_a_recording_comes_back_as_it_was():
-    ways = [asdict(cost("eager")), asdict(cost("whole")), {"way": "blocks", "stopped": "out of memory"}]
-    subject = {"name": "2 layers", "what": "w", "layers": 2, "dim": 8, "training": True, "series": True, "ways": ways}
-    (one,) = recorded(Recording("regional", PROVENANCE, {"subjects": [subject]}))
-    assert one.ways["whole"] == cost("whole") and list(one.done) == ["eager", "whole"]
-    assert regional_view.table([one]).rows[2][:3] == ["2 layers", "blocks", "out of memory"]
 
 
 def test_what_comes_too_late_is_told_and_nothing_is_begun():

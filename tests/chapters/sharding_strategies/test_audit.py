@@ -1,11 +1,10 @@
-"""The audit: which cases, kept as it goes, going on after a rank is lost; and its table as JSON, there and back."""
+"""The audit: which cases, kept as it goes, going on after a rank is lost; and what its recording says."""
 
 import json
 import os
 import signal
 import sys
 import time
-from collections import defaultdict
 from dataclasses import asdict
 
 import pytest
@@ -15,7 +14,7 @@ from torch.distributed.tensor import DTensor
 
 from chapters.sharding_strategies import audit as module
 from chapters.sharding_strategies import audit_cases
-from chapters.sharding_strategies.audit import Audit, Row, audit, plainer, rows_of
+from chapters.sharding_strategies.audit import audit, rows_of
 from chapters.sharding_strategies.audit_cases import cases_of, matching
 from chapters.sharding_strategies.audit_table import from_json, to_json
 from chapters.sharding_strategies.experiments import dtensor
@@ -55,30 +54,6 @@ def test_samples_are_of_the_most_exact_type_and_even_where_they_can_be():
     assert next(iter(cases_of("bincount", 2, 1))).call.args[0].dtype is torch.int64
 
 
-@pytest.fixture(scope="module")
-def sampled():
-    """The fixed sample, asked as it was asked for the recording."""
-    return audit(SAMPLE, samples=from_json(recordings.load("dtensor").result).samples, limit_s=120.0)
-
-
-@ranks_are_forked
-@pytest.mark.slow
-def test_the_fixed_sample(sampled):
-    """One operator of each kind, with what the chapter says of it."""
-    kinds = defaultdict(set)
-    for row in sampled.rows:
-        if row.shards == "even":
-            kinds[row.operator, row.layout, row.asked].add(row.kind)
-    assert kinds["sum", "S(0)", "value"] == kinds["sum", "P(sum)", "value"] == {"free"}
-    assert kinds["cumsum", "S(0)", "value"] == {"free", "paid"}, "along the other dimension nothing is sent"
-    assert kinds["nn.functional.mse_loss", "all S(0)", "value"] == {"free"}
-    assert kinds["nn.functional.mse_loss", "all S(0)", "gradient"] == {"wrong"}
-    assert kinds["bincount", "S(0)", "value"] == {"refused"}
-    assert kinds["fft.irfft", "P(max)", "value"] == {"wrong"}
-    assert sampled.operators("wrong") == ("fft.irfft", "nn.functional.mse_loss", "nn.functional.one_hot")
-    assert sum(sampled.counts().values()) == sum(row.cases for row in sampled.rows)
-
-
 def _told(found, names):
     """What the rows of the operators say, without the size of an error."""
     return [asdict(row) | {"detail": row.detail.split(" ")[0]} for row in found.rows if row.operator in names]
@@ -86,8 +61,10 @@ def _told(found, names):
 
 @ranks_are_forked
 @pytest.mark.slow
-def test_the_recording_says_what_this_torch_says(sampled):
+def test_the_recording_says_what_this_torch_says():
+    """Of one operator of each kind."""
     recorded = from_json(recordings.load("dtensor").result)
+    sampled = audit(SAMPLE, samples=recorded.samples, limit_s=120.0)
     assert _told(sampled, sampled.asked) == _told(recorded, sampled.asked)
     assert {"wrong", "free", "paid", "refused"} <= {row.kind for row in sampled.rows}
 
@@ -133,6 +110,12 @@ def lost(x):
     return x + 1
 
 
+def late(x):
+    if _is_on(x, 1, "S(0)"):
+        time.sleep(3600)
+    return -x
+
+
 def _table():
     return {"before": Info(torch.neg), "lost": Info(lost), "next": Info(torch.abs)}
 
@@ -142,20 +125,37 @@ def _swept(name, *args):
     return getattr(module, name)(*args)
 
 
+def _late_once(name, *args):
+    """A case that is late the first time it is asked, as on a machine that has too much to do."""
+    audit_cases.operators = lambda: {"late": Info(late if name == "_on_rank" else torch.neg)}
+    return getattr(module, name)(*args)
+
+
+@pytest.fixture
+def asked_of(monkeypatch):
+    """The audit of a table of operators, which ``on_rank`` puts in place on each rank, too."""
+
+    def asked(table, on_rank):
+        monkeypatch.setattr(audit_cases, "operators", lambda: table)
+        run = module.gangs.run
+        monkeypatch.setattr(
+            module.gangs, "run", lambda fn, n, *args, **more: run(on_rank, n, fn.__name__, *args, **more)
+        )
+        return audit("*", samples=1, limit_s=2.0)
+
+    return asked
+
+
 @ranks_are_forked
 @pytest.mark.slow
-def test_lost_ranks_are_a_ruling_and_the_rest_goes_on(monkeypatch):
-    monkeypatch.setattr(audit_cases, "operators", _table)
-    run = module.gangs.run
-    monkeypatch.setattr(module.gangs, "run", lambda fn, n, *args, **more: run(_swept, n, fn.__name__, *args, **more))
-    found = audit("*", samples=1, limit_s=2.0)
+def test_lost_ranks_are_a_ruling_and_the_rest_goes_on(asked_of):
+    found = asked_of(_table(), _swept)
     hung = {row.layout: row.detail for row in found.rows if row.kind == "hangs"}
     assert set(hung) == {"S(0)", "S(1)", "P(min)"}
     assert hung["S(1)"] == "no end within the time limit" and "SIGKILL" in hung["S(0)"]
     assert {row.operator for row in found.rows} == {"before", "lost", "next"}
-    assert {row.layout for row in found.rows if row.operator == "lost"} == {
-        row.layout for row in found.rows if row.operator == "before"
-    }
+    layouts = {name: {row.layout for row in found.rows if row.operator == name} for name in ("before", "lost")}
+    assert layouts["lost"] == layouts["before"]
 
 
 def line(layout="S(0)", kind="free", **more):
@@ -169,38 +169,15 @@ def test_equal_rulings_are_one_row_and_what_was_not_asked_is_left_out():
     assert (free.cases, free.nbytes, free.example) == (2, 8, "")
     assert (wrong.kind, wrong.detail, wrong.example) == ("wrong", "off by 1", "4×4")
     assert [row.kind for row in rows_of([line(kind="unasked")])] == ["unasked"]
+    refusals = [line(kind="refused", detail=f"shape [{n}, 5] at 0x7f{n} with {n} of 2.5") for n in (3, 4)]
+    assert [row.detail for row in rows_of(refusals)] == ["shape […] at […] with N of N"]
 
 
-def test_messages_without_their_numbers():
-    assert plainer("shape [4, 5] at 0x7f3 with 3 of 2.5") == "shape […] at […] with N of N"
-
-
-ROWS = (
-    Row("abs", "S(0)", "value", "even", "free"),
-    Row("abs", "P(sum)", "value", "even", "paid", sends="all_reduce", nbytes=160, cases=3),
-    Row("cos", "S(0)", "value", "even", "free"),
-    Row("cos", "P(sum)", "value", "even", "paid", sends="all_reduce", nbytes=160, cases=3),
-    Row("sum", "S(0)", "gradient", "uneven", "wrong", "gradient", "off by 1", example="5×5, dim=0"),
-    Row("dot", "R", "value", "even", "unclear", "value", "off by 2", rule="ties", helps="operator"),
-)
-
-
-def test_a_table_goes_to_json_and_back_and_says_nothing_twice():
-    made = Audit(2, 4, 0, "*", ("abs", "cos", "sum", "dot", "void"), ROWS)
-    written = json.loads(json.dumps(to_json(made)))
-    assert from_json(written) == made
-    assert "abs cos" in written["rows"].values() and len(written["rulings"]) == 4
+def test_the_recordings_audit_goes_to_json_and_back_and_what_is_none_is_refused():
+    recorded = recordings.load("dtensor").result
+    assert to_json(from_json(recorded)) == recorded
     with pytest.raises(ValueError, match=r"no audit: KeyError: 'rows'; take the result of recordings.load"):
         from_json({})
-
-
-def test_the_recording_is_an_audit_and_small():
-    recorded = recordings.load("dtensor")
-    read = from_json(recorded.result)
-    assert len(json.dumps(recorded.result, indent=1)) < 600_000
-    assert recorded.provenance.device.startswith("CPU") and read.only == "*" and len(read.operators()) >= 600
-    assert to_json(read) == recorded.result
-    assert {"nn.functional.mse_loss", "nn.functional.conv2d", "fft.irfft"} <= set(read.operators("wrong"))
 
 
 EXPLAINS = {
@@ -230,27 +207,10 @@ def test_each_operator_that_the_recording_has_wrong_is_explained_by_a_program():
     assert set(explained) == set(from_json(recordings.load("dtensor").result).operators("wrong"))
 
 
-def _late_once(name, *args):
-    """A case that is late the first time it is asked, as on a machine that has too much to do."""
-    audit_cases.operators = lambda: {"late": Info(late if name == "_on_rank" else torch.neg)}
-    return getattr(module, name)(*args)
-
-
-def late(x):
-    if _is_on(x, 1, "S(0)"):
-        time.sleep(3600)
-    return -x
-
-
 @ranks_are_forked
 @pytest.mark.slow
-def test_what_is_late_is_asked_again_before_it_is_said_to_hang(monkeypatch):
-    monkeypatch.setattr(audit_cases, "operators", lambda: {"late": Info(late)})
-    run = module.gangs.run
-    monkeypatch.setattr(
-        module.gangs, "run", lambda fn, n, *args, **more: run(_late_once, n, fn.__name__, *args, **more)
-    )
-    found = audit("late", samples=1, limit_s=2.0)
+def test_what_is_late_is_asked_again_before_it_is_said_to_hang(asked_of):
+    found = asked_of({"late": Info(late)}, _late_once)
     assert {row.kind for row in found.rows if row.layout == "S(0)"} == {"free"}
     assert not found.operators("hangs")
 

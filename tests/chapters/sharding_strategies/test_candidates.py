@@ -23,26 +23,23 @@ def test_nothing_is_left_behind_and_nothing_is_said(capfd):
     assert not torch.distributed.is_initialized() and capfd.readouterr() == ("", "")
 
 
-def product():
-    return candidates(torch.matmul, [torch.ones(8, 8)] * 2, ["S(1)", "S(1)"])
+def product(*layout):
+    return candidates(torch.matmul, [torch.ones(8, 8)] * 2, layout)
 
 
-PAID = Ruling("paid", out=("R",))
+REFUSED = [
+    (lambda: product("R"), "1 placements for 2 tensors"),
+    (lambda: choice(product("S(1)", "S(1)"), at=1), "at=1"),
+    (lambda: choice(product("S(1)", "S(1)"), ["x"]), "1 names"),
+    (lambda: grid({}), "rulings is empty"),
+    (lambda: shares(Audit(2, 1, 0, "*", (), ())), "no case"),
+    (lambda: held_by(torch.ones(3), ["R"]), "16 numbers"),
+    (lambda: held_by(torch.ones(2, 2), []), "one to four"),
+    (lambda: who_holds_what("f", [], Ruling("paid", out=("R",))), "inputs is 0"),
+]
 
 
-@pytest.mark.parametrize(
-    ("call", "word"),
-    [
-        (lambda: candidates(torch.matmul, [torch.ones(2, 2)] * 2, ["R"]), "1 placements for 2 tensors"),
-        (lambda: choice(product(), at=1), "at=1"),
-        (lambda: choice(product(), ["x"]), "1 names"),
-        (lambda: grid({}), "rulings is empty"),
-        (lambda: shares(Audit(2, 1, 0, "*", (), ())), "no case"),
-        (lambda: held_by(torch.ones(3), ["R"]), "16 numbers"),
-        (lambda: held_by(torch.ones(2, 2), []), "one to four"),
-        (lambda: who_holds_what("f", [], PAID), "inputs is 0"),
-    ],
-)
+@pytest.mark.parametrize(("call", "word"), REFUSED, ids=[word for _, word in REFUSED])
 def test_a_layout_that_does_not_fit_and_what_cannot_be_drawn_are_refused(call, word):
     with pytest.raises(ValueError, match=word):
         call()

@@ -7,7 +7,6 @@ import torch
 
 from chapters.sharding_strategies.experiments.tensor_parallel import minigpt_gathers
 from chapters.sharding_strategies.redistributions import ImplicitRedistribution, distribute, forbidden, redistributions
-from chapters.sharding_strategies.view import by_line
 from compile_lab.devices import ranks
 from compile_lab.devices.collectives import fake_process_group
 
@@ -49,20 +48,13 @@ def test_a_move_is_told_with_its_line_and_bytes_and_can_be_forbidden():
         assert (found.operator, found.argument, found.before, found.after) == ("aten._softmax.default", 0, "S(0)", "R")
         assert found.place.startswith("test_redistributions.py, line ") and "x.softmax(0)" in found.text
         assert (found.kinds, found.sent_nbytes, found.backward, found.count) == (("all_gather",), 64, False, 1)
-        assert "x.softmax(0)" in told[0] and "aten._softmax.default would move its argument 0 from S(0) to R" in told[0]
-        assert "x.redistribute(placements=[Replicate()])" in told[0]
-        assert told[1:] == ["", "", ""]  # said; free; cut out of a replica
+        assert "x.softmax(0)" in told[0] and told[1:] == ["", "", ""]  # said; free; cut out of a replica
 
 
 def test_minigpt_gathers_where_no_line_says_so_and_torch_counts_the_same():
     for found, loss, alone, counted in ranks.run(minigpt_gathers, 2, echo=False, layers=1):
         assert loss == pytest.approx(alone, rel=1e-6)
         assert sum(each.count * len(each.kinds) for each in found) == counted["all_reduce"] > 4
-        norms = [each for each in found if "native_layer_norm" in each.operator]
-        assert all(each.place.startswith("model.py, line ") for each in norms)
-        assert {each.backward for each in norms} == {False, True}
-        assert all(each.before == "P(sum)" and each.after == "R" for each in norms)
-        assert "model.py" in by_line(found).alt
 
 
 def test_torch_s_styles_are_told_what_to_send_and_nothing_else_is_sent():
@@ -72,9 +64,7 @@ def test_torch_s_styles_are_told_what_to_send_and_nothing_else_is_sent():
 
 
 def test_a_plan_that_matches_nothing_is_refused():
-    from torch.distributed.tensor import init_device_mesh
-
     with fake_process_group(2):
-        mesh = init_device_mesh("cpu", (2,))
+        mesh = torch.distributed.init_device_mesh("cpu", (2,))
         with pytest.raises(ValueError, match=r"no parameter is called \*\.qkv"):
             distribute(torch.nn.Linear(2, 2), mesh, {"*.qkv": "S(0)"})

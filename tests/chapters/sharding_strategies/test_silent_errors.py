@@ -1,4 +1,4 @@
-"""What is told of each silent error: its place is in this torch, its cause is said. Chapter 14 runs all of them."""
+"""What is told of each silent error: its place is in this torch. Chapter 14 runs all of them, and shows causes."""
 
 import re
 import sys
@@ -14,14 +14,12 @@ ranks_are_forked = pytest.mark.skipif(sys.platform == "win32", reason="ranks are
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_its_place_is_in_torch_and_its_cause_is_told(name):
+def test_its_place_is_in_torch_and_it_refers_to_others_that_there_are(name):
     file, place = ERRORS[name].place.split(": ")
     text = (Path(torch.distributed.tensor.__file__).parent / file).read_text()
     assert re.search(rf"^\s*(def|class) {place}\b", text, re.M), f"torch has no {place} in {file}"
-    assert len(ERRORS[name].cause.splitlines()[0]) > 40 and ERRORS[name].call
     mentioned = re.findall(r"(?<!`)`(\w+)`(?!`)", ERRORS[name].cause)
     assert set(mentioned) <= set(ERRORS), f"{name} refers to what is no silent error"
-    assert "return" in ERRORS[name].source and '"""' not in ERRORS[name].source
 
 
 def right(mesh):

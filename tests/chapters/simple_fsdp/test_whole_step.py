@@ -47,10 +47,6 @@ def tiny():
     return MiniGPT(TINY)
 
 
-def no_pass(graph):
-    return graph
-
-
 def forgetful(graph):
     """Drops the second moment's correction."""
     for node in graph.find_nodes(op="call_function", target=torch.ops.aten.div.Tensor):
@@ -95,15 +91,6 @@ def test_the_model_and_its_buffers_are_new_after_a_step_and_what_is_frozen_is_no
     assert step.steps == 1 and "first moment of layers.0.weight" in step.titles.values()
 
 
-def test_updates_at_once_hold_fewer_bytes_and_change_nothing_else():
-    step = whole_step(Fitted(8), *rows()[0], passes=[no_pass, updates_at_once], compiled=False)
-    same, sooner = step.history
-    assert same.peak_nbytes[0] == same.peak_nbytes[1] == sooner.peak_nbytes[0]
-    saved = sooner.peak_nbytes[0] - sooner.peak_nbytes[1]
-    assert saved > 5 * 32 * 32 * 4, "of eight layers' gradients, all but a few are gone when the last is there"
-    assert sooner.nodes[0] == sooner.nodes[1]
-
-
 def test_the_peak_is_that_of_values_between_the_first_that_holds_them_and_the_last_reader():
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -134,17 +121,17 @@ def unused():
     return model
 
 
-@pytest.mark.parametrize(
-    ("call", "said"),
-    [
-        (lambda x, y: whole_step(Fitted(), x, y, compiled=False)(x[:2], y[:2]), r"traced for .*\[4, 32\]"),
-        (lambda x, y: whole_step(nn.Linear(32, 2), x, compiled=False), "one scalar"),
-        (lambda x, y: whole_step(Fitted().requires_grad_(False), x, y), "no parameter .* gradient"),
-        (lambda x, y: whole_step(unused(), x, y), "does not depend on spare"),
-        (lambda x, y: whole_step(Fitted(), x, y, passes=[none_back]), "none_back returned a NoneType"),
-        (lambda x, y: whole_step(Fitted(), x, y, passes=[without_an_input]), "without_an_input changed the inputs"),
-    ],
-)
+REFUSED = [
+    (lambda x, y: whole_step(Fitted(), x, y, compiled=False)(x[:2], y[:2]), r"traced for .*\[4, 32\]"),
+    (lambda x, y: whole_step(nn.Linear(32, 2), x, compiled=False), "one scalar"),
+    (lambda x, y: whole_step(Fitted().requires_grad_(False), x, y), "no parameter .* gradient"),
+    (lambda x, y: whole_step(unused(), x, y), "does not depend on spare"),
+    (lambda x, y: whole_step(Fitted(), x, y, passes=[none_back]), "none_back returned a NoneType"),
+    (lambda x, y: whole_step(Fitted(), x, y, passes=[without_an_input]), "without_an_input changed the inputs"),
+]
+
+
+@pytest.mark.parametrize(("call", "said"), REFUSED, ids=[said for _, said in REFUSED])
 def test_what_does_not_fit_and_a_pass_that_returns_no_such_graph_are_told(call, said):
     with pytest.raises(ValueError, match=said):
         call(*rows()[0])

@@ -24,7 +24,3 @@ def test_there_is_no_advice_for_tp_with_ddp():
     with pytest.raises(ValueError, match="take FSDP2 in its place"):
         decisions.recommended("TP and DDP", checkpointing=False)
     assert all(other.outcome == grid.WRONG for other in decisions.neighbours(CELLS, "TP and DDP", False))
-
-
-def test_each_case_has_one_way_to_be_spread():
-    assert {decisions.pattern_of(case) for case in CELLS} == set(decisions.SPREADS)

@@ -10,9 +10,14 @@ from compile_lab.measure import timing
 SMALL = {"copy_nbytes": [1 << 20], "matrix_sizes": [32, 64], "rest_s": 0.0}
 
 
-def test_rates_are_medians_within_their_spread():
-    seen = []
-    result = record("cpu", lambda steps: seen.extend(steps) or steps, **SMALL)
+def test_rates_are_medians_within_their_spread_and_the_precision_setting_is_put_back():
+    seen, before = [], torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("medium")
+    try:
+        result = record("cpu", lambda steps: seen.extend(steps) or steps, **SMALL)
+        assert torch.get_float32_matmul_precision() == "medium"
+    finally:
+        torch.set_float32_matmul_precision(before)
     assert seen == [("copy", 1 << 20), ("fp32", 32), ("fp32", 64)]
     found = [one["bytes_per_s"] for one in result["copy"]]
     found += [one[key] for one in result["matmul"] for key in ("burst_tflop_per_s", "sustained_tflop_per_s")]
@@ -26,16 +31,6 @@ def test_a_copy_counts_what_it_reads_and_what_it_writes(monkeypatch):
     result = record("cpu", **SMALL)
     assert result["copy"][0]["bytes_per_s"]["median"] == pytest.approx(2 * (1 << 20) / 1e-3, rel=1e-4)
     assert result["matmul"][1]["sustained_tflop_per_s"]["median"] == pytest.approx(2 * 64**3 / 1e-3 / 1e12, rel=1e-4)
-
-
-def test_the_precision_setting_is_put_back():
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("medium")
-    try:
-        record("cpu", **SMALL)
-        assert torch.get_float32_matmul_precision() == "medium"
-    finally:
-        torch.set_float32_matmul_precision(before)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
 
-from chapters.shared.experiments import overlap_compiled
+from chapters.shared.experiments import overlap, overlap_compiled
 from chapters.shared.experiments.overlap import NOTHING_SENT
 from compile_lab.devices import ranks
 from compile_lab.devices.steps import profiled
@@ -13,10 +13,11 @@ from compile_lab.devices.steps import profiled
 TRIED = ("DDP, cut at its buckets", "DDP, one graph", "FSDP, as it is", "FSDP2, compiled", NOTHING_SENT)
 
 
-def test_one_gpu_has_nobody_to_send_to(monkeypatch):
+@pytest.mark.parametrize("recording", [overlap, overlap_compiled])
+def test_one_gpu_has_nobody_to_send_to(recording, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(RuntimeError, match="at least 2 GPUs, and 1 is here"):
-        overlap_compiled.record("cuda")
+        recording.record("cuda")
 
 
 def one_is_refused(device, batch, mesh):

@@ -1,20 +1,18 @@
-"""Integer powers with a symbolic exponent: what is generated for them, and what that is worth."""
+"""Integer powers with a symbolic exponent: which are asked for. Chapter 05 shows the code that is generated."""
 
 import json
 
 import pytest
 import torch
 
-from chapters.triton_to_ptx.experiments import integer_powers as powers
 from chapters.triton_to_ptx.experiments.integer_powers import POWER_OF, exponents, record
-from compile_lab import virtual_gpu
 
 
 def test_each_function_adds_its_power():
     assert all(POWER_OF[base](torch.tensor([1]), 5).item() == 1 + base**5 for base in POWER_OF)
 
 
-@pytest.mark.parametrize("base", [-2, 0, 1, True, 2.5])
+@pytest.mark.parametrize("base", [1, 2.5])
 def test_a_base_whose_powers_all_fit_is_refused(base):
     with pytest.raises(ValueError, match=r"^base is "):
         exponents(base)
@@ -23,12 +21,6 @@ def test_a_base_whose_powers_all_fit_is_refused(base):
 def test_the_exponents_are_those_whose_power_fits():
     for base in POWER_OF:
         assert base ** exponents(base)[-1] < 2**63 <= base ** (exponents(base)[-1] + 1)
-
-
-def test_the_generated_code_goes_by_way_of_float64():
-    pytest.importorskip("triton", reason="no triton for this platform")
-    source = virtual_gpu.run("H200", powers.written, 3)
-    assert "libdevice.pow" in source and "tl.float64" in source and ".to(tl.int64)" in source
 
 
 def test_without_a_gpu_it_says_what_is_left_out():

@@ -6,15 +6,10 @@ import pytest
 import torch
 from interpreted import interpreted
 
-from chapters.triton_to_ptx.experiments.softmax import GENERATED, SWEPT, record, triton_function, without
+from chapters.triton_to_ptx.experiments.softmax import record, triton_function, without
 
 pytest.importorskip("triton", reason="no triton for this platform")
-from chapters.triton_to_ptx.experiments.softmax_kernel import (
-    MOST_COLUMNS,
-    Configuration,
-    fitting,
-    softmax,
-)
+from chapters.triton_to_ptx.experiments.softmax_kernel import MOST_COLUMNS, Configuration, fitting, softmax
 
 pytestmark = pytest.mark.processes
 
@@ -57,18 +52,18 @@ def test_large_and_masked_values_do_not_overflow(found):
     assert found[2] == [[0, 0.5, 0.5]]
 
 
-@pytest.mark.parametrize(
-    ("call", "error", "word"),
-    [
-        (lambda: softmax(torch.ones(2, 3, dtype=torch.float64)), TypeError, "float32, bfloat16, float16"),
-        (lambda: softmax(torch.ones(2, 3, 4)), ValueError, "contiguous"),
-        (lambda: softmax(torch.ones(3, 2).T), ValueError, r"\[1, 2\]"),
-        (lambda: softmax(torch.ones(1, MOST_COLUMNS + 1)), ValueError, "32768"),
-        (lambda: softmax(torch.ones(2, 3)), ValueError, "TRITON_INTERPRET=1"),
-        (lambda: Configuration(3), ValueError, "warps"),
-        (lambda: Configuration(4, stages=0), ValueError, "at least 1"),
-    ],
-)
+REFUSED = [
+    (lambda: softmax(torch.ones(2, 3, dtype=torch.float64)), TypeError, "float32, bfloat16, float16"),
+    (lambda: softmax(torch.ones(2, 3, 4)), ValueError, "contiguous"),
+    (lambda: softmax(torch.ones(3, 2).T), ValueError, r"\[1, 2\]"),
+    (lambda: softmax(torch.ones(1, MOST_COLUMNS + 1)), ValueError, "32768"),
+    (lambda: softmax(torch.ones(2, 3)), ValueError, "TRITON_INTERPRET=1"),
+    (lambda: Configuration(3), ValueError, "warps"),
+    (lambda: Configuration(4, stages=0), ValueError, "at least 1"),
+]
+
+
+@pytest.mark.parametrize(("call", "error", "word"), REFUSED, ids=[word for *_, word in REFUSED])
 def test_what_it_does_not_take_is_said(call, error, word):
     with pytest.raises(error, match=word):
         call()
@@ -132,7 +127,3 @@ def test_the_kernel_that_is_launched_by_hand_is_the_last_that_inductor_wrote():
 def test_what_was_there_before_is_not_what_was_launched_now():
     kernels = [{"name": "a", "registers": 32}, {"name": "a", "registers": 32}, {"name": "b", "registers": 8}]
     assert without(kernels, kernels[:1]) == kernels[1:]
-
-
-def test_each_form_that_is_swept_is_one_that_is_generated():
-    assert set(SWEPT.values()) <= set(GENERATED)
