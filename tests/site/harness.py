@@ -15,6 +15,7 @@ import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 SITE = ROOT / "_build/html"
+AXE = ROOT / "book/node_modules/axe-core/axe.min.js"
 SAMPLE = ("book/index", "notebooks/00_eager_baseline", "notebooks/12_pipeline_bubbles")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 ARGUMENTS = [
@@ -162,6 +163,22 @@ def context_of(browser, **options):
     limits = dict.fromkeys(("silent", "whole", "panel", "answer"), 1000 * LONGEST_S)
     context.add_init_script(f"({PATIENT})({json.dumps(limits)})")
     return context
+
+
+def violations(page, within=None, every=False, **options) -> list[str]:
+    """What axe finds on a page, or in what a selector names, that is serious, or `every` fault."""
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE.read_text("utf-8"))  # as a script that is put into the page the policy would forbid it
+    found = page.evaluate(
+        "async ([within, options]) => (await axe.run(within ?? document, options)).violations",
+        [within, {"resultTypes": ["violations"], **options}],
+    )
+    return [
+        f"{violation['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
+        for violation in found
+        if every or violation["impact"] in ("serious", "critical")
+        for node in violation["nodes"]
+    ]
 
 
 def hurry(page, **limits):

@@ -9,7 +9,6 @@ import secrets
 import subprocess
 import sys
 import time
-from contextlib import contextmanager
 
 import harness
 import nbformat
@@ -53,12 +52,6 @@ def jupyter(tmp_path_factory):
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell.strip()) for cell in CELLS])
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     nbformat.write(notebook, home / "work" / "try.ipynb")
-    with serving(home) as (address, token):
-        yield f"{address}lab/tree/try.ipynb?token={token}"
-
-
-@contextmanager
-def serving(home):
     token = secrets.token_hex(16)
     setting = home / "settings" / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
     setting.parent.mkdir(parents=True)
@@ -78,7 +71,7 @@ def serving(home):
     with (home / "log").open("w") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
     try:
-        yield address_of(server, home), token
+        yield f"{address_of(server, home)}lab/tree/try.ipynb?token={token}"
     finally:
         server.terminate()  # it ends its kernels before it goes
         try:
@@ -137,7 +130,8 @@ def test_a_choice_by_mouse(page):
 
 
 def test_a_choice_by_keyboard(page):
-    page.locator(".widget-dropdown select").focus()
+    assert page.get_by_text("version:", exact=True).is_visible()
+    page.get_by_label("cause:").focus()
     page.keyboard.press("Space")  # opens the list; on a closed one JupyterLab takes the arrows, to move between cells
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
@@ -147,11 +141,6 @@ def test_a_choice_by_keyboard(page):
     assert page.evaluate("document.activeElement.textContent.trim()") == "mended"
     page.keyboard.press("Enter")
     shown(page, "The cause item is mended.")
-
-
-def test_controls_have_labels(page):
-    assert page.get_by_label("cause:").evaluate("element => element.tagName") == "SELECT"
-    assert page.get_by_text("version:", exact=True).is_visible()
 
 
 def test_an_exception_is_readable_and_the_next_choice_works(page):
@@ -175,32 +164,25 @@ def test_a_long_computation_says_so_and_can_be_interrupted(page):
     shown(page, "The cause item is broken.")
 
 
-def test_figures_are_drawn_with_caption_and_provenance(page):
+def test_figures_code_and_verdicts_bring_their_styles_and_figures_follow_the_theme(page):
     mark = page.locator(".widget-output .m-figure")
-    expect(mark.locator(".m-title")).to_have_text("Two bars.")
     expect(mark.locator("figcaption")).to_have_text("Graphs of print · measured here")
     widths = mark.locator(".m-seg").evaluate_all("all => all.map((each) => each.getBoundingClientRect().width)")
     assert widths[0] == pytest.approx(3 * widths[1], rel=0.02), "the style sheet came along"
-    title = "Two lines. A call · measured live on a test"
-    expect(page.locator(".js-plotly-plot .gtitle", has_text=title)).to_have_count(1)
-    assert "a <lambda>" in page.locator(".js-plotly-plot .legendtext").all_text_contents()
-
-
-def test_code_is_coloured_and_the_marked_line_has_its_sign(page):
     listing = page.locator(".widget-output .highlight")
     assert listing.inner_text().splitlines()[:2] == ["  x = 1", "▶ print(x)"]
     colours = listing.locator("span.n, span.mi, span.nb").evaluate_all("all => all.map(e => getComputedStyle(e).color)")
     assert len(set(colours)) > 1
-
-
-def test_figures_follow_the_theme_and_a_verdict_has_its_colour(page):
-    plot, verdict = page.locator(".js-plotly-plot").first, page.locator(".lab-verdict")
-    filtered = "element => getComputedStyle(element).filter"
+    border = page.locator(".lab-verdict").evaluate("element => getComputedStyle(element).borderLeft")
+    assert border == "3px solid rgb(213, 94, 0)"
+    title = "Two lines. A call · measured live on a test"
+    expect(page.locator(".js-plotly-plot .gtitle", has_text=title)).to_have_count(1)
+    assert "a <lambda>" in page.locator(".js-plotly-plot .legendtext").all_text_contents()
+    plot, filtered = page.locator(".js-plotly-plot").first, "element => getComputedStyle(element).filter"
     assert plot.evaluate(filtered) == "none"
     page.evaluate("document.body.dataset.jpThemeLight = 'false'")
     assert plot.evaluate(filtered).startswith("invert(0.9")
     page.evaluate("document.body.dataset.jpThemeLight = 'true'")
-    assert verdict.evaluate("element => getComputedStyle(element).borderLeft") == "3px solid rgb(213, 94, 0)"
 
 
 def test_nothing_went_wrong_in_the_browser(lab):

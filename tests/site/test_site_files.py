@@ -3,7 +3,6 @@
 import doctest
 import functools
 import importlib
-import json
 import os
 import re
 import shutil
@@ -15,9 +14,10 @@ from types import SimpleNamespace
 import harness
 import nbformat
 import pytest
+import release
 import yaml
 from bs4 import BeautifulSoup
-from lab_site import assets, icons, policy, status, styles, verdicts
+from lab_site import assets, icons, policy, status, styles
 
 SETTINGS = yaml.safe_load((harness.ROOT / "_config.yml").read_text("utf-8"))
 REPOSITORY = SETTINGS["repository"]
@@ -72,28 +72,20 @@ def test_the_launch_buttons_lead_to_this_notebook_in_this_repository(chapter, bu
     ).read_bytes()
 
 
-@pytest.fixture(scope="module")
-def places(built):
-    """Every place on the pages of terms and of papers."""
-    pages = (f"book/{name}.html" for name in ("glossary", "bibliography"))
-    return {f"../{page}#{found['id']}" for page in pages for found in parsed(built / page).select("[id]")}
+def test_every_link_inside_the_site_arrives(built):
+    """Pages, places on them, files. (`make release` asks the same.)"""
+    release.links(harness.ROOT)
 
 
-def test_terms_and_papers_are_links_within_the_site(chapter, places):
-    named = {link for link in addresses(chapter.page) if re.search(r"book/(glossary|bibliography)\.html#", link)}
-    assert named and named <= places
-
-
-def test_a_chapter_has_its_number_at_its_head_and_in_every_sidebar(chapter, built):
+def test_a_chapter_has_its_number_at_its_head_and_in_the_sidebar(chapter):
     number = chapter.name.partition("/")[2][:2]
     head = chapter.page.select_one(".lab-eyebrow").get_text(" ", strip=True)
     assert re.fullmatch(rf"Chapter {number} (The starting point|[IV]+ · .+) \d+ minutes to read", head)
     assert chapter.page.title.get_text().startswith(f"{number} ")
     sections = [link["href"] for link in chapter.page.select(".bd-sidebar-primary .lab-sections a")]
     assert sections == [f"#{title.parent['id']}" for title in chapter.page.select("article section > h2")] != []
-    for page in (chapter.page, parsed(built / "book/index.html")):
-        named = [link.get("data-number") for link in page.select(".bd-sidebar-primary .toctree-l1 > a")]
-        assert [each for each in named if each] == [name.partition("/")[2][:2] for name in harness.chapters()]
+    named = [link.get("data-number") for link in chapter.page.select(".bd-sidebar-primary .toctree-l1 > a")]
+    assert [each for each in named if each] == [name.partition("/")[2][:2] for name in harness.chapters()]
 
 
 @pytest.mark.slow
@@ -118,67 +110,26 @@ def test_cells_are_numbered_as_a_fresh_run_counts_them(chapter):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
 
 
-def test_the_landing_page_links_every_chapter_and_no_other(built):
-    page = parsed(built / "book/index.html")
-    linked = {link["href"] for link in page.select("article .lab-card a")}
-    assert linked == {f"../{name}.html" for name in harness.chapters()}
-    assert len(page.select("article .lab-card")) == len(harness.chapters())
-
-
 def test_the_table_of_contents_lists_every_notebook():
     there = {f"notebooks/{path.stem}" for path in harness.ROOT.glob("notebooks/*.ipynb")}
     assert set(harness.chapters()) == there
 
 
-def test_the_status_page_shows_what_the_execution_stored(built):
-    rows = parsed(built / "book/status.html").select("table")[0].select("tbody tr")
-    for row, name in zip(rows, harness.chapters(), strict=True):
+def test_the_status_page_shows_what_the_execution_stored_and_what_other_torches_say(built):
+    page = parsed(built / "book/status.html")
+    other = page.select_one("section#on-other-releases-of-torch")
+    kept = status.other_torches(harness.ROOT)
+    executed, compared = page.select("table")[0].select("tbody tr"), other.select("tbody tr")
+    assert [head.get_text() for head in other.select("thead th")] == ["Chapter", *(f"torch {each}" for each in kept)]
+    for name, row, other_row in zip(harness.chapters(), executed, compared, strict=True):
         known = status.facts(harness.ROOT / f"{name}.ipynb")
         cells = [cell.get_text() for cell in row.select("td")]
         assert cells[1:3] == [known["executed"], str(round(known["seconds"]))]
         assert all(known[key] in cells[3] for key in ("device", "python", "torch", "triton", "numpy"))
-
-
-@pytest.fixture(scope="module")
-def claims(built):
-    return parsed(built / "book/claims.html")
-
-
-def test_the_page_of_claims_gathers_every_verdict(claims):
-    shown = [verdict.strong.get_text().split(",")[0] for verdict in claims.select(".lab-verdict")]
-    stored = [claim for name in harness.chapters() for claim, _, _ in verdicts.claims(harness.ROOT / f"{name}.ipynb")]
-    assert shown == stored and len(set(stored)) == len(stored)
-    linked = {link["href"].partition("#")[0] for link in claims.select('article a[href*="#cell-"]')}
-    assert linked and linked <= {f"../{name}.html" for name in harness.chapters()}
-    errors = [each for name in harness.chapters() for each in verdicts.silent_errors(harness.ROOT / f"{name}.ipynb")]
-    assert bool(claims.select(".lab-silent")) == bool(errors)
-
-
-def test_the_page_of_claims_links_each_claims_cell_of_a_chapter(claims, chapter):
-    for link in claims.select(f'article a[href^="../{chapter.name}.html#cell-"]'):
-        target = chapter.page.find(id=link["href"].partition("#")[2])
-        claim = link.get_text().rsplit(" ", 1)[1]
-        tag = "tag_silent-errors" if claim == "them" else f"tag_claim-{claim}"
-        cell = target.find_parent(class_="cell")
-        assert tag in cell["class"], (link["href"], cell["class"])
-
-
-def test_silent_errors_are_gathered_from_cells_of_their_tag_that_ran(tmp_path):
-    def cell(tag, outputs):
-        return {"cell_type": "code", "execution_count": 7, "metadata": {"tags": [tag]}, "outputs": outputs}
-
-    data = {"text/html": ["<p>one</p>"]}
-    ran = [cell("silent-errors", [{"data": data}]), cell("silent-errors", []), cell("claim-C01", [{"data": data}])]
-    path = tmp_path / "14.ipynb"
-    path.write_text(json.dumps({"cells": ran}))
-    assert verdicts.silent_errors(path) == [(7, data)]
-    assert [name for name, *_ in verdicts.claims(path)] == ["C01"]
-
-
-def test_a_notebook_that_never_ran_says_so(tmp_path):
-    path = tmp_path / "new.ipynb"
-    path.write_text(json.dumps({"metadata": {}, "cells": [], "nbformat": 4, "nbformat_minor": 5}))
-    assert "not executed yet" in status.row(path, "new")
+        found = [each["cells"].get(name.rpartition("/")[2]) for each in kept.values()]
+        assert [cell.get_text() for cell in other_row.select("td")][1:] == [status.in_words(each) for each in found]
+    moved = sum(len(cells) for each in kept.values() for cells in each["cells"].values())
+    assert len(other.select("li")) == moved > 0
 
 
 def test_the_icon_fonts_hold_every_icon_that_a_page_names(built):
@@ -226,17 +177,13 @@ def test_no_page_or_style_loads_anything_from_elsewhere(built):
 
 def test_each_folded_cell_is_behind_one_mark_which_says_what_it_made(built):
     page = parsed(built / "notebooks/01_graph_breaks.html")
-    marks = page.select("details.lab-fold")
-    behind = {
+    said = {
         tuple(int(link["id"].removeprefix("cell-")) for link in mark.select(".lab-cell-number")): mark.summary
-        for mark in marks
+        for mark in page.select("details.lab-fold")
     }
-    said = {cells: summary["aria-label"] for cells, summary in behind.items()}
-    assert said[3,] == "Code: the figure below" and said[1, 2] == "Code: which machine this is"
-    assert {"Code: the table below", "Code: the verdict below", "Code: the prediction below"} < set(said.values())
-    assert "Code: panel(), the explorer below" in said.values()
-    assert "Code: announces(), item_then_helper(), the table below" in said.values()
-    assert behind[1, 2].select_one(".lab-tip").get_text() == "code, cells 1–2"
+    labels = {summary["aria-label"] for summary in said.values()}
+    assert {"Code: the figure below", "Code: the table below", "Code: panel(), the explorer below"} < labels
+    assert said[1, 2].select_one(".lab-tip").get_text() == "code, cells 1–2"
     folded = [cell for cells in said for cell in cells]
     assert len(folded) == len(set(folded)) and not page.select(
         "details.above-input:not(.tag_solution details, [class*=tag_solution] details)"

@@ -14,7 +14,6 @@ STAGES = 9
 CHAPTERS = harness.chapters()
 SVG = "<svg viewBox='0 0 1 1'><rect><title>told</title></rect></svg>"
 DRAWING = f"<figure class='lab-figure'><div class='lab-drawing'>{SVG}</div></figure>"
-MARK = "<figure class='lab-figure m-figure'><p>told</p><div class='m-body'><i title='told'></i></div></figure>"
 
 
 def notebook(tmp_path, *cells):
@@ -25,13 +24,6 @@ def notebook(tmp_path, *cells):
     ]
     path.write_text(json.dumps({"cells": made}), "utf-8")
     return path
-
-
-def test_a_card_takes_the_opening_as_it_is_stored_without_what_is_told_on_hovering(tmp_path):
-    path = notebook(tmp_path, ("setup", ""), ("opening", DRAWING))
-    assert landing.opening(path) == '<svg viewbox="0 0 1 1"><rect></rect></svg>'
-    assert landing.tagged(path, "opening") == [(2, DRAWING)]
-    assert landing.opening(notebook(tmp_path, ("opening", MARK))) == '<div class="m-figure"><i></i></div>'
 
 
 @pytest.mark.parametrize("cells", [[], [("opening", DRAWING)] * 2, [("opening", "<p>no picture</p>")]])
@@ -61,47 +53,25 @@ def test_of_a_chapter_that_the_contents_leave_out_nothing_is_shown_and_a_slip_of
             find(slip)
 
 
-def test_the_journey_shows_all_its_stages_at_once_and_the_numbers_follow(shared):
-    page = shared(PAGE, width=1440).page
-    stages = page.locator("ol.lab-journey > li")
-    boxes = [stage.bounding_box() for stage in stages.all()]
-    assert len(boxes) == STAGES and len({box["x"] for box in boxes}) == 3 == len({box["y"] for box in boxes})
-    assert boxes[0]["y"] < 500, "it begins on the first screen"
-    assert page.locator(".lab-payoff li").count() >= 4
-    for shown in page.locator(".lab-payoff li").all_inner_texts():
-        assert re.search(r"\d", shown.splitlines()[0]) and re.search(r"20\d\d-\d\d-\d\d", shown)
-    page.set_viewport_size({"width": 390, "height": 844})
-    assert len({stage.bounding_box()["x"] for stage in stages.all()}) == 1
-    page.set_viewport_size({"width": 1440, "height": 900})
-
-
-def test_each_stage_leads_to_the_chapter_about_it(shared):
-    links = shared(PAGE, width=1440).page.locator("ol.lab-journey h4 a")
-    chapters = [f"../{name}.html" for name in CHAPTERS]
-    assert links.count() == STAGES and all(link.get_attribute("href") in chapters for link in links.all())
-
-
-def test_the_journey_is_whole_without_scripts_and_on_paper(visit, shared):
+@pytest.mark.browser
+def test_the_journey_is_whole_without_scripts_and_on_paper_and_the_numbers_have_their_day(visit):
     page = visit(PAGE, java_script_enabled=False).page
     stages = page.locator("ol.lab-journey > li")
     assert stages.count() == STAGES and all(stage.is_visible() for stage in stages.all())
-    page = shared(PAGE, width=1440).page
+    payoffs = page.locator(".lab-payoff li").all_inner_texts()
+    assert len(payoffs) >= 4
+    for shown in payoffs:
+        assert re.search(r"\d", shown.splitlines()[0]) and re.search(r"20\d\d-\d\d-\d\d", shown)
     page.emulate_media(media="print")
-    assert all(stage.is_visible() for stage in page.locator("ol.lab-journey > li").all())
-    page.emulate_media(media="screen")
+    assert all(stage.is_visible() for stage in stages.all())
 
 
-def test_each_chapter_has_a_card_with_its_picture_and_a_question(shared):
-    page = shared(PAGE, width=1440).page
+@pytest.mark.browser
+def test_each_chapter_has_a_card_with_its_picture_and_a_question(visit):
+    page = visit(PAGE, width=1440).page
     cards = page.locator(".lab-card:not(.lab-coming)")
     assert cards.count() == len(CHAPTERS)
     for card, name in zip(cards.all(), CHAPTERS, strict=True):
         assert card.locator("a").get_attribute("href").endswith(f"{name.rpartition('/')[2]}.html")
         assert card.locator(".lab-card-picture > *").bounding_box()["height"] > 80
         assert card.locator("> p").inner_text().endswith("?")
-
-
-def test_every_number_leads_to_its_cell(shared, built):
-    for link in shared(PAGE, width=1440).page.locator(".lab-payoff li > a, .lab-shown > .lab-note a").all():
-        path, _, cell = link.get_attribute("href").removeprefix("../").partition("#")
-        assert f'id="{cell}"' in (built / path).read_text("utf-8")

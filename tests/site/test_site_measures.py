@@ -58,21 +58,19 @@ IN_THE_FLOW = """() => {
 }"""
 
 
-@pytest.mark.parametrize("width", [1440, pytest.param(1280, marks=pytest.mark.matrix), 390])
 @pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
-def test_folded_code_takes_no_room_in_the_flow(shared, name, width):
+def test_folded_code_takes_no_room_in_the_flow(shared, name):
     page = shared(f"{name}.html", width=1440, height=SCREEN).page
-    page.set_viewport_size({"width": width, "height": SCREEN})
     marks = page.locator("article details.lab-fold:not([open]) > summary:visible")
-    assert marks.count() > 5 and page.evaluate(IN_THE_FLOW) == []
-    assert {box["height"] for box in map(type(marks).bounding_box, marks.all())} <= {24.0}
-    assert marks.evaluate_all("all => all.every((mark) => getComputedStyle(mark).position === 'absolute')")
-    page.set_viewport_size({"width": 1440, "height": SCREEN})
+    for width in (390, 1280, 1440):
+        page.set_viewport_size({"width": width, "height": SCREEN})
+        assert marks.count() > 5 and page.evaluate(IN_THE_FLOW) == [], width
+        assert {box["height"] for box in map(type(marks).bounding_box, marks.all())} <= {24.0}, width
+        assert marks.evaluate_all("all => all.every((mark) => getComputedStyle(mark).position === 'absolute')"), width
 
 
-@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
-def test_a_mark_says_what_it_is_and_opens_with_the_keyboard_and_by_its_cells_address(shared, name):
-    page = shared(f"{name}.html", width=1440, height=SCREEN).page
+def test_a_mark_says_what_it_is_and_opens_with_the_keyboard_and_by_its_cells_address(shared):
+    page = shared(f"{CHAPTERS[0]}.html", width=1440, height=SCREEN).page
     fold = page.locator("article details.lab-fold").first
     code, tip = fold.locator(".cell_input").first, fold.locator(".lab-tip")
     assert not code.is_visible()
@@ -104,14 +102,6 @@ SMALLEST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("name", harness.sampled([harness.documents()[0], *CHAPTERS]))
-def test_no_letter_is_smaller_than_13_px_at_any_width(shared, name):
-    page = shared(f"{name}.html", width=1440, height=SCREEN).page
-    for width in (390, 1024, 1440):
-        page.set_viewport_size({"width": width, "height": SCREEN})
-        assert page.evaluate(SMALLEST) == [], width
-
-
 OUTSIDE = """() => [...document.querySelectorAll(".m-figure .m-body")].flatMap((body) => {
   const edge = body.getBoundingClientRect().right + 1;
   return [...body.querySelectorAll("*")]
@@ -120,22 +110,18 @@ OUTSIDE = """() => [...document.querySelectorAll(".m-figure .m-body")].flatMap((
 })"""
 
 
-@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
-def test_no_picture_leaves_its_column_at_any_width(shared, name):
-    page = shared(f"{name}.html", width=1440, height=SCREEN).page
-    for width in (390, 1024, 1440):
-        page.set_viewport_size({"width": width, "height": SCREEN})
-        assert page.evaluate(OUTSIDE) == [], width
-
-
 CUT = """() => [...document.querySelectorAll("article :is(.cell_input, .cell_output) pre")]
   .filter((pre) => pre.checkVisibility() && pre.scrollWidth > pre.clientWidth + 1)
   .map((pre) => pre.textContent.slice(0, 60))"""
 
 
-@pytest.mark.parametrize("name", harness.sampled(CHAPTERS))
-def test_no_code_is_cut(shared, name):
+@pytest.mark.parametrize("name", harness.sampled([harness.documents()[0], *CHAPTERS]))
+def test_at_any_width_letters_are_13_px_pictures_stay_in_their_column_and_no_code_is_cut(shared, name):
     page = shared(f"{name}.html", width=1440, height=SCREEN).page
+    for width in (390, 1024, 1440):
+        page.set_viewport_size({"width": width, "height": SCREEN})
+        assert page.evaluate(SMALLEST) == [], width
+        assert page.evaluate(OUTSIDE) == [], width
     page.evaluate("document.querySelectorAll('details.lab-fold').forEach((each) => (each.open = true))")
     for width in (390, 1440):
         page.set_viewport_size({"width": width, "height": SCREEN})

@@ -11,7 +11,6 @@ from compile_lab.report.survey_view import file_of
 pytestmark = pytest.mark.browser
 
 PAGES = harness.pages()
-AXE = harness.ROOT / "book/node_modules/axe-core/axe.min.js"
 WEIGHT_LIMIT = 700_000  # bytes of the chapter's page on the wire, gzip, plot library included
 
 STICKING_OUT = """() => {
@@ -113,17 +112,6 @@ def on_a_phone(request, browser, address):
         yield page
 
 
-def serious_violations(page):
-    page.evaluate(AXE.read_text("utf-8"))
-    found = page.evaluate("async () => (await axe.run({ resultTypes: ['violations'] })).violations")
-    return [
-        f"{violation['id']}: {node['html'][:160]} {node['failureSummary'][:200]}"
-        for violation in found
-        if violation["impact"] in ("serious", "critical")
-        for node in violation["nodes"]
-    ]
-
-
 def test_a_page_asks_nobody_and_reports_no_error(at_a_desk):
     _, visited, _ = at_a_desk
     assert visited.troubles == []
@@ -143,7 +131,7 @@ def test_a_chapter_is_light(at_a_desk):
 def test_a_page_is_accessible(at_a_desk):
     page = at_a_desk[1].page
     assert page.evaluate("document.documentElement.dataset.theme") == "light"
-    assert serious_violations(page) == []
+    assert harness.violations(page) == []
 
 
 @pytest.mark.matrix
@@ -151,7 +139,7 @@ def test_a_page_is_accessible(at_a_desk):
 def test_a_page_in_dark_is_accessible(visit, path):
     page = visit(path, color_scheme="dark").page  # what a phone does not show: the sidebar, the page's contents
     draw_all(page)
-    assert serious_violations(page) == []
+    assert harness.violations(page) == []
 
 
 @pytest.mark.parametrize("on_a_phone", harness.sampled(PAGES, harness.SAMPLE[:2]), indirect=True)
@@ -159,16 +147,13 @@ def test_a_page_in_dark_is_accessible_on_a_phone(on_a_phone):
     assert on_a_phone.evaluate("document.documentElement.dataset.theme") == "dark"
     drawn = on_a_phone.evaluate("[...document.querySelectorAll('.shapelayer path')].map(line => line.style.stroke)")
     assert "rgb(0, 0, 0)" not in drawn, "a plot's line is black on black"
-    assert serious_violations(on_a_phone) == []
+    assert harness.violations(on_a_phone) == []
 
 
-def test_nothing_but_code_and_drawings_scrolls_sideways_on_a_phone(on_a_phone):
+def test_on_a_phone_nothing_but_code_and_drawings_scrolls_sideways_and_axes_have_their_whole_titles(on_a_phone):
     assert on_a_phone.evaluate("document.documentElement.scrollWidth") <= 390
     assert on_a_phone.evaluate(STICKING_OUT) == []
     assert on_a_phone.evaluate(SCROLLING) == []
-
-
-def test_on_a_phone_axes_have_their_whole_titles(on_a_phone):
     assert on_a_phone.evaluate(CUT_OFF) == []
 
 

@@ -30,37 +30,22 @@ def go(page, address):
     page.goto(address)
 
 
-def test_a_number_that_is_none_cannot_be_said(shared):
-    asked = prediction(shared(NUMBER).page)
+def test_on_a_phone_it_fits_and_a_number_that_is_none_cannot_be_said(shared):
+    page = shared(NUMBER).page
+    page.set_viewport_size({"width": 390, "height": 844})
+    asked = prediction(page)
+    box = asked.bounding_box()
+    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
+    for control in asked.locator("input, button").all():
+        inner = control.bounding_box()
+        assert inner["x"] >= box["x"] and inner["x"] + inner["width"] <= box["x"] + box["width"]
+    page.set_viewport_size({"width": 1280, "height": 900})
     field, commit = asked.get_by_label("The same as a number"), asked.get_by_role("button", name="That is my")
     field.fill("60")
     assert commit.is_enabled()
     for wrong in ("", "-3", "0"):
         field.fill(wrong)
         assert commit.is_disabled(), wrong
-
-
-def test_on_a_phone_it_fits(shared):
-    page = shared(NUMBER).page
-    page.set_viewport_size({"width": 390, "height": 844})
-    box = prediction(page).bounding_box()
-    assert box["x"] >= 0 and box["x"] + box["width"] <= 390
-    for control in prediction(page).locator("input, button").all():
-        inner = control.bounding_box()
-        assert inner["x"] >= box["x"] and inner["x"] + inner["width"] <= box["x"] + box["width"]
-    page.set_viewport_size({"width": 1280, "height": 900})
-
-
-def test_without_a_script_and_on_paper_every_result_is_in_sight(visit, shared):
-    plain = visit(NUMBER, java_script_enabled=False)
-    told = prediction(plain.page).locator(".lab-answer")
-    assert told.is_visible() and "Answer: " in told.text_content()
-    assert answer(plain.page).is_visible() and not plain.page.locator(".lab-veil").first.is_visible()
-    printed = shared(NUMBER).page
-    printed.emulate_media(media="print")
-    assert answer(printed).is_visible() and answer(printed).locator("p").first.is_visible()
-    assert not prediction(printed).locator(".lab-ask").is_visible()
-    printed.emulate_media(media="screen")
 
 
 ON_PAPER = """() => {
@@ -75,14 +60,20 @@ ON_PAPER = """() => {
 }"""
 
 
-def test_a_sheet_of_paper_has_every_answer_and_every_drawing_whole(visit):
+def test_without_a_script_and_on_paper_every_answer_is_in_sight_and_whole(visit):
     """As the browser's own menu prints: it tells the page, then lays it out as wide as the sheet."""
-    page = visit(NUMBER, width=1280, height=900).page
-    page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    page.emulate_media(media="print")
-    page.set_viewport_size({"width": 718, "height": 1040})
-    many, *wrong = page.evaluate(ON_PAPER)
+    plain = visit(NUMBER, java_script_enabled=False).page
+    told = prediction(plain).locator(".lab-answer")
+    assert told.is_visible() and "Answer: " in told.text_content()
+    assert answer(plain).is_visible() and not plain.locator(".lab-veil").first.is_visible()
+    printed = visit(NUMBER).page
+    printed.evaluate("dispatchEvent(new Event('beforeprint'))")
+    printed.emulate_media(media="print")
+    printed.set_viewport_size({"width": 718, "height": 1040})
+    many, *wrong = printed.evaluate(ON_PAPER)
     assert many >= 2 and wrong == [0, 0]
+    assert answer(printed).is_visible() and answer(printed).locator("p").first.is_visible()
+    assert not prediction(printed).locator(".lab-ask").is_visible()
 
 
 def test_show_me_keeps_nothing(shared):

@@ -110,6 +110,8 @@ def test_without_scripts_the_first_panel_is_readable_and_no_control_is_dead(visi
         assert explorer.locator(".lab-panel").is_visible()
         assert explorer.locator(".lab-panel").inner_text().strip()
         assert explorer.locator("input, select, button").count() == 0
+    exercises = page.locator(".cell.tag_in-page")
+    assert exercises.count() and exercises.locator("textarea, button").count() == 0
     for figure in page.locator(".lab-figure").all():
         drawing = figure.locator(".lab-drawing svg, .m-body")  # needs no script, as a plot does
         assert (drawing if drawing.count() else figure.locator("summary")).is_visible()
@@ -124,11 +126,8 @@ MIDDLE = """mark => {
 """Where a mark is: a line need not go through the middle of its box."""
 
 
-@pytest.mark.parametrize("path", harness.sampled(WITH_FIGURES))
-def test_a_figure_answers_to_the_pointer(shared, path):
-    page = shared(path, color_scheme="light").page
-    plot_in_sight(page).scroll_into_view_if_needed()
-    page.locator(".lab-plot.lab-drawn .main-svg").first.wait_for()
+def mark_in_hand(page):
+    """Moves the pointer over the first figure's marks, until one shows its value."""
     marks = page.locator(".lab-drawn").first.locator(".point path, path.point, .scatterlayer .js-line").all()
     assert marks
     until = time.monotonic() + harness.LONGEST_S
@@ -141,12 +140,13 @@ def test_a_figure_answers_to_the_pointer(shared, path):
 
 
 @pytest.mark.parametrize("path", harness.sampled(WITH_FIGURES))
-def test_a_figure_is_drawn_follows_the_theme_and_the_width(shared, path):
+def test_a_figure_is_drawn_answers_to_the_pointer_and_follows_the_theme_and_the_width(shared, path):
     page = shared(path, color_scheme="light").page
     plot = plot_in_sight(page)
     plot.scroll_into_view_if_needed()
     page.locator(".lab-plot.lab-drawn .main-svg").first.wait_for()
     assert plot.get_attribute("role") == "img" and len(plot.get_attribute("aria-label")) > 20
+    mark_in_hand(page)
     colour = "p => p._fullLayout.font.color"
     light = plot.evaluate(colour)
     page.locator(".theme-switch-button:visible").click()  # system

@@ -36,7 +36,6 @@ PAGE = "notebooks/01_graph_breaks"
 OF_THE_KIND = [
     {"chapters": {PAGE: "<img src=x onerror=hacked()>"}, "last": {"page": {}}},
     {"chapters": None, "last": None},
-    {"chapters": 7, "last": []},
     {"chapters": {PAGE: 1e300}, "last": {"page": PAGE, "section": {}}},
     {"chapters": ["1" * 60], "last": {"page": PAGE, "section": ["words"]}},
     {"chapters": {PAGE: ["1" * 60]}, "last": {"page": PAGE, "section": "50%"}},
@@ -49,7 +48,7 @@ GARBAGE = [
     json.dumps(OF_THE_KIND[0]),
     *(
         pytest.param(each, marks=pytest.mark.matrix)
-        for each in ("{damaged", "", "null", "[]", "7", '"text"', *map(json.dumps, OF_THE_KIND[1:]))
+        for each in ("{damaged", "", "null", "[]", *map(json.dumps, OF_THE_KIND[1:]))
     ),
 ]
 
