@@ -1,9 +1,7 @@
 """Private names of torch whose failing no instrument's test would tell: a torch that moved one is told here."""
 
 import datetime
-import itertools
 import sys
-from unittest import mock
 
 import pytest
 import torch
@@ -94,44 +92,10 @@ def test_the_product_of_fp8_matrices_is_that_of_their_values():
     torch.testing.assert_close(found.float(), 2 * a.float() @ b.float().t(), rtol=1e-2, atol=1e-1)
 
 
-def test_what_torch_warns_of_once_is_told_again_after_forget_warnings():
-    def told():
-        dynamo.reset_dynamo()
-        with mock.patch.object(torch._dynamo.variables.tensor.log, "warning") as logged:
-            torch.compile(lambda x: x / x.max().item(), backend="eager")(torch.ones(2))
-        return logged.call_count
-
-    dynamo.forget_warnings()
-    assert [told(), told()] == [1, 0]
-    dynamo.forget_warnings()
-    assert told() == 1
-
-
-def test_inductor_settings_are_other_ones_with_another_option_or_number_of_threads():
-    before, threads = inductor.inductor_settings(), torch.get_num_threads()
-    with inductor.inductor_config.patch(max_fusion_size=7):
-        assert inductor.inductor_settings() != before
-    torch.set_num_threads(threads + 1)
-    try:
-        assert inductor.inductor_settings() != before
-    finally:
-        torch.set_num_threads(threads)
-    assert inductor.inductor_settings() == before
-
-
 def test_a_composite_operator_is_told_from_one_with_a_kernel():
     aten = torch.ops.aten
     assert dispatcher.is_composite(aten.reshape.default) and dispatcher.is_composite(aten.contiguous.default)
     assert not dispatcher.is_composite(aten.view.default) and not dispatcher.is_composite(aten.mm.default)
-
-
-def test_actions_that_torch_makes_one_of_are_told_by_the_first():
-    pairs = distributed.pipeline_pairs("DualPipeV", 2, 4)
-    assert pairs and {kind for kind, _, _ in pairs} == {"F"}
-    for order in distributed.pipeline_orders("DualPipeV", 2, 4):
-        after = [other[0] for one, other in itertools.pairwise(order) if one in pairs]
-        assert set(after) == {"B"}
-    assert not distributed.pipeline_pairs("ZBVZeroBubble", 2, 4)
 
 
 def test_flex_as_on_a_gpu_takes_gradients_of_cpu_tensors_and_asks_for_what_a_backward_needs():
@@ -158,10 +122,13 @@ def world(monkeypatch):
     dist.destroy_process_group()
 
 
-def test_every_gloo_group_has_one_thread_that_completes_its_collectives(world):
+def test_every_gloo_group_has_one_thread_that_completes_its_collectives_and_what_it_was_made_with(world):
     """Two write one string without a lock: where torch gives a group one by itself, `one_gloo_thread` is not needed."""
-    groups = [dist.group.WORLD, dist.new_group(), dist.new_group(backend="gloo")]
-    assert [group._get_backend(torch.device("cpu")).options._threads for group in groups] == [1, 1, 1]
+    patient = dist.new_group([0], timeout=datetime.timedelta(seconds=7))
+    groups = [dist.group.WORLD, dist.new_group(), dist.new_group(backend="gloo"), patient]
+    *_, kept = options = [group._get_backend(torch.device("cpu")).options for group in groups]
+    assert [each._threads for each in options] == [1, 1, 1, 1]
+    assert (kept._timeout.total_seconds(), kept.global_ranks_in_group) == (7, [0])
     assert dist.ProcessGroupGloo._Options()._threads == 2
 
 
@@ -173,12 +140,6 @@ def test_a_group_that_is_made_as_later_releases_make_it_has_one_thread_too(world
     assert (made.options._threads, made.options._timeout.total_seconds()) == (1, 7)
     with pytest.raises(TypeError, match="incompatible constructor arguments"):
         dist.ProcessGroupGloo(dist.HashStore(), 0, 1, something_newer=True)
-
-
-def test_a_group_keeps_the_patience_and_the_ranks_that_it_was_made_with(world):
-    group = dist.new_group([0], timeout=datetime.timedelta(seconds=7))
-    options = group._get_backend(torch.device("cpu")).options
-    assert (options._timeout.total_seconds(), options.global_ranks_in_group) == (7, [0])
 
 
 def test_a_package_that_ends_a_process_is_refused_before_it_ends_this_one(monkeypatch, tmp_path):

@@ -58,38 +58,26 @@ def test_it_saves_what_torch_really_keeps(gpt, gpt_graphs):
     assert counts(gpt_graphs["min_cut"]) == inductor_keeps(model, tokens, tokens)
 
 
-def test_a_tied_head_and_a_dropout_too():
+def test_with_a_tied_head_and_a_dropout_too(gpt):
     tied = torch.nn.Sequential(MiniGPT(GPTConfig(50, 16, 16, 1, 2, tied_head=True)), torch.nn.Dropout(0.5))
-    tokens = torch.randint(0, 50, (2, 16))
-    assert counts(training_graphs(tied, tokens)) == inductor_keeps(tied, tokens)
+    assert counts(training_graphs(tied, gpt[1])) == inductor_keeps(tied, gpt[1])
 
 
 @pytest.mark.parametrize("partitioner", ["min_cut", "default"])
 def test_the_two_graphs_compute_eager_gradients(gpt, gpt_graphs, partitioner):
     model, tokens = gpt
     graphs = gpt_graphs[partitioner]
-    named = {"tokens": tokens, "targets": tokens, **dict(model.named_parameters())}
-    inputs = [named[node.title] for node in graphs.forward.nodes if node.op == "input"]
+    parameters = dict(model.named_parameters())
+    named = {"tokens": tokens, "targets": tokens, **parameters}
+    titles = [node.title for node in graphs.forward.nodes if node.op == "input"]
     with torch.no_grad():
-        loss, *saved = graphs.forward.module(*inputs)
+        loss, *saved = graphs.forward.module(*(named[title] for title in titles))
         gradients = graphs.backward.module(*saved, torch.ones(()))
     wanted = model(tokens, tokens)
     torch.testing.assert_close(loss, wanted)
-    parameters = dict(model.named_parameters())
     expected = dict(zip(parameters, torch.autograd.grad(wanted, list(parameters.values())), strict=True))
-    titles = [node.title for node in graphs.forward.nodes if node.op == "input"]
     found = {title: each for title, each in zip(titles, gradients, strict=True) if title in parameters}
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
-
-
-def test_a_matrix_product_is_not_computed_twice():
-    graphs = training_graphs(lambda x, w: (x @ w).sin(), leaf(8, 4), leaf(4, 8))
-    product = next(each for each in graphs.saved if each.op == "aten.mm")
-    assert product.rule == "not in recomputable allowlist" and product.why.startswith("a matmul")
-    assert product.extra_nbytes == product.nbytes == 8 * 8 * 4
-    there = {each.title: each for each in graphs.saved if each.resident}
-    assert set(there) == {"x", "w"} and there["w"].why == "a view of an input: it is there anyway"
-    assert there["w"].op == "aten.permute" and there["w"].view_of == "primals_2"
 
 
 def test_a_checkpoint_policy_is_named_as_the_reason():
@@ -109,18 +97,6 @@ def test_a_checkpoint_policy_is_named_as_the_reason():
     assert [each.op for each in graphs.recomputed] == ["aten.sin"]
 
 
-def test_backward_nodes_carry_the_line_of_the_forward(gpt_graphs):
-    graphs = gpt_graphs["min_cut"]
-    line = next(node.source for node in graphs.forward.nodes if node.source and "F.gelu" in node.source.text)
-    back = {node.op for node in graphs.backward.at(line)}
-    assert "aten.tanh" in back and "aten.mm" in back
-    # Inductor's passes over the joint graph put in a few operations of their own, without a line.
-    placed = [bool(node.source) for node in graphs.joint.nodes if node.is_op]
-    assert sum(placed) > 0.95 * len(placed)
-    assert graphs.joint["primals_1"].direction == "forward" and graphs.joint["tangents_1"].direction == "backward"
-    assert any(node.module == "blocks.2.mlp" for node in graphs.backward.nodes)
-
-
 def test_each_graph_of_a_broken_function_is_reported():
     def broken(x, w):
         y = (x @ w).sin()
@@ -132,9 +108,7 @@ def test_each_graph_of_a_broken_function_is_reported():
     assert "one of 2 graphs" in str(graphs)
 
 
-def test_a_budget_saves_less_and_symbolic_shapes_are_sized(gpt, gpt_graphs):
-    model, tokens = gpt
-    assert training_graphs(model, tokens, tokens, memory_budget=0).saved_nbytes == 0
+def test_symbolic_shapes_are_sized():
     x = leaf(6, 4)
     torch._dynamo.mark_dynamic(x, 0)
     graphs = training_graphs(lambda x, w: (x @ w).sin().sum(), x, leaf(4, 4))

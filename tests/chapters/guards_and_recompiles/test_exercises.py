@@ -12,20 +12,18 @@ from compile_lab.dynamo.recompiles import replay
 pytestmark = pytest.mark.processes
 
 
+def calls(*pairs):
+    return [(torch.ones(length), n) for length, n in pairs]
+
+
 def test_torch_compiles_as_often_as_the_judge_of_02_4_says():
-    calls = replay(
-        weighted, [(torch.ones(length), n) for length, n in ((8, 2), (9, 2), (9, 3), (10, 4), (1, 4), (12, 5))]
-    )
-    assert sum(call.outcome == "compiled" for call in calls) == COMPILED
+    found = replay(weighted, calls((8, 2), (9, 2), (9, 3), (10, 4), (1, 4), (12, 5)))
+    assert sum(call.outcome == "compiled" for call in found) == COMPILED
 
 
 class Forgets(nn.Module):
     def forward(self, x):
         return x * 0.9
-
-
-def calls(*pairs):
-    return [(torch.ones(length), n) for length, n in pairs]
 
 
 def marked(mark, dim):
@@ -48,7 +46,7 @@ test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
 )
 
 
-def predicted(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_once=True, flag_symbol=False):
+def predicted(calls, *, least_size=2, least_n=None, only_newest=False, varied_at_once=True):
     """A right answer to 02.5, and with each switch one that is nearly right."""
     codes, compiled = [], []
 
@@ -62,10 +60,10 @@ def predicted(calls, *, least_size=2, least_n=None, only_newest=False, varied_at
             continue
         known = [*compiled, call] if varied_at_once else [*compiled[-1:], call]
         compiled.append(call)
-        varied = [len({each[at] for each in known}) > 1 for at in range(3)]
+        varied = [len({each[at] for each in known}) > 1 for at in range(2)]
         size = None if varied[0] and call[0] >= least_size else call[0]
         n = None if varied[1] and call[1] >= (least_n or call[1]) else call[1]
-        codes.append((size, n, None if flag_symbol and varied[2] else call[2]))
+        codes.append((size, n, call[2]))
     return len(codes)
 
 
@@ -73,12 +71,8 @@ test_an_account_that_is_nearly_right_is_told_for_which_calls_it_is_wrong = judge
     (len, "torch compiles fewer than 2 times: the same call needs no new code"),
     (lambda calls: predicted(calls, least_size=0), "torch compiles more than 2 times: a size of 1 fits no symbol"),
     (lambda calls: predicted(calls, least_n=2), "fewer than 4 times: an int that has varied takes 0 and 1, too"),
-    (
-        lambda calls: predicted(calls, only_newest=True),
-        "fewer than 3 times: a bool is a constant, and earlier code",
-    ),
+    (lambda calls: predicted(calls, only_newest=True), "fewer than 3 times: a bool is a constant, and earlier code"),
     (lambda calls: predicted(calls, varied_at_once=False), "what has varied stays a symbol in later code"),
-    (lambda calls: predicted(calls, flag_symbol=True), "torch compiles"),
     (lambda calls: 2.0, "asks for a whole number"),
     name="02.5",
 )
