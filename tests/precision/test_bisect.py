@@ -42,7 +42,7 @@ def test_where_nothing_differs_one_compile_is_enough():
     assert found.first is None and len(found.tried) == 1 and "no result" in str(found)
 
 
-@pytest.mark.parametrize("first", [None, 0, 1, 5, 6])
+@pytest.mark.parametrize("first", [None, 0, 5])
 def test_the_search_ends_between_two_neighbours(first):
     asked = []
     found = bisect._searched(7, lambda at: asked.append(at) or (first is not None and at >= first))

@@ -1,28 +1,15 @@
 """check says what is wrong with an answer, and takes a right one. The notebook's own solutions are checked by nbval."""
 
-import math
-
 import pytest
 import torch
 from answers import judged_as
 
 from chapters.inference import in_page
 
-
-def batch(work, memory_nbytes, bytes_per_s, flop_per_s, limit_ms):
-    limit_s = limit_ms / 1e3
-    bounds = [
-        (memory_nbytes - work.weights_nbytes) / work.cache_nbytes,
-        (limit_s * bytes_per_s - work.weights_nbytes) / work.cache_nbytes,
-        limit_s * flop_per_s / work.sequence_flop,
-    ]
-    return max(0, math.floor(min(bounds)))
-
-
 test_a_wrong_answer_is_told_what_is_wrong_with_it = judged_as(
-    ("21.1", lambda work, _, *rest: batch(work, 1e18, *rest), "of 141"),
-    ("21.1", lambda *given: batch(*given) - 1, "fit and are in time"),
-    ("21.1", lambda *given: float(batch(*given)), "a whole number"),
+    ("21.1", lambda *given: 60, "of 141"),
+    ("21.1", lambda *given: 1, "fit and are in time"),
+    ("21.1", lambda *given: 30.0, "a whole number"),
     ("21.2", lambda lengths: min(2, len(set(lengths))), "for the lengths 16, 1, 32 it says 2; 3 compile"),
     ("21.3", lambda length: 512, "pads"),
     ("21.3", lambda length: 256, "does not fit into 256"),

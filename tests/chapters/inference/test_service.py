@@ -4,6 +4,7 @@ import pytest
 from toy_service import TOY, USUAL
 
 from chapters.inference import grouped, grouped_view, overhead, overhead_view, roofline_view, service_view
+from chapters.inference.threads import throughput
 from compile_lab.inference.served import Served
 from compile_lab.inference.service import Request, phase_cost, serve, warm_up
 from compile_lab.recordings import here
@@ -37,6 +38,10 @@ NONE_SERVED = Served("toy", "a toy", USUAL, {}, (), {}, None, None, None, {})
         (lambda: grouped.ExpertLayer(63, 16, 2), "16 bytes"),
         (lambda: grouped.layer_runs(modes=("jit",)), "'jit'"),
         (lambda: grouped_view.by_tokens([], 9, here("a test")), "9 experts"),
+        (lambda: overhead.per_guard([]), "three"),
+        (lambda: throughput({}, [], threads=[0]), "1 or more"),
+        (lambda: throughput({}, [()], threads=[2]), "1 inputs for 2 threads"),
+        (lambda: throughput({}, [()], threads=[1], round_s=0), "above 0"),
     ],
 )
 def test_bad_input_is_told_with_its_rule(call, word):

@@ -4,7 +4,7 @@ import networkx
 import pytest
 import torch
 
-from chapters.joint_graphs import network_view
+from chapters.joint_graphs import cut_view, network_view
 from compile_lab.aot import training_graphs
 
 
@@ -47,14 +47,21 @@ def test_the_cut_of_what_is_drawn_is_the_cheapest(graphs):
     assert network_view.cut_summary(graphs).endswith(f"{price:,.0f} in all.")
 
 
-def test_what_has_no_network_or_too_large_a_one_is_refused():
-    with pytest.raises(ValueError, match="the partitioner 'default' cut no network"):
-        network_view.network(training_graphs(chain, leaf(8), partitioner="default"))
+def long(x):
+    for _ in range(8):
+        x = x.sin().exp()
+    return x
 
-    def long(x):
-        for _ in range(8):
-            x = x.sin().exp()
-        return x
 
-    with pytest.raises(ValueError, match="too many to draw"):
-        network_view.network(training_graphs(long, leaf(8)))
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: network_view.network(training_graphs(chain, leaf(8), partitioner="default")), "'default' cut no"),
+        (lambda: network_view.network(training_graphs(long, leaf(8))), "too many to draw"),
+        (lambda: cut_view.kept(training_graphs(lambda x: x.sin().sum(), leaf(4))), "no byte"),
+        (lambda: cut_view.decomposed({}), "no call"),
+    ],
+)
+def test_what_there_is_nothing_or_too_much_of_to_draw_is_refused(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()

@@ -1,11 +1,18 @@
-"""Steps replayed in the model of torch's caching allocator, as the chapter draws them."""
+"""Steps replayed in the model of torch's caching allocator, and its own curve."""
+
+from dataclasses import replace
 
 import pytest
 import torch
 
-from chapters.memory_lifetimes.view import live_bytes, memory_map
-from compile_lab.memory import eager_lifetimes
+from chapters.memory_lifetimes.view import comparison, live_bytes, memory_map
+from compile_lab.aot import as_graphs
+from compile_lab.memory import eager_lifetimes, measure_step
 from compile_lab.memory.caching import CachingAllocator, replay, requests
+from compile_lab.memory.measured import Peak
+from compile_lab.simulator.joint_graphs import stored_graphs
+from compile_lab.simulator.lifetimes import lived
+from mini_model.model import MINI, MiniGPT
 
 
 def test_steps_are_replayed_and_their_gradients_go_when_the_next_begins():
@@ -21,10 +28,21 @@ def test_steps_are_replayed_and_their_gradients_go_when_the_next_begins():
     reserved = [each.reserved_nbytes for each in figures]
     assert reserved == sorted(reserved), "nothing is given back"
     assert at_peak.allocated_nbytes == figures[-1].allocated_nbytes and at_peak.reserved_nbytes <= reserved[-1]
-    drawn = live_bytes(steps[1], names=["the largest"])
-    share = 100 * sum(each.nbytes for each in steps[1].alive_at(steps[1].peak_at)[:3]) / steps[1].peak_nbytes
-    assert f"largest buffers are {share:.0f} % of it" in drawn.title and "the largest at most" in drawn.alt
-    with pytest.raises(ValueError, match="nothing is reserved"):
-        memory_map(CachingAllocator())
     with pytest.raises(ValueError, match="most is 4"):
         live_bytes(steps[0], most=4)
+
+
+@pytest.mark.slow
+def test_the_allocators_curve_has_its_peak_and_what_is_held_between_the_passes():
+    model, tokens = MiniGPT(replace(MINI, layers=1)), torch.zeros(8, 64, dtype=torch.int64)
+    run = as_graphs(model, memory_budget=0.5)
+    measured = measure_step(lambda: run(tokens, tokens), model.zero_grad)
+    assert max(measured.curve) == measured.peak_nbytes
+    assert measured.curve[measured.forward_events - 1] == measured.held_nbytes
+
+
+def test_a_drawing_without_a_curve_or_a_segment_is_refused():
+    with pytest.raises(ValueError, match="measure_step"):
+        comparison(lived(stored_graphs()["MiniGPT, one layer"], 0.5), Peak("cpu", 9, 3, 0, "mm", ()))
+    with pytest.raises(ValueError, match="nothing is reserved"):
+        memory_map(CachingAllocator())

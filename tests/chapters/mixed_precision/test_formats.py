@@ -1,12 +1,15 @@
-"""Trainings in several precisions, and what a profiler's trace says of casts."""
+"""Trainings in several precisions, how they end, and what a profiler's trace says of casts."""
 
 import pytest
 import torch
 from torch import nn
 
+from chapters.mixed_precision.compared_view import apart, floors
 from chapters.mixed_precision.experiments.precision import launched_casts
-from chapters.mixed_precision.training import RECIPES, Recipe, distance, loss_in_float64, trained
+from chapters.mixed_precision.training import RECIPES, Recipe, Training, distance, loss_in_float64, trained
+from chapters.mixed_precision.view import endings
 from compile_lab.measure.trace import read
+from compile_lab.precision import casts
 
 
 class Fit(nn.Module):
@@ -52,11 +55,35 @@ def test_the_scaler_grows_until_a_step_is_skipped_and_halves_then(fits):
     assert not trained(model, batches[:1], RECIPES["fp32"], 1e-3).scales
 
 
-def test_what_makes_no_recipe_or_no_training_is_refused():
-    with pytest.raises(ValueError, match="'own', 'masters', 'stochastic'"):
-        Recipe(updates="fp32")
-    with pytest.raises(ValueError, match="no batches"):
-        trained(Fit(), [], RECIPES["fp32"])
+@pytest.mark.parametrize(
+    ("call", "word"),
+    [
+        (lambda: Recipe(updates="fp32"), "'own', 'masters', 'stochastic'"),
+        (lambda: trained(Fit(), [], RECIPES["fp32"]), "no batches"),
+        (lambda: apart({"fp64": Training((2.0, 1.0), 0.0)}, "fp64"), "one of the runs"),
+        (lambda: floors(casts.dtypes(lambda x: x.exp(), torch.ones(3, requires_grad=True))), "0 layer norms"),
+    ],
+)
+def test_what_makes_no_recipe_no_training_and_no_picture_is_refused(call, word):
+    with pytest.raises(ValueError, match=word):
+        call()
+
+
+def test_endings_measure_the_way_from_the_start():
+    class Line(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.zeros(2))
+
+        def forward(self, x):
+            return (self.w * x).sum()
+
+    runs = {
+        name: Training((1.0,), stuck, parameters={"w": torch.tensor(end, dtype=torch.float64)})
+        for name, stuck, end in (("fp64", 0.0, [3.0, 4.0]), ("bf16", 0.25, [3.0, 3.0]))
+    }
+    table = endings(runs, "fp64", Line(), [(torch.ones(2, dtype=torch.float64),)], "here")
+    assert table.rows == [("fp64", "7.0000", "0 %", "0.0 %"), ("bf16", "6.0000", "20 %", "25.0 %")]
 
 
 def event(category, name, ts, dur, correlation=None):

@@ -56,7 +56,7 @@ def test_the_stored_file_is_what_torch_gives_today():
 
 @SAME_TORCH
 @pytest.mark.slow
-@pytest.mark.parametrize("budget", [1.0, 0.9, 0.5, 0.3, 0.1, 0.05, 0.0])
+@pytest.mark.parametrize("budget", [1.0, 0.5, 0.1, 0.0])
 @pytest.mark.parametrize("name", graphs())
 def test_a_stored_graph_is_partitioned_and_lives_as_torch_has_it(name, budget):
     agree(graphs()[name], *stored_graphs.chosen()[name], budget)
