@@ -7,6 +7,7 @@ conversion, and gradients were 36 % off. What has not been compared here is not 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import ModuleType
 
 import torch
@@ -37,6 +38,18 @@ FAST = 5e-3
 """Relative error of a matmul whose sums are kept, for some steps, in the matrix unit's narrower accumulator."""
 
 
+@contextmanager
+def _full_float32() -> Iterator[None]:
+    """Float32 matmuls in full, whatever a step has set: with TF32 the reference is as rough as what it judges."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+@_full_float32()
 def verify(
     device: str | torch.device,
     rows: int = 2048,
@@ -255,6 +268,7 @@ def _multiplied(make: _Inputs) -> dict[str, Finding]:
     )
 
 
+@_full_float32()
 def verify_fp8(
     device: str | torch.device, rows: int = 2048, dim: int = 768, dtype: torch.dtype = torch.bfloat16
 ) -> dict[str, Finding]:

@@ -82,10 +82,6 @@ class Graph:
     def _by_name(self) -> dict[str, Node]:
         return {node.name: node for node in self.nodes}
 
-    def at(self, line: Line) -> tuple[Node, ...]:
-        """The nodes that come from one line of Python."""
-        return tuple(n for n in self.nodes if n.source and (n.source.file, n.source.line) == (line.file, line.line))
-
     def __str__(self) -> str:
         return self.code
 

@@ -190,13 +190,11 @@ def watch(fn: Callable[..., Any], **options: Any) -> Watched:
 
 
 @door
-def replay(
-    fn: Callable[..., Any], calls: Sequence[Any], *, stance: str = "default", **options: Any
-) -> tuple[WatchedCall, ...]:
+def replay(fn: Callable[..., Any], calls: Sequence[Any], **options: Any) -> tuple[WatchedCall, ...]:
     """Compile ``fn`` from scratch and call it once for each tuple of positional arguments; what became of each call?
 
-    ``stance`` is one of ``torch.compiler.set_stance``, ``options`` go to ``torch.compile``. An exception of ``fn`` is
-    an outcome like any other and ends nothing. Compiled code is forgotten before and after.
+    ``options`` go to ``torch.compile``. An exception of ``fn`` is an outcome like any other and ends nothing. Compiled
+    code is forgotten before and after.
 
     Raises TypeError, before anything runs, for a call that is no tuple, and for arguments that ``fn`` does not take.
 
@@ -212,13 +210,12 @@ def replay(
             raise TypeError(f"calls[{at}] is a {kind}; each call is a tuple of arguments, for a single one (x,)")
     watched = watch(fn, **options)
     try:
-        with torch.compiler.set_stance(stance):
-            for at, args in enumerate(calls):
-                try:
-                    watched(*args)
-                except Exception:
-                    if len(watched.calls) == at:  # no outcome of the call: it could not be made
-                        raise
+        for at, args in enumerate(calls):
+            try:
+                watched(*args)
+            except Exception:
+                if len(watched.calls) == at:  # no outcome of the call: it could not be made
+                    raise
     finally:
         reset_dynamo()
     return tuple(watched.calls)

@@ -60,21 +60,22 @@ def test_each_product_in_fp8_adds_its_error_and_all_together_the_most():
 def test_the_heads_products_in_fp8_add_their_errors():
     back = {"input_gradient": (*LINEARS, HEAD), "weight_gradient": (*LINEARS, HEAD)}
     assert error() < error(**back) < 0.2
-    only = {**NONE, "weight_gradient": (HEAD,)}
-    right, step = HandStep(model(), BATCH, LENGTH, dtype=torch.float32), fp8_step(**only)
+
+
+MATRICES = ("qkv.weight", "out.weight", "up.weight", "down.weight")
+
+
+@pytest.mark.parametrize(
+    ("products", "ends"),
+    [({**NONE, "weight_gradient": True}, MATRICES), ({**NONE, "weight_gradient": (HEAD,)}, "token_embedding.weight")],
+    ids=["linears", "head"],
+)
+def test_only_the_weights_of_fp8_products_feel_their_weight_gradients(products, ends):
+    right, step = HandStep(model(), BATCH, LENGTH, dtype=torch.float32), fp8_step(**products)
     (loss, expected), (own, found) = right.gradients(*batch()), step.gradients(*batch())
     assert torch.equal(own, loss)
     changed = {name for name in expected if not torch.equal(found[name], expected[name])}
-    assert changed == {"token_embedding.weight"}
-
-
-def test_only_weights_of_fp8_linears_feel_their_weight_gradients():
-    right, step = HandStep(model(), BATCH, LENGTH, dtype=torch.float32), fp8_step(forward=False, input_gradient=False)
-    _, expected = right.gradients(*batch())
-    _, found = step.gradients(*batch())
-    changed = {name for name in expected if not torch.equal(found[name], expected[name])}
-    matrices = ("qkv.weight", "out.weight", "up.weight", "down.weight")
-    assert changed == {name for name in expected if name.endswith(matrices)}
+    assert changed == {name for name in expected if name.endswith(ends)}
 
 
 def test_delayed_scales_follow_what_was_seen_and_keep_what_was_not():
@@ -97,46 +98,39 @@ def test_what_is_above_the_scale_is_cut_off():
     assert slot.peak[0, 0] == 3 and forms.plain is None
 
 
+def pointers(**kinds):
+    return {name: f"*{kind}" for kind, names in kinds.items() for name in names.split()}
+
+
 COMMON = {"WORDS": 16, "COLUMNS": 64, "TO_FLAT": True, "TO_TURNED": True, "ASM": True}
-OUTPUTS = {"FLAT": "*i8", "TURNED": "*i32", "PLAIN": "*bf16", "SCALE": "*fp32", "PEAK": "*fp32"}
+FORMS = pointers(i8="FLAT", i32="TURNED", fp32="SCALE PEAK")
+PLAIN = {"PLAIN": "*bf16"}
 SIZES = {"height": 32768, "width": 3072}
-PARTS = {"PARTS": "*fp32", "stride": 64512}
-NORM = dict.fromkeys(("X", "BRANCH", "BIAS", "STREAM"), "*bf16") | dict.fromkeys(
-    ("WEIGHT", "SHIFT", "MEAN", "RSTD"), "*fp32"
-)
 COMPILED = [
     (
         fp8.cast_kernel,
         COMMON,
-        {
-            "X": "*bf16",
-            "stride": 7077888,
-            "pitch": 32,
-            "FLAT": "*i8",
-            "TURNED": "*i32",
-            "SCALE": "*fp32",
-            "PEAK": "*fp32",
-            "PARTS": "*fp32",
-            "parts_stride": 57600,
-            "summed": 768,
-        }
+        pointers(bf16="X", fp32="PARTS")
+        | {"stride": 7077888, "pitch": 32, "parts_stride": 57600, "summed": 768}
+        | FORMS
         | SIZES,
     ),
-    (fp8.gelu_cast_kernel, COMMON, {"BEFORE": "*bf16", "BIAS": "*bf16"} | OUTPUTS | SIZES),
+    (fp8.gelu_cast_kernel, COMMON, pointers(bf16="BEFORE BIAS") | FORMS | PLAIN | SIZES),
     (
         fp8.gelu_backward_cast_kernel,
         COMMON,
-        dict.fromkeys(("GRADIENT", "BEFORE", "BIAS"), "*bf16") | OUTPUTS | PARTS | SIZES,
+        pointers(bf16="GRADIENT BEFORE BIAS", fp32="PARTS") | {"stride": 64512} | FORMS | PLAIN | SIZES,
     ),
     (
         fp8.add_norm_cast_kernel,
         {"DIM": 768, "BLOCK": 1024, "ADD": True, "ASM": True},
-        NORM | {name: kind for name, kind in OUTPUTS.items() if name != "TURNED"} | {"eps": "fp32"},
+        pointers(bf16="X BRANCH BIAS STREAM PLAIN", fp32="WEIGHT SHIFT MEAN RSTD SCALE PEAK", i8="FLAT")
+        | {"eps": "fp32"},
     ),
     (
         fp8.cross_entropy_cast_kernel,
         {"VOCABULARY": 50304, "LANES": head.LANES, "EACH": head.EACH, "TO_PLAIN": False, "ASM": True},
-        {"LOGITS": "*bf16", "TARGETS": "*i64", "LOSSES": "*fp32", "FLAT": "*i8"}
+        pointers(bf16="LOGITS", i64="TARGETS", fp32="LOSSES", i8="FLAT")
         | dict.fromkeys(("scale", "limit", "log2_limit"), "fp32"),
     ),
 ]

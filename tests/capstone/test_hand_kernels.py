@@ -1,8 +1,10 @@
 """Each Triton kernel: compiled for an H200 that is not here, and run in Triton's interpreter beside its reference."""
 
 import pytest
+import torch
 from interpreted import interpreted
 
+from capstone.hand import verify
 from capstone.hand.kernels import activation, adamw, embedding, head, norm, sums
 from compile_lab.virtual_gpu import Config, assemble
 
@@ -10,31 +12,30 @@ pytestmark = pytest.mark.processes
 
 ROWS, DIM = 32768, 768
 BLOCK = {"DIM": DIM, "BLOCK": 1024, "ROWS": 4}
+
+
+def pointers(**kinds):
+    return {name: f"*{kind}" for kind, names in kinds.items() for name in names.split()}
+
+
 PARTS = {"PARTS": "*fp32", "stride": 57600, "rows_in_all": ROWS}
+SCALARS = dict.fromkeys(("beta1", "beta2", "log2_beta1", "log2_beta2", "eps", "decay"), "fp32")
 COMPILED = [
     (
         norm.add_norm_kernel,
         Config({**BLOCK, "ROWS": 2, "ADD": True}, 4),
-        dict.fromkeys(("X", "BRANCH", "BIAS", "STREAM", "NORMED"), "*bf16")
-        | dict.fromkeys(("WEIGHT", "SHIFT", "MEAN", "RSTD"), "*fp32")
-        | {"eps": "fp32"},
+        pointers(bf16="X BRANCH BIAS STREAM NORMED", fp32="WEIGHT SHIFT MEAN RSTD") | {"eps": "fp32"},
     ),
     (
         norm.norm_backward_kernel,
         Config({"THIRD": 256, "PASS": True, "STAGES": 3, "PROGRAMS": 792}, 1),
-        dict.fromkeys(("GRADIENT", "STREAM", "PASSED", "OUT"), "*bf16")
-        | dict.fromkeys(("MEAN", "RSTD", "WEIGHT"), "*fp32")
-        | PARTS,
+        pointers(bf16="GRADIENT STREAM PASSED OUT", fp32="MEAN RSTD WEIGHT") | PARTS,
     ),
-    (
-        activation.gelu_kernel,
-        Config({"WIDTH": 3072, "ROWS": 8, "COLUMNS": 512}, 4),
-        dict.fromkeys(("BEFORE", "BIAS", "AFTER"), "*bf16"),
-    ),
+    (activation.gelu_kernel, Config({"WIDTH": 3072, "ROWS": 8, "COLUMNS": 512}, 4), pointers(bf16="BEFORE BIAS AFTER")),
     (
         activation.gelu_backward_kernel,
         Config({"WIDTH": 3072, "ROWS": 4, "COLUMNS": 1024, "STAGES": 2, "PROGRAMS": 176}, 4),
-        dict.fromkeys(("GRADIENT", "BEFORE", "BIAS", "OUT"), "*bf16") | PARTS,
+        pointers(bf16="GRADIENT BEFORE BIAS OUT") | PARTS,
     ),
     (
         sums.leave_sums_kernel,
@@ -44,31 +45,24 @@ COMPILED = [
     (
         head.cross_entropy_kernel,
         Config({"VOCABULARY": 50304, "LANES": head.LANES, "EACH": head.EACH}, head.WARPS),
-        {"LOGITS": "*bf16", "TARGETS": "*i64", "LOSSES": "*fp32", "scale": "fp32", "log2_scale": "fp32"},
+        pointers(bf16="LOGITS", i64="TARGETS", fp32="LOSSES") | {"scale": "fp32", "log2_scale": "fp32"},
     ),
-    (
-        embedding.embed_kernel,
-        Config(BLOCK, 4),
-        {"TOKENS": "*i64", "TABLE": "*bf16", "POSITIONS": "*bf16", "OUT": "*bf16", "length": 1024},
-    ),
-    (embedding.embed_backward_kernel, Config(BLOCK, 4), {"GRADIENT": "*bf16", "TOKENS": "*i64", "OUT": "*fp32"}),
+    (embedding.embed_kernel, Config(BLOCK, 4), pointers(i64="TOKENS", bf16="TABLE POSITIONS OUT") | {"length": 1024}),
+    (embedding.embed_backward_kernel, Config(BLOCK, 4), pointers(bf16="GRADIENT", i64="TOKENS", fp32="OUT")),
     (
         adamw.adamw_kernel,
         Config({"COPY": True, "BLOCK": 1024}, 4),
-        dict.fromkeys(("MASTER", "FIRST", "SECOND", "COUNT", "RATE"), "*fp32")
-        | dict.fromkeys(("LOW", "GRADIENT"), "*bf16")
-        | dict.fromkeys(("beta1", "beta2", "log2_beta1", "log2_beta2", "eps", "decay"), "fp32")
-        | {"n": 84934656},
+        pointers(fp32="MASTER FIRST SECOND COUNT RATE", bf16="LOW GRADIENT") | SCALARS | {"n": 84934656},
     ),
     (
         sums.column_sums_kernel,
         Config({"BLOCK": 128, "ROWS": 16}, 4),
-        {"PARTS": "*fp32", "OUT": "*fp32", "stride": 57600, "width": 56832, "height": 792},
+        pointers(fp32="PARTS OUT") | {"stride": 57600, "width": 56832, "height": 792},
     ),
     (
         sums.transpose_kernel,
         Config({"SIDE": 64}, 4),
-        {"X": "*bf16", "OUT": "*bf16", "rows": 768, "columns": 3072, "stride": 7077888},
+        pointers(bf16="X OUT") | {"rows": 768, "columns": 3072, "stride": 7077888},
     ),
 ]
 
@@ -87,6 +81,24 @@ def test_cross_entropy_takes_hardly_more_than_one_exponential_a_number_and_pass(
     lanes = each // head.EACH
     assert each * tiles * passes < made.ptx.count("ex2.approx") <= each * tiles * passes + lanes * (tiles + 1) + 1
     assert made.occupancy.warps == 64 and ".v4.b32" in made.ptx  # two rows a multiprocessor, 16 bytes a load
+
+
+def test_references_multiply_in_full_whatever_a_training_has_set(monkeypatch):
+    seen = []
+
+    def check(*_):
+        seen.append(torch.get_float32_matmul_precision())
+        return ()
+
+    monkeypatch.setattr(verify, "_CHECKS", {"one": check})
+    monkeypatch.setattr(verify, "_FP8_CHECKS", {"one": check})
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")  # as a step in bf16 leaves it
+    try:
+        assert verify.verify("cpu") == verify.verify_fp8("cpu") == {}
+        assert set(seen) == {"highest"} and torch.get_float32_matmul_precision() == "high"
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 INTERPRETED = """

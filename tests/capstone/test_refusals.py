@@ -5,7 +5,6 @@ import math
 import pytest
 import torch
 
-from capstone.data import corpus
 from capstone.hand import kernels
 from capstone.hand.fp8 import Fp8Step
 from capstone.hand.step import HandStep
@@ -37,9 +36,7 @@ def made(step=HandStep, batch=2, length=32, tied=True, **options):
         (lambda: TrainingOptions(config="large"), "config"),
         (lambda: TrainingOptions(length=65), "length"),
         (lambda: TrainingOptions(decay=math.nan), "decay"),
-        (lambda: TrainingOptions(budget=0.5), "compile"),
         (lambda: TrainingOptions(budget=0.5, compile="default", checkpointing=True), "budget"),
-        (lambda: corpus((), 599, 64), "599"),
     ],
 )
 def test_a_value_that_does_not_go_is_named(call, named):

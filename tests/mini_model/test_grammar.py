@@ -88,8 +88,7 @@ def expectations(grammar: Grammar) -> tuple[float, float]:
     return float(solved[0, 0]), float(solved[0, 1])
 
 
-def test_the_vocabulary_is_600_different_words_and_needs_no_torch():
-    assert len(GRAMMAR.vocabulary) == len(set(GRAMMAR.vocabulary)) == 600
+def test_it_needs_no_torch():
     program = "import sys, mini_model.grammar; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program]).returncode == 0
 
@@ -128,17 +127,12 @@ def test_monte_carlo_agrees_within_four_standard_errors():
     assert abs(lengths.mean() - expectations(GRAMMAR)[1]) < 4 * lengths.std() / len(lengths) ** 0.5
 
 
-def test_sampled_sentences_parse_and_have_one_derivation():
-    for seed in range(150):
-        tokens = GRAMMAR.sample(seed)
-        assert GRAMMAR.parses(tokens)
-        assert derivations(GRAMMAR, GRAMMAR.words(tokens).split()) == 1, GRAMMAR.words(tokens)
-
-
-def test_parses_agrees_with_a_chart_parser_on_altered_sentences():
+def test_sampled_sentences_have_one_derivation_and_parses_agrees_with_a_chart_parser_on_altered_ones():
     random, verdicts = np.random.default_rng(0), []
     for seed in range(200):
         tokens = GRAMMAR.sample(seed)
+        assert GRAMMAR.parses(tokens)
+        assert derivations(GRAMMAR, GRAMMAR.words(tokens).split()) == 1, GRAMMAR.words(tokens)
         place = random.integers(len(tokens))
         before, after, word = tokens[:place], tokens[place + 1 :], int(random.integers(600))
         for case in ([*before, *after], [*before, word, *after]):

@@ -52,23 +52,13 @@ def beside_one_process(backend, **options):
 
 
 def several():
-    compared = [
-        beside_one_process(None),
-        beside_one_process("aot_eager"),
-        beside_one_process("aot_eager", again=True),
-        beside_one_process(None, dtype=torch.bfloat16),
-    ]
-    return compared, padded_or_not()
-
-
-@pytest.fixture(scope="module")
-def on_two_ranks():
-    return ranks.run(several, 2, timeout=600)
+    exact = [("aot_eager", {}), ("aot_eager", {"again": True}), (None, {})]
+    return [beside_one_process(how, **more) for how, more in (*exact, (None, {"dtype": torch.bfloat16}))]
 
 
 @pytest.mark.slow
-def test_loss_and_gradients_are_those_of_one_process(on_two_ranks):
-    for (*exact, narrow), _ in on_two_ranks:
+def test_loss_and_gradients_are_those_of_one_process():
+    for *exact, narrow in ranks.run(several, 2, timeout=600):
         assert all(loss < 1e-6 and gradients < 1e-6 for loss, gradients in exact), exact
         assert narrow[0] < 0.02 and 1e-4 < narrow[1] < 0.02, "bf16 is bf16, and no more than that"
 
@@ -81,30 +71,24 @@ def step(**options):
     with fake_process_group(8):
         model = simple_fsdp(gpt(), init_device_mesh("cpu", (8,)), **options)
         with torch.autocast("cpu", torch.bfloat16, enabled="dtype" in options):
-            return training_graphs(model, TOKENS, TOKENS), sum(1 for _ in model.parameters())
+            return training_graphs(model, TOKENS, TOKENS)
 
 
 @pytest.mark.slow
-def test_every_parameter_is_gathered_once_and_again_only_if_asked():
-    kept = []
-    for again in (False, True):
-        graphs, parameters = step(again=again)
-        assert len(collectives(graphs.forward, "all_gather")) == parameters == 16
-        # The tied matrix is read twice: one gather serves both, but each reader's gradient is reduced for itself.
-        assert len(collectives(graphs.backward, "reduce_scatter")) == parameters + 1
-        assert len(collectives(graphs.backward, "all_gather")) == (8 if again else 0)
-        kept.append(sum(each.nbytes for each in graphs.saved if not each.name.startswith("primals")))
+def test_every_parameter_is_gathered_once_and_again_only_if_asked_and_narrow_with_half_the_bytes():
+    plain, again, _ = every = [step(), step(again=True), step(dtype=torch.bfloat16)]
+    gathers, again_gathers, reduces = (
+        [collectives(getattr(graphs, half), name) for graphs in every]
+        for half, name in (("forward", "all_gather"), ("backward", "all_gather"), ("backward", "reduce_scatter"))
+    )
+    # The tied matrix is read twice: one gather serves both, but each reader's gradient is reduced for itself.
+    assert [*map(len, gathers[:2])] == [16, 16] and [*map(len, reduces[:2])] == [17, 17]
+    assert [*map(len, again_gathers[:2])] == [0, 8]
+    kept = [sum(each.nbytes for each in g.saved if not each.name.startswith("primals")) for g in (plain, again)]
     blocks = sum(each.nbytes for each in gpt().blocks.parameters())
     assert kept[0] - kept[1] > 0.9 * blocks, "gathered again, the blocks' weights are not kept"
-
-
-@pytest.mark.slow
-def test_a_narrow_gather_sends_half_the_bytes_and_gradients_are_reduced_in_full():
-    wide, narrow = (step(**options)[0] for options in ({}, {"dtype": torch.bfloat16}))
-    sent = [sum(node.nbytes for node in collectives(graphs.forward, "all_gather")) for graphs in (wide, narrow)]
-    assert sent[0] == 2 * sent[1]
-    sent = [sum(node.nbytes for node in collectives(graphs.backward, "reduce_scatter")) for graphs in (wide, narrow)]
-    assert sent[0] == sent[1]
+    gathered, reduced = ([sum(node.nbytes for node in nodes) for nodes in each] for each in (gathers, reduces))
+    assert gathered[0] == 2 * gathered[2] and reduced[0] == reduced[2], "gradients are reduced in full"
 
 
 def test_a_slice_does_not_keep_the_whole_alive_and_a_tied_parameter_stays_one():
@@ -119,21 +103,24 @@ def test_a_slice_does_not_keep_the_whole_alive_and_a_tied_parameter_stays_one():
         assert model.head.parametrizations.weight.original is model.token_embedding.parametrizations.weight.original
 
 
-def padded_or_not():
-    """The last of all: what it puts into the module stays there."""
-    from mini_model import simple_fsdp as module
-
-    module._check = lambda *_: None
-    module._slices = lambda parameter, mesh: torch.distributed.tensor.distribute_tensor(
-        parameter.detach(), mesh, [Shard(0)], src_data_rank=None
-    )
-    torch.manual_seed(0)
-    model = simple_fsdp(nn.Linear(4, 5), init_device_mesh("cpu", (2,)))
-    graphs = training_graphs(lambda x: model(x).square().sum(), torch.ones(3, 4, requires_grad=True))
-    return [node.op for node in graphs.forward.nodes if "pad" in node.op]
+class Gained(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.gain = nn.Parameter(torch.ones(()))
 
 
-@pytest.mark.slow
-def test_rows_that_cannot_be_shared_equally_would_make_other_graphs_on_other_ranks(on_two_ranks):
-    (_, first), (_, last) = on_two_ranks
-    assert not first and last, "why simple_fsdp refuses them"
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda mesh: simple_fsdp(nn.Linear(4, 4), mesh), "in slices already"),
+        (lambda mesh: Gained(), "gain is a single number"),
+        (lambda mesh: nn.Linear(4, 5), "weight has 5 rows, which 2 ranks cannot share equally"),
+    ],
+)
+def test_what_cannot_be_sliced_is_refused_and_left_alone(make, said):
+    with fake_process_group(2):
+        model = make(mesh := init_device_mesh("cpu", (2,)))
+        before = dict(model.named_parameters())
+        with pytest.raises(ValueError, match=said):
+            simple_fsdp(model, mesh)
+        assert before.keys() == dict(model.named_parameters()).keys()

@@ -20,17 +20,14 @@ def shown(monkeypatch):
     return SimpleNamespace(pieces=pieces, hooks=hooks)
 
 
-def test_once_where_one_page_holds_all_outputs(shown):
-    dress()
-    assert shown.pieces == [f"<style>{SHEET}</style>"] and not shown.hooks
-
-
 def test_in_each_cell_of_colab(shown, monkeypatch):
+    dress()
+    assert shown.pieces == [f"<style>{SHEET}</style>"] and not shown.hooks, "elsewhere one page holds all outputs"
     monkeypatch.setenv("COLAB_RELEASE_TAG", "release")
     dress()
     [(event, before_a_cell)] = shown.hooks
     before_a_cell("its information")
-    assert event == "pre_run_cell" and shown.pieces == [f"<style>{SHEET}</style>"] * 2
+    assert event == "pre_run_cell" and shown.pieces == [f"<style>{SHEET}</style>"] * 3
 
 
 def test_not_in_a_stored_page_nor_outside_a_kernel(shown, monkeypatch):

@@ -11,7 +11,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-from html.parser import HTMLParser
 
 import nbformat
 import plotly.graph_objects as go
@@ -49,27 +48,6 @@ def at_home(monkeypatch):
 
 def choices(page: str) -> dict:
     return json.loads(re.search(r'<script type="application/json" class="lab-choices">(.*?)</script>', page, re.S)[1])
-
-
-class Readable(HTMLParser):
-    """What is left on a viewer that drops scripts, styles and every attribute."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.skipping, self.text = False, ""
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.skipping = self.skipping or tag == "script"
-
-    def handle_endtag(self, tag):
-        self.skipping = self.skipping and tag != "script"
-
-    def handle_data(self, data):
-        self.text += "" if self.skipping else data
-
-
-# Rules
 
 
 def test_a_panel_is_computed_once():
@@ -309,7 +287,7 @@ def test_without_ipywidgets_the_first_panel_and_how_to_choose(at_home, monkeypat
     monkeypatch.setattr(explore.importlib.util, "find_spec", lambda name: None)
     bundle = Explorer("T", AXES, panel)._repr_mimebundle_()
     assert set(bundle) == {"text/html", "text/plain"}
-    assert "print is broken" in Readable(bundle["text/html"]).text
+    assert "<code>print</code> is broken" in bundle["text/html"]
     assert "explorer.show(cause='print', version='broken')" in bundle["text/plain"]
 
 

@@ -68,12 +68,6 @@ def test_on_colab_plotly_draws_by_itself_and_the_words_stay(monkeypatch):
     assert "<figcaption>A bar</figcaption>" in bundle["text/html"] and "<table" in bundle["text/html"]
 
 
-# Tables
-
-
-# Code
-
-
 def test_without_pygments_code_is_still_shown(monkeypatch):
     monkeypatch.setitem(sys.modules, "pygments.lexers", None)
     assert "<pre>x &lt; 1\n</pre>" in Code("x < 1")._repr_html_()

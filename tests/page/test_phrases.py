@@ -58,7 +58,3 @@ def test_a_value_with_a_readers_words_is_taken_over():
 def test_a_text_that_can_be_taken_apart_in_many_ways_is_left_alone(count):
     phrases = Phrases({"{a}: {b}": "{a}: {b}", "{a}, {b}": "{a}, {b}"})
     assert phrases(": some words, and others".join("x" * count)) is None
-
-
-def test_without_sentences_a_page_is_english():
-    assert spoken("<p>3 hours long</p>", "") == "<p>3 hours long</p>"

@@ -1,11 +1,11 @@
-"""What readers explore at any value: the words agree with the simulator, and the scale serves many choices."""
+"""What readers see of the simulator, where no chapter shows it: other values of an explorer, tables that differ."""
 
 import pytest
 import torch
 
-from compile_lab.simulator import explored_view, fit_view
-from compile_lab.simulator.recommendation import recommend
-from compile_lab.simulator.sharding import parameter_count
+from compile_lab.simulator import explored_view, patterns_view, pipeline_view
+from compile_lab.simulator.collectives import Collective
+from compile_lab.simulator.pipeline import Action, Timeline
 from mini_model.model import GPT2_124M, MiniGPT
 
 CHOICE = {"schedule": "GPipe", "compared_with": "1F1B", "ranks": 4, "micro_batches": 8}
@@ -28,28 +28,24 @@ def test_what_is_too_much_to_see_is_told_and_still_counted():
     assert table.rows[1][2] == f"{100 * 63 / (128 + 63):.1f} %"
 
 
-# What a device holds and sends, which pattern to take
+def test_a_measured_timeline_need_not_start_at_nought():
+    actions = (Action(0, "F", 0, 0, 1e6 + 5.0, 1e6 + 7.0), Action(0, "B", 0, 0, 1e6 + 8.0, 1e6 + 11.0))
+    made = pipeline_view.bubbles(Timeline("GPipe", 1, 1, 1, actions, (1,)), unit="ms")
+    assert made.table.rows == [(0, 0.0, 6.0, "16.7 %", 1, "0F0 0B0")]
+    assert "6 ms in all" in made.legend
 
 
-def test_the_models_are_those_of_the_book_and_have_the_sizes_of_their_names():
+def test_formula_and_count_are_set_side_by_side_and_a_difference_shows():
+    planned = (Collective("all_reduce", "replicate", 2, 1, 100),)
+    table = patterns_view.matched([("ddp", 2, planned, planned), ("ddp", 2, planned, ())])
+    assert [row[-1] for row in table.rows] == [True, False] and "1 equal" in table.folded
+
+
+def test_the_smallest_model_is_gpt2():
+    """A page's Python has no torch, and so the explorers have its sizes once more."""
     ours, book = (vars(each) for each in (explored_view.MODELS["124 M"], GPT2_124M))
     assert ours == {"expert_width": 0} | {name: book[name] for name in ours if name in book}
-    models = explored_view.MODELS | fit_view.MODELS
-    sizes = {name: parameter_count(shape) for name, shape in models.items()}
-    assert {name: f"{size:.1e}" for name, size in sizes.items()} == {"124 M": "1.2e+08", "1.3 B": "1.4e+09"} | {
-        "7 B": "6.9e+09", "13 B": "1.3e+10", "70 B": "6.5e+10", "405 B": "4.1e+11",
-        "OLMoE 7 B": "6.9e+09", "Mixtral 47 B": "4.8e+10",
-    }  # fmt: skip
-    assert all(fit_view.MODELS[name] == shape for name, shape in explored_view.MODELS.items())
 
-
-def test_the_recommended_pattern_is_the_simulators():
-    text, ranked, _ = explored_view.recommended(model="7 B", devices=64, sequences=1, card=80)
-    best = recommend(explored_view.MODELS["7 B"], 64, 80e9, batch=64).choices
-    assert text == f"**{best[0]}.**" and [row[0] for row in ranked.rows] == [each.plan.pattern for each in best]
-
-
-# Buckets and wire
 
 WIRE = {"bucket": 25, "wire": 12.5, "devices": 8, "backward": 40, "latency": 0.05}
 

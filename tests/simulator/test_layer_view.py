@@ -21,8 +21,3 @@ def test_each_number_of_a_matrix_is_held_as_often_as_there_are_copies(mesh):
         assert parts[0].share == pytest.approx(matrix.numbers(tp, shard) / matrix.numbers())
         gathered = part_of(matrix, mesh, next(places(mesh)), sharded=False)
         assert gathered.share == pytest.approx(matrix.numbers(tp) / matrix.numbers())
-
-
-def test_places_are_counted_from_the_inside():
-    found = [tuple(place.values()) for place in places({"pp": 2, "shard": 2, "tp": 2})]
-    assert found[:3] == [(0, 0, 0), (0, 0, 1), (0, 1, 0)] and len(set(found)) == 8

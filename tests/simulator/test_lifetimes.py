@@ -11,7 +11,6 @@ from compile_lab.simulator.joint_graphs import StoredGraph, stored_graphs
 from compile_lab.simulator.lifetimes import lived
 
 GRAPHS = stored_graphs()
-ONE = GRAPHS["MiniGPT, one layer"]
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -41,7 +40,7 @@ def test_the_knapsack_keeps_what_torchs_keeps_among_equals_too(seed):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("budget", [1, 0.77, 0.5, 0.26, 0.1, 0.01, 0])
+@pytest.mark.parametrize("budget", [1, 0.5, 0.1, 0])
 def test_the_live_bytes_are_those_of_the_buffers(name, budget):
     step = lived(GRAPHS[name], budget)
     for at in range(0, len(step.live), 7):
@@ -59,14 +58,7 @@ def test_a_smaller_budget_saves_no_more_and_runs_no_less_again(name):
     assert steps[0].held_nbytes == 4, "with nothing saved, the loss is left"
 
 
-def test_what_is_saved_is_what_both_halves_share():
-    step = lived(ONE, 0.5)
-    made = {each.node for each in step.buffers if each.kind == "recomputed"}
-    assert made <= set(step.split.again) and not made & set(step.split.saved)
-    assert ONE.place(next(at for at, node in enumerate(ONE.nodes) if node.op == "addmm")).startswith("model.py:")
-
-
-def test_a_graph_with_nothing_to_decide_keeps_its_inputs():
-    node = ONE.nodes[ONE.inputs[0]]
-    empty = StoredGraph("empty", "", (node,), (), (), (), ())
-    assert saved(empty, 0.5) == saved(empty, 1) or saved(empty, 0) == (0,)
+def test_a_graph_with_nothing_to_save_saves_nothing():
+    graph = next(iter(GRAPHS.values()))
+    empty = StoredGraph("empty", "", (graph.nodes[graph.inputs[0]],), (), (), (), ())
+    assert [saved(empty, budget) for budget in (0, 0.5, 1)] == [(0,), (), ()]

@@ -70,32 +70,7 @@ def test_what_is_predicted_is_what_is_trained(pattern, model):
     assert chosen > 300
 
 
-@pytest.mark.parametrize(("pattern", "devices", "mesh"), [
-    ("fsdp+tp", 16, {"shard": 4, "tp": 4}),
-    ("fsdp+tp", 96, {"shard": 16, "tp": 6}),
-    ("hsdp", 64, {"replicate": 8, "shard": 8}),
-    ("pp+fsdp", 16, {"pp": 2, "shard": 8}),
-    ("pp+fsdp", 64, {"pp": 4, "shard": 16}),
-    ("pp+tp", 16, {"pp": 4, "tp": 4}),
-    ("3d", 64, {"pp": 4, "shard": 4, "tp": 4}),
-])  # fmt: skip
-def test_meshes_of_gpt2(pattern, devices, mesh):
-    assert meshes.mesh_of(GPT2_124M, pattern, devices) == mesh
-
-
-def test_both_know_the_same_patterns_and_axes():
-    trained = {name: each.axes for name, each in patterns.PATTERNS.items()}
-    assert {name: axes for name, axes in meshes.PATTERNS.items() if axes} | {"cp": ("cp",), "ep": ("ep",)} == trained
-    assert {name: axes for name, axes in meshes.PLANNED.items() if axes and name not in meshes.VARIANTS} == trained
-    assert meshes.DATA_AXES == patterns.DATA_AXES == ("replicate", "shard", "ep")
-    assert meshes.SLICED_AXES == patterns.SLICED_AXES == ("shard", "cp", "ep")
-    assert tuple(name for name, each in patterns.PATTERNS.items() if each.sequence) == meshes.SEQUENCE_PARALLEL
-    assert {axis for axes in meshes.PLANNED.values() for axis in axes} == set(meshes.AXES)
-
-
-def test_sizes_that_are_given_are_kept_and_the_others_chosen_around_them():
-    assert patterns.mesh_sizes(GPT2_124M, "3d", 64, tp=2) == {"pp": 4, "shard": 8, "tp": 2}
-    assert patterns.mesh_sizes(GPT2_124M, "3d", 1024, tp=16) == {"pp": 4, "shard": 16, "tp": 16}
+def test_without_a_model_no_size_is_chosen():
     assert patterns.mesh_sizes(None, "fsdp+tp", 64, tp=2) == {"shard": 32, "tp": 2}
     with pytest.raises(ValueError, match="axis 'tp' has no size"):
         patterns.mesh_sizes(None, "fsdp+tp", 64)

@@ -8,19 +8,12 @@ import pytest
 
 from compile_lab.page.axes import first
 from compile_lab.simulator import payback_view
-from compile_lab.simulator.payback import CompiledWay, Interval, balance, stored
+from compile_lab.simulator.payback import CompiledWay, Interval, balance
 
 GPT = CompiledWay(
     "GPT", "whole", 90.0, Interval(24, 23, 25), {"cold": Interval(43, 40, 50), "warm": Interval(8, 7, 10)}
 )
 SLOWER = CompiledWay("MLP", "blocks", 30.0, Interval(-0.2, -0.5, 0.1), {"cold": Interval(15, 15, 15)})
-
-
-def test_one_start_is_earned_back_where_the_division_says():
-    value, early, late = balance(GPT, 0).break_even
-    assert value == pytest.approx(43e3 / 24) and early < value < late
-    exact = CompiledWay("GPT", "whole", 90.0, Interval(24, 24, 24), {"cold": Interval(43, 43, 43)})
-    assert balance(exact, 0).break_even == pytest.approx(3 * (43e3 / 24,))
 
 
 def test_the_interval_of_the_break_even_holds_ninety_five_of_a_hundred_draws():
@@ -43,15 +36,14 @@ def test_restarts_use_the_saving_up_where_the_division_says():
     found = balance(GPT, 100_000, 3, "warm")
     assert found.restarts[0] == pytest.approx((100_000 * 0.024 - 43) / 8)
     assert balance(GPT, 100_000, math.ceil(found.restarts[2]), "warm").net_s.high < 60
-    assert found.verdict == "pays" and found.compile_s.value == 43 + 3 * 8
+    assert found.compile_s.value == 43 + 3 * 8
     assert balance(GPT, 100_000, 3, "warm", shipped=True).compile_s.value == 4 * 8
 
 
-def test_what_saves_nothing_never_pays_and_what_is_not_known_is_said():
+def test_what_saves_nothing_never_pays():
     found = balance(SLOWER, 10_000)
     assert found.break_even[0] == math.inf and found.break_even[2] == math.inf and found.verdict == "loses"
     assert found.break_even[1] == pytest.approx(15e3 / 0.1) and found.restarts[0] == 0
-    assert balance(GPT, 1_800).verdict == "undecided"
 
 
 def test_an_interval_from_quartiles_is_that_of_the_median():
@@ -68,7 +60,6 @@ CHOICE = {name: first(axis) for name, axis in payback_view.axes().items()}
 
 def test_a_row_survives_being_stored():
     assert CompiledWay.from_json(GPT.to_json()) == GPT
-    assert all(row.starts_s["cold"].value > 0 and row.source for row in stored())
 
 
 @pytest.mark.parametrize("restarts", [0, 200])
@@ -76,4 +67,3 @@ def test_any_choice_is_drawn(restarts):
     for steps, model in itertools.product((1, 12_345, 10_000_000), (CHOICE["model"], payback_view.OWN)):
         told, line, _ = payback_view.panel(**CHOICE | {"model": model, "steps": steps, "restarts": restarts})
         assert "nan" not in line.body and "inf" not in line.body and "**" in told
-        assert f"{steps:,} step" in line.title

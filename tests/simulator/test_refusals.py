@@ -38,8 +38,10 @@ from compile_lab.simulator.pipeline_arranged import orders_of
 from compile_lab.simulator.recommendation import Network, recommend
 from compile_lab.simulator.serving import capacity, decode_work, least_ms, sized_work
 from compile_lab.simulator.wire import Gradient, buckets, ddp_overlap, fsdp_order, measured_wire, step_of
-from mini_model.model import GPT2_124M, MINI
+from mini_model.model import GPT2_124M, MINI, MINI_MIXTURE
 
+RIGHT = [[("F", 0, 0), ("B", 0, 0)], [("F", 1, 0), ("B", 1, 0)]]
+LOADS = expert_loads(1.0, 2)[0]
 TWO = [Gradient(2, 100), Gradient(4, 100)]
 WIRE = {"cap_nbytes": 1, "bytes_per_ms": 1}
 GPT = CompiledWay("GPT", "whole", 90.0, Interval(24, 23, 25), {"cold": Interval(43, 40, 50)})
@@ -110,32 +112,46 @@ def test_a_choice_that_cannot_be_is_told_to_the_reader_of_an_explorer(panel, goo
         (lambda: plan(MINI, "fsdp+tp", {"tp": 2}), "its axes are shard, tp"),
         (lambda: plan(MINI, "zero", 2), "pattern='zero'"),
         (lambda: plan(MINI, "ddp", 2, precision="fp16"), "precision='fp16'"),
+        (lambda: plan(MINI_MIXTURE, "tp", 4), "8 experts in place of each MLP.*take 'ep', 'fsdp'"),
+        (lambda: plan(MINI_MIXTURE, "3d", 8), "8 experts in place of each MLP"),
+        (lambda: plan(MINI, "ep", 4), "no experts to share among ep=4"),
+        (lambda: plan(MINI_MIXTURE, "ep", 3), "experts=8 cannot be shared by ep=3.*try 1 or 2 or 4 or 8"),
+        (lambda: plan(MINI_MIXTURE, "ep", 4, batch=6), "batch=6.*multiple of 4"),
+        (lambda: plan(MINI_MIXTURE, "ep", 4, compiled=True), "compiled=True"),
+        (lambda: plan(MINI_MIXTURE, "ep", 4, loads=LOADS), "loads are of 2 devices, and ep is 4"),
+        (lambda: plan(MINI_MIXTURE, "fsdp", 2, loads=LOADS), "loads are of 2 devices, and ep is 1"),
         (lambda: recommend(GPT2_124M, 8, 0), "memory_nbytes=0"),
         (lambda: fit(fit_view.MODELS["7 B"], "ddp", 8, "T4"), "chip='T4'"),
-        *((lambda r=r: Links(r), "nvlink_bytes_per_s") for r in (-1.0, 0.0, math.nan, math.inf)),
+        *((lambda r=r: Links(r), "nvlink_bytes_per_s") for r in (0.0, math.nan, math.inf)),
         (lambda: Links(cards=0), "cards"),
-        *((lambda r=r: Network(memory_bytes_per_s=r), "memory_bytes_per_s") for r in (-1, 0, math.nan, math.inf)),
+        *((lambda r=r: Network(memory_bytes_per_s=r), "memory_bytes_per_s") for r in (0, math.nan, math.inf)),
         *((lambda n=n: Network(**{n: -1.0}), f"{n} is -1.0") for n in ("floor_s", "hidden", "repeated")),
         *((lambda s=s: HostRates(bucket_s=s), f"bucket_s is {s}") for s in (-1.0, math.nan, math.inf)),
         (lambda: ring(1), "ranks is 1"),
         (lambda: expert_loads(1.0, 3), "64 experts cannot be divided evenly"),
         (lambda: expert_loads(1.0, 4, choices=65), "choices is 65"),
         (lambda: expert_loads(1.0, 4, remedy="luck"), "remedy is 'luck'"),
-        (lambda: expert_loads(-1.0, 4), "skew is -1.0"),
         (lambda: expert_loads(1e30, 4), "skew is 1e"),
         # pipelines
         (lambda: simulate("1F2B", 4, 8), "'GPipe', '1F1B'"),
-        (lambda: simulate("1F1B", 0, 8), "stages is 0"),
         (lambda: simulate("ZBVZeroBubble", 5, 8), "multiple of 2"),
         (lambda: simulate("1F1B", 1000, 10**6), "1,000,000,000 forwards.*closed_form"),
         (lambda: simulate("Interleaved1F1B", 8, 9), "9 micro-batches on 4 ranks"),
         *((lambda n=n: simulate("GPipe", 2, 2, **{n: math.nan}), f"{n} is nan") for n in ("weight_grad", "between")),
         (lambda: simulate("GPipe", 2, 2, single={("F", 0, 0): -1}), "single is -1"),
         (lambda: simulate("GPipe", 2, 2, input_grad=[1, 2, 3]), "input_grad has 3 times for 2 stages"),
-        (lambda: simulate("GPipe", 2, 2, weight_grad=[1, -2]), "weight_grad is -2"),
         (lambda: timeline_of(table("GPipe", 2, 2), transfer=-1), "transfer is -1"),
+        (lambda: timeline_of([RIGHT[0], RIGHT[1][:1]]), "I of stage 1 for micro-batch 0 is there 0 times"),
+        (lambda: timeline_of([RIGHT[0] * 2, RIGHT[1]]), "F of stage 0 for micro-batch 0 is there 2 times"),
+        (lambda: timeline_of([RIGHT[0], [*RIGHT[1], ("W", 1, 0)]]), "a half next to its whole"),
+        (
+            lambda: timeline_of([[RIGHT[0][0], RIGHT[1][1]], [RIGHT[1][0], RIGHT[0][1]]]),
+            r"stage 0 is on ranks \[0, 1\]",
+        ),
+        (lambda: timeline_of([RIGHT[0], RIGHT[1][::-1]]), "B of stage 1 for micro-batch 0 comes before its own F"),
+        (lambda: timeline_of([[*RIGHT[0], ("F", 2, 0), ("B", 2, 0)], RIGHT[1]]), "deadlock: ranks"),
         (lambda: simulate("GPipe", 2, 2).of(2), "has 2, from 0"),
-        *((lambda o=o: orders_of(o), "no block") for o in ("G0", "F", "Fx", "F0 | ", "")),
+        *((lambda o=o: orders_of(o), "no block") for o in ("G0", "Fx", "F0 | ", "")),
         (lambda: pipeline_arranged_view.arranged(" ".join(f"F{m} B{m}" for m in range(101))), "202 blocks"),
         (lambda: pipeline_view.bubbles({}), "at least one"),
         (lambda: pipeline_view.bubbles(simulate("GPipe", 2, 4), until=8), "until=8.*takes 15"),
@@ -167,7 +183,6 @@ def test_a_choice_that_cannot_be_is_told_to_the_reader_of_an_explorer(panel, goo
         (lambda: CompiledWay("m", "w", 1, Interval(2, 2, 2), COLD), "less than all of it"),
         (lambda: payback_view.crossings([]), "nothing to draw"),
         (lambda: decode_work(0, 4, 4, 4), "layers is 0"),
-        (lambda: least_ms(WORK, 0, 1.0, 1.0), "batch is 0"),
         (lambda: least_ms(WORK, 1, 0.0, 1.0), "above 0"),
         (lambda: sized_work(0, 1024, 2), "billions is 0"),
         (lambda: capacity(sized_work(7, 1024, 2), 0, 1e9, 1e12, 1e12), "batch is 0"),

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 
 import pytest
 import torch
@@ -33,7 +32,7 @@ def test_a_case_that_is_too_slow_or_dies_is_told_and_the_next_one_measured(tmp_p
         assert worker.cost("default", str(tmp_path), 0.1).stopped == "stopped after 0 s, its time limit"
         assert worker.cost("eager", str(tmp_path), 600).call.median_ms > 0
         os.kill(worker._child.process.pid, signal.SIGKILL)
-        time.sleep(0.2)
+        worker._child.process.wait(timeout=300)
         assert worker.together(["eager"], str(tmp_path)) == ({}, "its process came to an end (exit code -9)")
     finally:
         worker.stop()
@@ -45,7 +44,8 @@ def test_modes_are_timed_side_by_side_from_what_their_folders_hold(tmp_path):
     workload = mode_cases.Workload(lambda device: (scaled_softmax, (x,), lambda called: called(x)), "a toy", 60)
     given = workload, scaled_softmax, (x,), lambda called: called(x), "cpu"
     kind, found = mode_cases._answer(*given, "default", tmp_path)
-    assert kind == "measured" and len(found.cold.runs_s) == 3 and found.cold.low_s > found.warm.seconds
+    assert kind == "measured" and len(found.cold.runs_s) == 3
+    assert found.warm.seconds > 0 and sum(any(each.rglob("*.so")) for each in tmp_path.iterdir()) == 3
     kind, together = mode_cases._together(*given, ["eager", "default"], tmp_path)
     assert kind == "measured" and list(together) == ["eager", "default"]
     assert together["default"]["call"].median_ms > 0 and together["default"]["host"].issued_us > 0

@@ -36,21 +36,15 @@ def measure(schedule, ranks, microbatches, work=SleepingStage(), **options):  # 
     return measure_several([(schedule, microbatches, work)], ranks, **options)[0].best
 
 
-def near_the_simulation(schedule, attempts=4):
-    """The first of several measurements whose bubble is near that of its own simulation, or else the last."""
-    naps = SleepingStage(NAP_MS, NAP_MS, NAP_MS)
-    for _ in range(attempts):
-        found = measure(schedule, RANKS, MICROBATCHES, naps, steps=2, warmup=0)
-        if abs(found.bubble_fraction - resimulated(found).bubble_fraction) <= NEAR:
-            break
-    return found
-
-
-@pytest.mark.slow  # it looks at a clock
+@pytest.mark.slow  # the nearest of several: a busy machine adds to a nap
 @pytest.mark.parametrize("schedule", RUNNING)
 def test_real_ranks_come_near_the_simulated_bubble(schedule):
-    found = near_the_simulation(schedule)
-    assert found.bubble_fraction == pytest.approx(resimulated(found).bubble_fraction, abs=NEAR)
+    naps = SleepingStage(NAP_MS, NAP_MS, NAP_MS)
+    for _ in range(4):
+        found = measure(schedule, RANKS, MICROBATCHES, naps, steps=2, warmup=0)
+        if (off := abs(found.bubble_fraction - resimulated(found).bubble_fraction)) <= NEAR:
+            break
+    assert off <= NEAR
 
 
 @pytest.mark.parametrize("schedule", RUNNING)
@@ -71,28 +65,6 @@ def assert_causes_come_first(found):
     assert all(read.end <= action.start for read, action in reads if read)
     for rank in range(RANKS):
         assert all(one.end <= other.start for one, other in itertools.pairwise(found.of(rank)))
-
-
-@pytest.mark.slow  # it looks at a clock
-def test_the_first_stage_of_torchs_zero_bubble_does_its_whole_backward_in_w():
-    """It has no input to send a gradient for, so its I does nothing."""
-    found = measure("InterleavedZeroBubble", 2, 4, SleepingStage(10, 10, 10), steps=1, warmup=0)
-    taken = {kind: [a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, 0)] for kind in "IW"}
-    assert max(taken["I"]) < 10 and min(taken["W"]) >= 20
-
-
-@pytest.mark.slow  # it looks at a clock
-def test_each_stage_naps_as_long_as_it_is_told():
-    found = measure(
-        "GPipe", 2, 2, SleepingStage(forward_ms=[5, 30], input_grad_ms=10, weight_grad_ms=[5, 10]), steps=1, warmup=0
-    )
-    shortest = {
-        (kind, stage): min(a.end - a.start for a in found.actions if (a.kind, a.stage) == (kind, stage))
-        for kind in "FB"
-        for stage in range(2)
-    }
-    told = {("F", 0): 5, ("F", 1): 30, ("B", 0): 15, ("B", 1): 20}
-    assert all(told[key] <= shortest[key] < told[key] + 15 for key in told), shortest
 
 
 def test_stages_that_compute_are_measured_too():
@@ -155,17 +127,6 @@ def test_what_cannot_run_is_refused_before_a_process_starts(call, word, monkeypa
         call()
 
 
-@pytest.mark.parametrize("work", [SleepingStage(1, 1, 1), Encoder(dim=32, length=8)])
-def test_a_stage_gives_back_the_shape_that_it_takes(work):
-    batch = work.batch(3)
-    first = work.stage(0, 2)
-    out = first(batch[: len(batch) // 3])
-    assert out.shape == batch[: len(batch) // 3].shape
-    out.sum().backward()
-    assert all(parameter.grad is not None for parameter in first.parameters())
-    assert torch.equal(work.batch(3), batch)
-
-
 def later(found, by, longer):
     return replace(found, actions=tuple(a._replace(start=a.start + by, end=a.end + by + longer) for a in found.actions))
 
@@ -183,13 +144,9 @@ def test_a_recorded_step_is_said_in_plain_values_and_drawn_again():
     usual = {"layers_of_a_rank": 8, "through_host": False}
     sizes = ((8, False), (32, False), (8, True))
     several = [{**kept, **usual, "batch_of_a_microbatch": batch, "few_channels": few} for batch, few in sizes]
-    several[1]["schedule"] = "GPipe"
-    several.append({**several[0], "schedule": "LoopedBFS", "layers_of_a_rank": 2})
     result = json.loads(json.dumps({"work": {"layers_of_a_rank": 8}, "timelines": several}))
     assert pipeline_recording.timeline(result, "1F1B") == quick
     assert pipeline_recording.timeline(result, "1F1B", issued=True) == steps.best_issued
-    assert pipeline_recording.timeline(result, "GPipe", 32).schedule == "GPipe"
-    assert pipeline_recording.timeline(result, "LoopedBFS", layers_of_a_rank=2).schedule == "LoopedBFS"
     with pytest.raises(KeyError, match="no timeline of 'GPipe' with 8 rows was recorded; there is 1F1B"):
         pipeline_recording.timeline(result, "GPipe")
     with pytest.raises(KeyError, match="no timeline of 'GPipe' with 8 rows was recorded; there is none"):
