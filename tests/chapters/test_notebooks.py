@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import statistics
 import string
 from pathlib import Path
 
@@ -21,7 +22,8 @@ LINK = re.compile(r"\[([^][]*)\]\((https://[^()]*/book/(glossary|bibliography)\.
 MACHINE = re.compile(r"(?<![\w.])/(home|root|Users|tmp|work|opt|usr|mnt|content)/\w|[A-Z]:\\\\Users")
 LONGEST_CELL = 25
 LARGEST_OUTPUT = 200_000
-SLOWEST_S = 90
+SLOWEST = 2.6
+"""Times the middle chapter's seconds: seconds alone would be those of the machine that stored them."""
 
 pytestmark = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
@@ -47,7 +49,8 @@ def test_it_was_executed_from_top_to_bottom_on_a_known_environment(path):
     stored = read(path).metadata["compile_lab"]
     known = {"executed", "seconds", "python", "torch", "triton", "numpy", "device"}
     assert set(stored) == known | {"sources"}
-    assert stored["seconds"] < SLOWEST_S
+    middle = statistics.median(read(each).metadata["compile_lab"]["seconds"] for each in NOTEBOOKS)
+    assert stored["seconds"] < SLOWEST * middle
 
 
 def test_its_outputs_are_those_of_its_code_which_ran_twice_when_they_were_stored(path):
